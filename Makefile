@@ -1,0 +1,41 @@
+# Everything runs in a virtual environment that these targets make; nothing but Python 3.11 or later is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test bench lint clean
+
+run: $(VENV)/installed
+	$(BIN)/alphafair simulate
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 -m "not compiled" tests/kernels tests/policies
+	$(MAKE) --no-print-directory lint
+
+bench: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	touch $@ $(VENV)/installed
+
+$(VENV)/installed-bench: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	touch $@ $(VENV)/installed

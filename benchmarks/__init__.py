@@ -1,0 +1,1 @@
+"""One table of ratios to named rivals, from one run: `python -m benchmarks`."""

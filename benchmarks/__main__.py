@@ -1,0 +1,44 @@
+"""Run every benchmark and print one table: `python -m benchmarks [--markdown]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+
+from benchmarks.table import Row, machine, markdown, print_table
+
+SECTIONS = ("simulation", "loop", "fair_cb", "offline", "scaling", "memory", "startup")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--markdown", action="store_true", help="print the table as markdown")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="some sections only")
+    options = parser.parse_args()
+    rows = measure(options.only)
+    if options.markdown:
+        print(markdown(rows))
+    else:
+        print_table(rows)
+    print(f"\n{machine()}")
+    missed = [row for row in rows if not row.reached]
+    print(f"{len(rows) - len(missed)} of {len(rows)} targets reached.")
+
+
+def measure(sections: list[str]) -> list[Row]:
+    """All rows of the sections, with a line of progress for each."""
+    rows: list[Row] = []
+    start = time.perf_counter()
+    for k, section in enumerate(sections, 1):
+        print(f"[{k}/{len(sections)}] {section}", file=sys.stderr, flush=True)
+        for row in importlib.import_module(f"benchmarks.bench_{section}").rows():
+            rows.append(Row(*row))
+            spent = time.perf_counter() - start
+            print(f"  {spent:4.0f} s  {row[0]}: {row[1]} against {row[3]}", file=sys.stderr, flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

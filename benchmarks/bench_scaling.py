@@ -1,0 +1,55 @@
+"""How the cost of a round grows with the number of arms and of contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alphafair import AlphaFair, AlphaFairBandit, Stream, simulate
+from benchmarks.jobs import ALPHA, N_CONTEXTS, with_arms, with_contexts
+from benchmarks.table import Row, duration
+from benchmarks.timing import best, seconds
+
+ARMS = (10, 100, 1_000, 10_000, 100_000)
+CONTEXTS = (N_CONTEXTS, 200_000)
+ENTRIES = 20_000_000  # rounds times arms of a turn
+LEAST_ROUNDS = 1_000
+ROUNDS = 2_000_000
+NOISE = 1.1  # what two runs of the same thing differ by on a shared machine
+REPEATS = 3
+
+
+def rows() -> Iterator[Row]:
+    for kind in (AlphaFair, AlphaFairBandit):
+        yield from arms(kind)
+    for kind in (AlphaFair, AlphaFairBandit):
+        yield contexts(kind)
+
+
+def cost(kind: type[AlphaFair] | type[AlphaFairBandit], stream: Stream) -> float:
+    """Seconds a round."""
+    policy = kind(stream.n_contexts, stream.n_arms, alpha=ALPHA)
+    return seconds(lambda: simulate(policy, stream)) / stream.n_rounds
+
+
+def arms(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Iterator[Row]:
+    jobs = {n: with_arms(n, max(LEAST_ROUNDS, min(ENTRIES // n, 200_000))) for n in ARMS}
+    cost(kind, jobs[10].head(10))  # compiles
+    costs = best({n: lambda stream=stream: cost(kind, stream) for n, stream in jobs.items()}, REPEATS)
+    for few, many in zip(ARMS, ARMS[1:], strict=False):
+        yield grown(f"{kind.__name__}, {many:,} arms", costs[many], f"{few:,} arms", costs[few], many // few)
+
+
+def contexts(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Row:
+    jobs = {m: with_contexts(m, ROUNDS) for m in CONTEXTS}
+    costs = best({m: lambda stream=stream: cost(kind, stream) for m, stream in jobs.items()}, REPEATS)
+    few, many = CONTEXTS
+    return grown(f"{kind.__name__}, {many:,} contexts", costs[many], f"{few:,} contexts", costs[few], 2)
+
+
+def grown(job: str, ours: float, rival: str, theirs: float, most: float) -> Row:
+    """Our cost may be at most so many times the cost of the smaller job."""
+    ratio = ours / theirs
+    target = f"at most {most:g} x (+10% noise)"
+    return Row(
+        job, duration(ours), f"itself, {rival}", duration(theirs), f"{ratio:.3g} x", target, ratio <= most * NOISE
+    )

@@ -1,0 +1,116 @@
+"""The same algorithms as a careful NumPy user would write them: one round a turn of the loop, arms vectorised.
+
+Every loop takes the round's uniform from the same array as `alphafair.simulate`, so both must end with the same pulls.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from alphafair import Stream
+from alphafair.types import Vector
+
+
+def draw(probabilities: Vector, uniform: float) -> int:
+    """The first arm whose cumulative probability exceeds the uniform."""
+    return min(int(probabilities.cumsum().searchsorted(uniform, side="right")), len(probabilities) - 1)
+
+
+def project(v: Vector, ranks: Vector) -> Vector:
+    """The nearest point of the simplex, by sorting; `ranks` is 1 .. n."""
+    ordered = np.sort(v)[::-1]
+    excess = ordered.cumsum() - 1.0
+    size = np.count_nonzero(ordered * ranks > excess)
+    return np.maximum(v - excess[size - 1] / size, 0.0)
+
+
+def level(v: Vector, guess: float, tolerance: float) -> float:
+    """mu with sum 1/(mu + v) = 1, for v >= 0 with smallest entry 0: Newton on 1/sum."""
+    mu = min(max(guess, 1.0), float(len(v)))
+    while True:
+        inverse = 1.0 / (mu + v)
+        total = inverse.sum()
+        before = mu
+        mu = max(1.0, mu + total * (total - 1.0) / (inverse @ inverse))
+        if abs(mu - before) <= tolerance * before:
+            return mu
+
+
+def alpha_fair(stream: Stream, uniforms: Vector, alpha: float) -> tuple[Vector, Vector]:
+    """Algorithm 1: adaptive gradient ascent, all rewards seen."""
+    n = stream.n_arms
+    earned = np.ones(n)
+    pulls = np.zeros(n, dtype=np.int64)
+    distributions = np.full((stream.n_contexts, n), 1.0 / n)
+    squared_norms = [0.0] * stream.n_contexts
+    ranks = np.arange(1.0, n + 1.0)
+    rounds = zip(stream.contexts.tolist(), stream.items.tolist(), uniforms.tolist(), strict=True)
+    for context, item, uniform in rounds:
+        rewards = stream.reward_table[item]
+        x = distributions[context]
+        pulls[draw(x, uniform)] += 1
+        gradient = earned**-alpha * rewards
+        squared_norms[context] += gradient @ gradient
+        earned += x * rewards
+        distributions[context] = project(x + gradient / math.sqrt(squared_norms[context]), ranks)
+    return earned, pulls
+
+
+def alpha_fair_bandit(stream: Stream, uniforms: Vector, alpha: float) -> tuple[Vector, Vector]:
+    """Algorithm 2: a scale-free learner a context, one reward seen."""
+    n = stream.n_arms
+    earned = np.ones(n)
+    pulls = np.zeros(n, dtype=np.int64)
+    p_of = np.full((stream.n_contexts, n), 1.0 / n)
+    losses_of = np.zeros((stream.n_contexts, n))
+    eta = [float(n)] * stream.n_contexts
+    gamma = [0.5] * stream.n_contexts
+    level_of = [float(n)] * stream.n_contexts
+    stability_sum = [0.0] * stream.n_contexts
+    exploration_sum = [0.0] * stream.n_contexts
+    rounds = zip(stream.contexts.tolist(), stream.items.tolist(), uniforms.tolist(), strict=True)
+    for k, item, uniform in rounds:
+        p = p_of[k]
+        played = (1.0 - gamma[k]) * p + gamma[k] / n
+        arm = draw(played, uniform)
+        reward = float(stream.reward_table[item, arm])
+        pulls[arm] += 1
+        estimate = -(float(earned[arm]) ** -alpha) * reward / float(played[arm])
+        earned[arm] += reward
+
+        move = eta[k] * estimate  # M(eta): the maximiser is 1/(lambda + 1/p + eta lt)
+        v = 1.0 / p
+        v[arm] += move
+        smallest = v.min()
+        v -= smallest
+        mu = level(v, smallest - move * p[arm] ** 2 / (p @ p), 1e-7)
+        gain = mu - smallest + move * p[arm] - np.log(p * (mu + v)).sum()
+        stability_sum[k] += max(0.0, gain / eta[k])
+        exploration_sum[k] += gamma[k] * abs(estimate)
+
+        losses = losses_of[k]
+        losses[arm] += estimate
+        eta[k] = n / (1.0 + stability_sum[k])
+        gamma[k] = n / (2.0 * n + exploration_sum[k])
+        v = eta[k] * (losses - losses.min())
+        level_of[k] = level(v, level_of[k], 1e-8)
+        p = 1.0 / (level_of[k] + v)
+        p_of[k] = p / p.sum()
+    return earned, pulls
+
+
+def hedge(stream: Stream, uniforms: Vector, learning_rate: float) -> tuple[Vector, Vector]:
+    """Exponential weights in the log domain, all rewards seen: the yardstick of the plain Python loop."""
+    gains = np.zeros(stream.n_arms)
+    earned = np.ones(stream.n_arms)
+    pulls = np.zeros(stream.n_arms, dtype=np.int64)
+    for item, uniform in zip(stream.items.tolist(), uniforms.tolist(), strict=True):
+        rewards = stream.reward_table[item]
+        weights = np.exp(learning_rate * (gains - gains.max()))
+        probabilities = weights / weights.sum()
+        pulls[draw(probabilities, uniform)] += 1
+        earned += probabilities * rewards
+        gains += rewards
+    return earned, pulls

@@ -1,0 +1,54 @@
+"""The command line: one file a command, registered by one line; nothing heavy loads before a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import alphafair
+from alphafair.cli import check, simulate
+
+
+class _OneLineRefusals(TyperGroup):
+    """What the door refuses ("alpha must be ...; got ...") is the user's to repair: one line, exit code 2.
+
+    A ValueError in any other form is ours to repair and keeps its traceback.
+    """
+
+    def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
+        try:
+            return super().invoke(ctx)
+        except ValueError as problem:
+            if "; got " not in str(problem):
+                raise
+            typer.echo(f"error: {problem}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_OneLineRefusals,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: the same in a terminal, a pipe and docs/cli.md
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("simulate")(simulate.command)
+app.command("check")(check.command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"alphafair {alphafair.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Online decisions that are fair over time, with a guarantee."""

@@ -1,0 +1,176 @@
+"""`alphafair check`: the conformance checks on a policy of your own."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from alphafair.checks import CheckResult
+
+EXAMPLE = "Write it like my_policies:MyPolicy."
+
+
+def command(
+    policy: Annotated[
+        str, typer.Argument(metavar="PACKAGE:POLICY", help="Where the class is, such as my_policies:MyPolicy.")
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting for the constructor; repeat for several."),
+    ] = None,
+) -> None:
+    """Check a policy of your own as ours are checked.
+
+    The class is imported as Python would from the current folder. Exit code 0: all passed; 1: some failed; 2: the
+    class was not found or cannot be made.
+    """
+    sys.path.insert(0, os.getcwd())
+    kind = find_policy(policy)
+    wanted = read_settings(kind, settings or [])
+    make_once(kind, wanted)
+
+    from rich.console import Console
+
+    from alphafair.checks import run_checks
+
+    console = Console(highlight=False, markup=False)
+    console.print(f"Checking {policy}\n")
+    results = []
+    with console.status("") as status:
+        for result in run_checks(kind, wanted, on_start=lambda name: status.update(f"{_words(name)} ...")):
+            results.append(result)
+            _print(console, result)
+    failed = sum(not result.passed for result in results)
+    skipped = sum(_does_not_apply(result) for result in results)
+    seconds = sum(result.seconds for result in results)
+    passed = len(results) - failed - skipped
+    console.print(f"\n{passed} passed, {failed} failed, {skipped} did not apply; {seconds:.1f} s")
+    if failed:
+        raise typer.Exit(1)
+
+
+def find_policy(spec: str) -> type[Any]:
+    """The class behind `package.module:Class`."""
+    from alphafair import validate
+
+    module_name, colon, class_name = spec.partition(":")
+    if not (module_name and colon and class_name):
+        raise validate.refusal("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{module_name}.".startswith(f"{problem.name}."):
+            repair = f"Install {problem.name}, which it imports."
+            raise validate.refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+        repair = f"Run this in the folder that holds {problem.name}, or install it."
+        raise validate.refusal("PACKAGE", "a module that Python finds", module_name, repair) from None
+    except Exception as problem:  # whatever the user's file raises is theirs to see, in one line
+        repair = f"{_raised(problem)}."
+        raise validate.refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+    kind = getattr(module, class_name, None)
+    if kind is None:
+        found = {name: getattr(module, name, None) for name in dir(module)}
+        policies = [name for name, value in found.items() if inspect.isclass(value) and not _missing(value)]
+        repair = f"Its policies: {', '.join(policies)}." if policies else "It has no class that is a policy."
+        raise validate.refusal("POLICY", f"a class in {module_name}", class_name, repair)
+    if not inspect.isclass(kind):
+        raise validate.refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
+    missing = _missing(kind)
+    if missing:
+        repair = f"It lacks {', '.join(missing)}: derive from alphafair.policies.BasePolicy or write them."
+        raise validate.refusal("POLICY", "a policy", class_name, repair)
+    return kind
+
+
+def _missing(kind: type[Any]) -> list[str]:
+    """The methods of the protocol that a class does not have."""
+    from alphafair.types import Policy
+
+    methods = [name for name, value in vars(Policy).items() if inspect.isfunction(value) and not name.startswith("_")]
+    return [name for name in methods if not callable(getattr(kind, name, None))]
+
+
+def _raised(problem: Exception) -> str:
+    """What a user's code raised, and at which line of it."""
+    text = f"It raised {type(problem).__name__}: {problem}"
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if "importlib" not in frame.filename]
+    if isinstance(problem, SyntaxError) or not frames:  # a syntax error's message names the line already
+        return text
+    return f"{text} ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
+
+
+def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE as arguments: values are read as Python literals, and anything else is a string."""
+    from alphafair import validate
+
+    parameters = inspect.signature(kind).parameters
+    known = [name for name in parameters if name not in ("n_contexts", "n_arms", "seed")]
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not (key and equals):
+            raise validate.refusal("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
+        validate.choice("--set KEY", key, known)
+        try:
+            settings[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            settings[key] = text
+    return settings
+
+
+def make_once(kind: type[Any], settings: dict[str, Any]) -> None:
+    """Make the policy once, so that a setting that is missing or wrong is not twenty failed checks."""
+    from alphafair import validate
+
+    required = inspect.Parameter.empty
+    for name, parameter in inspect.signature(kind).parameters.items():
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        given = name in ("n_contexts", "n_arms", "seed") or name in settings
+        if parameter.default is required and not variadic and not given:
+            raise validate.refusal(
+                "--set", f"given for {name}, which {kind.__name__} needs", settings, f"Add --set {name}=VALUE."
+            )
+    try:
+        kind(3, 4, **settings, seed=0)
+    except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
+        if isinstance(problem, ValueError) and "; got " in str(problem):
+            raise
+        raise validate.refusal(
+            "POLICY",
+            "a class to be made as Policy(n_contexts, n_arms, seed=...)",
+            kind.__name__,
+            f"{_raised(problem)}.",
+        ) from None
+
+
+def _does_not_apply(result: CheckResult) -> bool:
+    return result.passed and result.message.startswith("does not apply")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _print(console: Console, result: CheckResult) -> None:
+    """One line a check, and what went wrong below it."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    mark, colour = ("pass", "green") if result.passed else ("FAIL", "bold red")
+    if _does_not_apply(result):
+        mark, colour = "skip", "dim"
+    line = Text.assemble((mark, colour), f"  {_words(result.name):<36}", (f"{result.seconds:7.2f} s", "dim"))
+    console.print(line)
+    if result.message:
+        console.print(Padding(Text(result.message, style="dim" if result.passed else ""), (0, 0, 0, 6)))

@@ -1,0 +1,275 @@
+"""`alphafair simulate`: every policy on one stream, as a table, a picture and a file of numbers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from alphafair.policies import BasePolicy
+    from alphafair.types import Policy, Stream, Trace
+
+
+def command(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A policy; repeat for several. Default: all. A wrong name lists them."),
+    ] = None,
+    stream: Annotated[
+        str, typer.Option(metavar="NAME", help="One of stochastic, drifting, impossibility, greedy-trap.")
+    ] = "stochastic",
+    rounds: Annotated[int, typer.Option(metavar="N", help="How many decisions each policy makes.")] = 100_000,
+    contexts: Annotated[
+        int, typer.Option(metavar="N", help="How many kinds of users; impossibility always has 2.")
+    ] = 33,
+    arms: Annotated[int, typer.Option(metavar="N", help="How many arms; impossibility always has 2.")] = 19,
+    alpha: Annotated[
+        float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
+    ] = 0.9,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the stream and of the policies' draws.")] = 0,
+    record_every: Annotated[
+        int | None, typer.Option(metavar="N", help="Rounds between two points of the picture; by default 200 points.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where overview.png and results.json are written.")
+    ] = Path("output"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+) -> None:
+    """Compare policies: how much arms earn, and how fairly.
+
+    Every policy plays the same synthetic stream with the same random numbers. A policy that can learn from all rewards or from one is simulated both ways.
+    """
+    from alphafair import figures, validate
+    from alphafair.policies import POLICIES
+
+    kinds = [POLICIES[validate.choice("--policy", name, POLICIES)] for name in dict.fromkeys(policy or POLICIES)]
+    alpha = validate.alpha(alpha)
+    sizes = {"rounds": rounds, "contexts": contexts, "arms": arms}
+    for name, size in sizes.items():
+        validate.integer(f"--{name}", size, low=1)
+    validate.integer("--seed", seed, low=0)
+    every = max(1, rounds // 200) if record_every is None else validate.integer("--record-every", record_every, low=1)
+    folder = _folder(output)
+
+    played = make_stream(stream, **sizes, seed=seed)
+    policies = [made for kind in kinds for made in variants(kind, played, alpha)]
+    traces = _simulate_all(policies, played, seed, every)
+    results = {
+        "stream": stream,
+        "rounds": played.n_rounds,
+        "contexts": played.n_contexts,
+        "arms": played.n_arms,
+        "alpha": alpha,
+        "seed": seed,
+        "policies": [measure(trace, alpha) for trace in traces],
+        "certificates": list(certificates(policies, traces)),
+    }
+    text = json.dumps(results, indent=2)
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    picture = figures.save(figures.overview(traces, alpha, played.arm_labels), folder / "overview.png")
+    if as_json:
+        typer.echo(text)
+    else:
+        _report(results)
+        typer.echo(f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}")
+
+
+def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
+    """A synthetic stream by its name, with as many of the settings as it takes."""
+    from alphafair import streams, validate
+
+    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
+    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
+    maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
+    offered = {
+        "n_rounds": rounds,
+        "n_half": (rounds + 1) // 2,
+        "n_contexts": contexts,
+        "n_arms": arms,
+        "seed": seed,
+    }
+    return maker(**_accepted(maker, offered))
+
+
+def variants(kind: type[BasePolicy], stream: Stream, alpha: float) -> Iterator[BasePolicy]:
+    """The policy made for a stream, with as much of what is known about it as the constructor takes.
+
+    One that takes a `feedback` is made for both if it learns, else for full information only: what it is shown makes
+    no difference to it, and expected rewards are the less noisy book.
+    """
+    import numpy as np
+
+    from alphafair.types import Feedback
+
+    visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
+    known = {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": visits / stream.n_rounds}
+    settings: dict[str, Any] = _accepted(kind, known)
+    feedbacks = tuple(Feedback) if kind.learns else (Feedback.FULL,)
+    choices = [_accepted(kind, {"feedback": feedback.value}) for feedback in feedbacks]
+    for choice in choices if choices[0] else [{}]:
+        yield kind(stream.n_contexts, stream.n_arms, **settings, **choice)
+
+
+def _accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(maker).parameters
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+def measure(trace: Trace, alpha: float) -> dict[str, Any]:
+    """The row of a run: what the table shows and results.json keeps."""
+    from alphafair import metrics
+
+    shares = metrics.shares(trace.final)
+    return {
+        "policy": trace.policy,
+        "feedback": str(trace.feedback),
+        "alpha_performance": float(metrics.alpha_performance(trace.final, alpha)),
+        "jain_index": float(metrics.jain_index(trace.final)),
+        "average_reward": float(metrics.average_reward(trace.final)),
+        "least_share": float(shares.min()),
+        "greatest_share": float(shares.max()),
+    }
+
+
+def certificates(policies: Sequence[BasePolicy], traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
+    """For every policy that can bound its own regret: that bound, and what it says about the optimum."""
+    from alphafair import metrics
+
+    for policy, trace in zip(policies, traces, strict=True):
+        try:
+            bound = metrics.regret_certificate(cast("metrics.Certifying", policy))
+        except ValueError:
+            continue  # it keeps no gradients and promises nothing about a single run
+        alpha = cast("metrics.Certifying", policy).alpha
+        achieved = float(metrics.alpha_performance(trace.final, alpha))
+        factor = metrics.approximation_factor(alpha)
+        yield {
+            "policy": policy.name,
+            "regret_bound": bound,
+            "approximation_factor": factor,
+            "achieved": achieved,
+            "optimum_at_most": factor * achieved + bound,
+        }
+
+
+class _Watched:
+    """A policy whose whole runs are reported block by block; the policy itself knows nothing of it."""
+
+    def __init__(self, policy: BasePolicy, advance: Callable[[int], None]) -> None:
+        self._policy = policy
+        self._advance = advance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def play(self, stream: Stream, start: int, stop: int, *rest: Any, **ledger: Any) -> None:
+        self._policy.play(stream, start, stop, *rest, **ledger)
+        self._advance(stop - start)
+
+
+def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
+    """One display, a bar a policy."""
+    from alphafair.progress import progress_bar
+    from alphafair.simulation import simulate
+
+    traces = []
+    with progress_bar() as bar:
+        tasks = [bar.add_task(_title(policy, policies), total=stream.n_rounds, start=False) for policy in policies]
+        for policy, task in zip(policies, tasks, strict=True):
+            bar.start_task(task)
+            watched = _Watched(policy, lambda rounds, task=task: bar.advance(task, rounds))  # type: ignore[misc]
+            traces.append(simulate(cast("Policy", watched), stream, seed=seed, record_every=record_every))
+    return traces
+
+
+def _title(policy: BasePolicy, among: Sequence[BasePolicy]) -> str:
+    twins = sum(other.name == policy.name for other in among)
+    return policy.name if twins == 1 else f"{policy.name} ({policy.feedback})"
+
+
+def _folder(path: Path) -> Path:
+    from alphafair import validate
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise validate.refusal(
+            "--output", "a folder, there or to be made", str(path), f"{problem.strerror}: choose another."
+        ) from None
+    if not os.access(path, os.W_OK):
+        raise validate.refusal("--output", "a folder that can be written", str(path), "Choose another.")
+    return path
+
+
+class _Column(NamedTuple):
+    key: str
+    heading: str
+    written: Callable[[float], str]
+    best: Callable[[list[float]], float]
+
+
+_COLUMNS = (
+    _Column("alpha_performance", "alpha\nperformance", "{:.2f}".format, max),
+    _Column("jain_index", "Jain's\nindex", "{:.3f}".format, max),
+    _Column(
+        "average_reward",
+        "average\nreward",
+        lambda reward: f"{reward:,.0f}" if reward >= 1000.0 else f"{reward:.1f}",
+        max,
+    ),
+    _Column("least_share", "least\nshare", "{:.2%}".format, max),
+    _Column("greatest_share", "greatest\nshare", "{:.2%}".format, min),
+)
+
+
+def _report(results: Mapping[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(
+        f"[bold]{results['stream']}[/bold] stream: {results['rounds']:,} rounds, {results['contexts']:,} contexts, "
+        f"{results['arms']:,} arms; alpha {results['alpha']:g}, seed {results['seed']}\n"
+    )
+    console.print(_table(results["policies"]))
+    console.print(
+        "\n* the best of its column. Shares are of all reward; an equal share is "
+        f"{1 / results['arms']:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
+    )
+    for certificate in results["certificates"]:
+        console.print("\n" + _sentence(certificate))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("\npolicy", overflow="fold")
+    table.add_column("\nfeedback")
+    for column in _COLUMNS:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+    best = {column.key: column.best([row[column.key] for row in rows]) for column in _COLUMNS}
+    for row in rows:
+        cells = [row["policy"], row["feedback"]]
+        for column in _COLUMNS:
+            is_best = row[column.key] == best[column.key]
+            text = column.written(row[column.key])
+            cells.append(f"[bold green]* {text}[/]" if is_best else text)
+        table.add_row(*cells)
+    return table
+
+
+def _sentence(certificate: Mapping[str, Any]) -> str:
+    """The certificate in words."""
+    return (
+        "[bold]Certificate of {policy}:[/bold] on this very run no fixed policy, not even one chosen knowing all "
+        "rewards, could have scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = "
+        "{optimum_at_most:.2f}, so {policy} reached at least {part:.0%} of the best alpha-performance in hindsight."
+    ).format(**certificate, part=certificate["achieved"] / certificate["optimum_at_most"])

@@ -1,0 +1,394 @@
+"""Results in, Figure out. Nothing here opens a window, touches pyplot or changes global settings.
+
+A policy looks the same in every picture: its colour and marker come from its name, and its line is solid where it
+sees all rewards, dashed where it sees one. Names stand at the ends of the lines, so there is no legend to decode.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from alphafair import metrics, validate
+from alphafair.types import Feedback, Trace, Vector
+
+ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
+INK = "#262626"
+FAINT = "#8c8c8c"
+SUFFIXES = (".png", ".svg", ".pdf")
+LEFT, RIGHT = 0.06, 0.985  # margins of a whole picture
+LABEL_SIZE = 9.0
+MOST_STEMS = 300  # of more arms every so many are drawn
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10.0,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5.5,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.dpi": 125.0,
+    "savefig.dpi": "figure",
+    "svg.hashsalt": "alphafair",  # the same results give the same file
+    "pdf.fonttype": 42,  # text stays text, as journals ask
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all pictures, for as long as the block lasts."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+class Look(NamedTuple):
+    """How a policy is drawn, everywhere."""
+
+    colour: str
+    marker: str
+
+
+# The palette of Okabe and Ito, told apart with every kind of colour vision; markers for those who print in grey.
+_LOOKS = {
+    "alpha-fair": Look("#0072B2", "o"),
+    "alpha-fair-bandit": Look("#56B4E9", "s"),
+    "independent-alpha-fair": Look("#009E73", "^"),
+    "scale-free": Look("#E69F00", "v"),
+    "hedge": Look("#D55E00", "D"),
+    "fair-cb": Look("#CC79A7", "P"),
+    "uniform": Look("#7F7F7F", "X"),
+}
+_OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
+
+
+def look(policy: str) -> Look:
+    """Colour and marker of a policy by its name; one nobody has drawn before gets its own, the same every time.
+
+    >>> look("alpha-fair")
+    Look(colour='#0072B2', marker='o')
+    >>> look("my-policy") == look("my-policy")
+    True
+    """
+    if policy in _LOOKS:
+        return _LOOKS[policy]
+    ticket = zlib.crc32(policy.encode())
+    return Look(
+        _OTHER_COLOURS[ticket % len(_OTHER_COLOURS)],
+        _OTHER_MARKERS[ticket // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)],
+    )
+
+
+def names(traces: Sequence[Trace]) -> list[str]:
+    """One name a trace: the policy's, and only where that is not enough its feedback, and then its seed."""
+    policies = Counter(trace.policy for trace in traces)
+    kinds = Counter((trace.policy, trace.feedback) for trace in traces)
+    found = []
+    for trace in traces:
+        details = []
+        if policies[trace.policy] > kinds[trace.policy, trace.feedback]:
+            details.append(str(trace.feedback))
+        if kinds[trace.policy, trace.feedback] > 1:
+            details.append(f"seed {trace.seed}")
+        found.append(trace.policy + (f" ({', '.join(details)})" if details else ""))
+    return found
+
+
+def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None) -> Figure:
+    """One picture of several runs: alpha-performance and Jain's index over the rounds, and who got what.
+
+    Parameters
+    ----------
+    traces
+        Runs over the same arms, in the order in which they shall stand; record them every so many rounds.
+    alpha
+        The fairness exponent that alpha-performance is measured with.
+    arm_labels
+        Names for the arms; without them they are numbered from 0.
+
+    >>> from alphafair import AlphaFair, Uniform, simulate, streams
+    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> traces = [simulate(policy, stream, record_every=20) for policy in (AlphaFair(3, 4), Uniform(3, 4))]
+    >>> [axes.get_title() for axes in overview(traces, alpha=0.9).axes[1:]]
+    ["Jain's index: how equally", 'alpha-fair', 'uniform']
+    """
+    alpha = validate.alpha(alpha)
+    n_arms = _common_arms(traces)
+    labels = _arm_names(arm_labels, n_arms)
+    titles = names(traces)
+    n_rounds = max(int(trace.rounds[-1]) for trace in traces)
+    settings = f"{ALPHA} = {alpha:g}, {n_rounds:,} rounds, {n_arms:,} arms"
+    with style():
+        figure = Figure(figsize=(12.8, 7.2))
+        figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
+        figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
+
+        margin = 0.04 + _widest(figure, titles)  # beside each of the two panels
+        width = (RIGHT - LEFT - 0.05) / 2 - margin
+        performance = figure.add_axes((LEFT, 0.50, width, 0.37))
+        performance.set_title(f"{ALPHA}-performance: how much, weighed fairly")
+        performance.set_ylabel(f"{ALPHA}-performance (utility)")
+        _lines(performance, traces, titles, [metrics.alpha_performance(t.cumulative_rewards, alpha) for t in traces])
+        _fair_scale(performance, alpha, n_arms)
+        _label_ends(performance, traces, titles)
+
+        equality = figure.add_axes((RIGHT - margin - width, 0.50, width, 0.37))
+        equality.set_title("Jain's index: how equally")
+        equality.set_ylabel("Jain's index (1: all arms alike)")
+        _lines(equality, traces, titles, [metrics.jain_index(t.cumulative_rewards) for t in traces])
+        equality.set_ylim(0.0, 1.02)
+        _label_ends(equality, traces, titles)
+
+        _who_got_what(figure, traces, titles, labels)
+    return figure
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a picture as PNG, SVG or PDF, by the suffix of the path; the same picture gives the same bytes."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise validate.refusal("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
+    dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[target.suffix.lower()]
+    with style():
+        figure.savefig(target, metadata={"Creator": "alphafair", **dates} if dates else None)
+    return target
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The nearest positions that stand at least a gap apart, in the same order, inside [low, high] if they fit.
+
+    Neighbours that are too close become a block around their mean, and blocks that meet are merged.
+
+    >>> spread([0.5, 0.5, 0.9], gap=0.1, low=0.0, high=1.0)
+    [0.45, 0.55, 0.9]
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    blocks: list[list[float]] = []  # each [wanted start, number of members]
+    room = max(low, high - gap * (len(positions) - 1))
+    for rank, i in enumerate(order):
+        blocks.append([positions[i] - rank * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            start, members = blocks.pop()
+            total = blocks[-1][1] + members
+            blocks[-1] = [(blocks[-1][0] * blocks[-1][1] + start * members) / total, total]
+    starts = [min(max(start, low), room) for start, members in blocks for _ in range(int(members))]
+    placed = [0.0] * len(positions)
+    for rank, i in enumerate(order):
+        placed[i] = starts[rank] + rank * gap
+    return placed
+
+
+def _common_arms(traces: Sequence[Trace]) -> int:
+    """All runs must be over the same arms."""
+    sizes = {trace.cumulative_rewards.shape[1] for trace in traces}
+    if len(sizes) != 1:
+        raise validate.refusal(
+            "traces", "at least one run, all over the same arms", sorted(sizes), "Draw other runs in another picture."
+        )
+    return int(sizes.pop())
+
+
+def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
+    if arm_labels is None:
+        return [f"arm {arm}" for arm in range(n_arms)]
+    if len(arm_labels) != n_arms:
+        raise validate.refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name an arm.")
+    return list(arm_labels)
+
+
+def _fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
+    """Stretch an axis of alpha-performance so that equal heights are equal rewards.
+
+    Sum_i phi(R_i) is what n arms of (mean of R^(1-alpha))^(1/(1-alpha)) each would score, and the axis is linear in
+    that reward. Unstretched, x^0.1 presses all but the worst policies into one line.
+    """
+    power = 1.0 - alpha
+
+    def reward(performance: Vector) -> Vector:
+        return np.sign(performance) * (np.abs(performance) * power / n_arms) ** (1.0 / power)
+
+    def performance(reward: Vector) -> Vector:
+        return np.sign(reward) * np.abs(reward) ** power * n_arms / power
+
+    top = float(reward(np.array(axes.dataLim.y1)))
+    axes.set_yscale("function", functions=(reward, performance))
+    axes.set_ylim(*performance(top * np.array([-0.03, 1.04])))
+    n_ticks = 6
+    ticks = []
+    for height in top / n_ticks * np.arange(0.6, n_ticks):
+        window = performance(height + 0.3 * top / n_ticks * np.array([-1.0, 0.0, 1.0]))
+        ticks.append(_roundest(*(float(value) for value in window)))
+    axes.set_yticks(ticks, [f"{tick:,.10g}" for tick in ticks])
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.text(0.02, 0.96, "equal heights are equal rewards", transform=axes.transAxes, va="top", style="italic")
+
+
+def _roundest(low: float, value: float, high: float) -> float:
+    """A number in [low, high] that is a multiple of the greatest 1, 2 or 5 times a power of ten."""
+    decade = 10.0 ** math.ceil(math.log10(high))
+    while True:
+        for size in (decade, decade / 2.0, decade / 5.0):
+            nearest = round(value / size) * size
+            if low <= nearest <= high:
+                return nearest
+        decade /= 10.0
+
+
+def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: Sequence[Vector]) -> None:
+    """A line a run, each named at its end."""
+    for number, (trace, title, curve) in enumerate(zip(traces, titles, curves, strict=True)):
+        colour, marker = look(trace.policy)
+        n_records = len(trace.rounds)
+        axes.plot(
+            trace.rounds,
+            curve,
+            color=colour,
+            marker=marker,
+            markevery=(number * n_records // (6 * len(traces)), max(1, n_records // 6)),
+            linestyle=_dashes(trace),
+            zorder=3.0 - number / len(traces),  # the first stands in front
+            clip_on=False,
+            gid=title,
+        )
+    axes.set_xlim(0, max(int(trace.rounds[-1]) for trace in traces))
+    axes.set_xlabel("rounds")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda rounds, _: _short(rounds)))
+
+
+def _widest(figure: Figure, titles: Sequence[str]) -> float:
+    """Width of the longest name beside a line, as a part of the figure's width."""
+    texts = [figure.text(0.0, 0.0, title, fontsize=LABEL_SIZE) for title in titles]
+    width = max(text.get_window_extent().width for text in texts) / figure.bbox.width
+    for text in texts:
+        text.remove()
+    return float(width)
+
+
+def _label_ends(axes: Axes, traces: Sequence[Trace], titles: Sequence[str]) -> None:
+    """Names beside the right edge, at the heights where the lines end or as near as they can stand."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    inches = axes.get_position().height * figure.get_figheight()
+    gap = 1.3 * LABEL_SIZE / 72.0 / inches  # a line of text, as a part of the axes' height
+    ends = {str(line.get_gid()): np.asarray(line.get_xydata())[-1] for line in axes.get_lines()}
+    place = axes.transData + axes.transAxes.inverted()
+    points = [place.transform(ends[title]) for title in titles]
+    heights = spread([float(y) for _, y in points], gap, low=0.0, high=1.0)
+    for trace, title, (x, y), height in zip(traces, titles, points, heights, strict=True):
+        colour, marker = look(trace.policy)
+        axes.plot(
+            [x, x + 0.045, x + 0.065],
+            [y, height, height],
+            color=colour,
+            linewidth=1.0,
+            marker=marker,
+            markevery=[2],
+            transform=axes.transAxes,
+            clip_on=False,
+        )
+        axes.text(
+            x + 0.09, height, title, transform=axes.transAxes, fontsize=LABEL_SIZE, va="center_baseline", gid=title
+        )
+
+
+def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str]) -> None:
+    """A small panel a run, all on one scale."""
+    figure.text(LEFT, 0.385, "Who got what: each arm's share of all reward", fontsize=11, fontweight="bold")
+    reading = f"arms from most to least; the black line is an equal share, {_percent(100.0 / len(labels))}"
+    figure.text(RIGHT, 0.385, reading, ha="right")
+    shares = 100.0 * np.array([metrics.shares(trace.final) for trace in traces])
+    least, most = float(shares.min()), float(shares.max())
+    steps = (1.0,) if most > 20.0 * least else (1.0, 2.0, 5.0)
+    ticks = [step * 10.0**power for power in range(-15, 3) for step in steps if step * 10.0**power <= 100.0]
+    n_rows = math.ceil(len(traces) / 8)
+    n_columns = max(3, math.ceil(len(traces) / n_rows))
+    room = 1.2 * (most / least) ** (0.2 * n_rows)  # for a name above and below
+    grid = figure.add_gridspec(
+        n_rows, n_columns, left=LEFT, right=RIGHT, top=0.31, bottom=0.03, wspace=0.08, hspace=0.45
+    )
+    for number, (trace, title) in enumerate(zip(traces, titles, strict=True)):
+        axes = figure.add_subplot(grid[divmod(number, n_columns)])
+        axes.set_title(textwrap.fill(title, 17), fontsize=LABEL_SIZE, fontweight="normal", pad=4)
+        axes.set_yscale("log")
+        axes.set_ylim(least / room, most * room)
+        axes.yaxis.set_major_locator(FixedLocator(ticks))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: _percent(share)))
+        axes.tick_params(labelleft=number % n_columns == 0)
+        _shares(axes, trace, shares[number], labels)
+
+
+def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
+    """Shares from greatest to least: a stem an arm, up from an equal share for more, down for less."""
+    colour, marker = look(trace.policy)
+    equal = 100.0 / len(shares)
+    order = np.argsort(-shares, kind="stable")
+    ranks = np.unique(np.linspace(0, len(shares) - 1, min(len(shares), MOST_STEMS)).round().astype(int))
+    heights = shares[order][ranks]
+    axes.vlines(ranks, equal, heights, color=colour, linewidth=max(0.6, min(3.0, 60.0 / len(ranks))), alpha=0.45)
+    size = max(1.5, min(4.5, 90.0 / len(ranks)))
+    axes.plot(ranks, heights, color=colour, marker=marker, markersize=size, linestyle="none", gid=trace.policy)
+    axes.axhline(equal, color=INK, linewidth=0.9)
+    for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
+        arm = order[rank]
+        axes.annotate(
+            f"{_clipped(labels[arm])} {_percent(shares[arm])}",
+            (rank, shares[arm]),
+            xytext=(0, away),
+            textcoords="offset points",
+            ha=side,
+            va="bottom" if away > 0 else "top",
+            fontsize=8,
+        )
+    axes.set_xticks([])
+    axes.margins(x=0.06)
+
+
+def _dashes(trace: Trace) -> str | tuple[int, tuple[float, float]]:
+    """Solid for a policy that sees all rewards, dashed for one that sees one."""
+    return "-" if trace.feedback is Feedback.FULL else (0, (4.0, 1.5))
+
+
+def _clipped(name: str, most: int = 14) -> str:
+    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _short(rounds: float) -> str:
+    """20,000 as 20k, 3,000,000 as 3M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(rounds) >= size:
+            return f"{rounds / size:g}{letter}"
+    return f"{rounds:g}"
+
+
+def _percent(share: float) -> str:
+    """Enough digits to compare: 99.7%, 5.3%, 0.012%."""
+    return f"{share:.3g}%" if share >= 10.0 else f"{share:.2g}%"

@@ -1,0 +1,77 @@
+"""The one way a function of `kernels/` becomes machine code.
+
+`kernel` compiles on first call, releases the GIL and keeps the machine code on disk. Numba notices when
+a kernel's own file changes but not when a kernel that it calls, in another file, does; so the disk cache
+lives in a folder named by a fingerprint of every file in `kernels/`, and no stale code can be loaded.
+
+Set `NUMBA_DISABLE_JIT=1` before Python starts and every kernel runs as the plain Python it is written in,
+with the same results to the last bit: no kernel uses `fastmath`, a NumPy reduction or a LAPACK call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import platformdirs
+
+_KERNELS = Path(__file__).parent / "kernels"
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+}  # no kernel divides by zero, so none need ask before dividing
+Function = Callable[..., Any]
+
+
+def fingerprint() -> str:
+    """Digest of every kernel's source, so that machine code is never older than what it came from."""
+    digest = hashlib.sha256()
+    for path in sorted(_KERNELS.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path | None:
+    """Where machine code is kept; None if no such folder can be written, and then nothing is kept."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(chosen) if chosen else platformdirs.user_cache_path("alphafair", appauthor=False)
+    folder = base / f"kernels-{fingerprint()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+_FOLDER = cache_folder()
+
+
+def kernel(function: Function) -> Any:
+    """Compile a function of arrays and scalars; see the module's docstring for what that entails."""
+    ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
+    if _FOLDER is None or not ours:  # the fingerprint speaks for no code but our own
+        return numba.njit(**OPTIONS)(function)
+    settings: Any = numba.config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(_FOLDER)
+    try:
+        return numba.njit(**OPTIONS, cache=True)(function)
+    finally:
+        settings.CACHE_DIR = before
+
+
+def specialise(template: Function, name: str, **steps: Function) -> Any:
+    """Compile `template` with the kernels that its free names stand for.
+
+    Numba resolves global names at compile time and can keep the result on disk, which it cannot do for
+    kernels that arrive as arguments or sit in a closure; so the template's code is given globals of its own.
+    """
+    own = types.FunctionType(template.__code__, {**template.__globals__, **steps}, name)
+    own.__qualname__, own.__module__ = name, template.__module__
+    ours = all(step.__module__.startswith("alphafair.kernels.") for step in steps.values())
+    return kernel(own) if ours else numba.njit(**OPTIONS)(own)

@@ -1,0 +1,55 @@
+"""From a distribution and one uniform number to an arm."""
+
+from alphafair.jit import kernel
+
+
+@kernel
+def draw_arm(probabilities, uniform):
+    """First arm whose cumulative probability exceeds the uniform; never an arm of probability 0."""
+    cumulative = 0.0
+    for i in range(probabilities.shape[0]):
+        cumulative += probabilities[i]
+        if uniform < cumulative:
+            return i
+    arm = probabilities.shape[0] - 1  # the sum fell short of the uniform by rounding
+    while probabilities[arm] == 0.0:
+        arm -= 1
+    return arm
+
+
+@kernel
+def mask_distribution(probabilities, available):
+    """Renormalise over the available arms, in place; uniform over them if they hold no probability."""
+    total = 0.0
+    n_available = 0
+    for i in range(probabilities.shape[0]):
+        if available[i]:
+            total += probabilities[i]
+            n_available += 1
+    for i in range(probabilities.shape[0]):
+        if not available[i]:
+            probabilities[i] = 0.0
+        elif total > 0.0:
+            probabilities[i] /= total
+        else:
+            probabilities[i] = 1.0 / n_available
+
+
+@kernel
+def all_within(vector, low, high):
+    """Whether every entry is in [low, high]; NaN is not."""
+    for i in range(vector.shape[0]):
+        if not low <= vector[i] <= high:
+            return False
+    return True
+
+
+@kernel
+def is_distribution(vector):
+    """Whether the entries are in [0, 1] and sum to 1, up to 1e-6."""
+    total = 0.0
+    for i in range(vector.shape[0]):
+        if not 0.0 <= vector[i] <= 1.0:
+            return False
+        total += vector[i]
+    return abs(total - 1.0) <= 1e-6

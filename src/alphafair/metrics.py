@@ -1,0 +1,131 @@
+"""How good and how fair: alpha-performance, Jain's index, shares, regrets, and the live certificate.
+
+All take R, the cumulative rewards with their initial 1: one vector (n_arms) or many (..., n_arms).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from alphafair import validate
+from alphafair.types import Vector
+
+Floats = NDArray[np.float64]
+
+
+def utility(x: ArrayLike, alpha: float) -> Floats:
+    """phi(x) = x^(1-alpha)/(1-alpha).
+
+    The additive constant matters to c_alpha-regret, so this is not (x^(1-alpha) - 1)/(1-alpha).
+    """
+    alpha = validate.alpha(alpha)
+    return np.asarray(np.power(_earned("x", x), 1.0 - alpha) / (1.0 - alpha))
+
+
+def marginal_utility(x: ArrayLike, alpha: float) -> Floats:
+    """phi'(x) = x^(-alpha)."""
+    return np.asarray(np.power(_earned("x", x), -validate.alpha(alpha)))
+
+
+def approximation_factor(alpha: float) -> float:
+    """c_alpha = (1-alpha)^(-(1-alpha)): at most e^(1/e) < 1.445, and 1 at both ends.
+
+    >>> round(approximation_factor(0.5), 6)
+    1.414214
+    """
+    alpha = validate.alpha(alpha)
+    return float((1.0 - alpha) ** -(1.0 - alpha))
+
+
+def alpha_performance(cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+    """sum_i phi(R_i), the objective itself."""
+    return np.asarray(utility(cumulative_rewards, alpha).sum(axis=-1))
+
+
+def jain_index(cumulative_rewards: ArrayLike) -> Floats:
+    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything.
+
+    >>> float(jain_index([3.0, 3.0, 3.0])), float(jain_index([1.0, 3.0]))
+    (1.0, 0.8)
+    """
+    earned = _earned("cumulative_rewards", cumulative_rewards)
+    scaled = earned / earned.max(axis=-1, keepdims=True)  # squares of huge or tiny rewards stay finite
+    return np.asarray(scaled.sum(axis=-1) ** 2 / (earned.shape[-1] * (scaled**2).sum(axis=-1)))
+
+
+def average_reward(cumulative_rewards: ArrayLike) -> Floats:
+    """sum R / n: efficiency, the price side of fairness."""
+    return np.asarray(_earned("cumulative_rewards", cumulative_rewards).mean(axis=-1))
+
+
+def shares(cumulative_rewards: ArrayLike) -> Floats:
+    """R / sum R: who got what."""
+    earned = _earned("cumulative_rewards", cumulative_rewards)
+    return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
+
+
+def standard_regret(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+    """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
+    return np.asarray(np.asarray(optimum, dtype=np.float64) - alpha_performance(cumulative_rewards, alpha))
+
+
+def approximate_regret(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+    """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the standard regret and `ratio`."""
+    achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha)
+    return np.asarray(np.asarray(optimum, dtype=np.float64) - achieved)
+
+
+def performance_ratio(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+    """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
+    return np.asarray(np.asarray(optimum, dtype=np.float64) / alpha_performance(cumulative_rewards, alpha))
+
+
+class Certifying(Protocol):
+    """A policy that keeps what its certificate needs: `AlphaFair` does."""
+
+    alpha: float
+    n_arms: int
+
+    @property
+    def squared_gradient_norms(self) -> Vector: ...
+    @property
+    def drift(self) -> float: ...
+
+
+def regret_certificate(policy: Certifying) -> float:
+    """An upper bound of OPT - c_alpha sum_i phi(R_i) for the run so far, whatever the rewards were:
+
+    (1-alpha)^alpha (sum_j 2 sqrt(S_j) + drift) + c_alpha n.
+
+    Nothing about the future, no probability, no unknown constant: S_j adds up the squared gradients that context j
+    has met, and drift is what late and masked decisions cost (0 if there were none).
+
+    >>> from alphafair import AlphaFair
+    >>> policy = AlphaFair(1, 2, alpha=0.5)
+    >>> policy.update(policy.choose(0), [1.0, 1.0])
+    >>> round(regret_certificate(policy), 6)
+    4.828427
+    """
+    for needed in ("alpha", "squared_gradient_norms", "drift"):
+        if not hasattr(policy, needed):
+            raise validate.refusal(
+                "policy",
+                "one that keeps its gradients' norms",
+                policy,
+                "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds.",
+            )
+    roots = 2.0 * np.sqrt(policy.squared_gradient_norms).sum()
+    linear = (1.0 - policy.alpha) ** policy.alpha * (roots + policy.drift)
+    return float(linear + approximation_factor(policy.alpha) * policy.n_arms)
+
+
+def _earned(argument: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.size == 0 or not (array > 0.0).all() or not np.isfinite(array).all():
+        raise validate.refusal(
+            argument, "positive and finite", array, "Cumulative rewards start at 1: add it if it is missing."
+        )
+    return array

@@ -1,0 +1,60 @@
+"""alpha-FairCB in every context on its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from alphafair import validate
+from alphafair.kernels import gradient_ascent
+from alphafair.kernels.utility import TOTAL
+from alphafair.policies.base import BasePolicy
+from alphafair.types import Feedback, Matrix
+
+
+class IndependentAlphaFair(BasePolicy):
+    """Be fair inside every context instead of across them: what the coupling in `AlphaFair` is compared with.
+
+    Context j keeps rewards $R^j$ of its own and takes the same steps on $g_i = (R^j_i)^{-\\alpha} r_i(t)$. An arm
+    that is worst everywhere is then propped up everywhere, which a fair share of the whole does not need.
+
+    Parameters
+    ----------
+    n_contexts, n_arms
+        How many of each; `grow` adds contexts later.
+    alpha
+        Fairness, in [0, 1).
+    seed
+        For `choose` without `rng`.
+
+    Examples
+    --------
+    >>> from alphafair import IndependentAlphaFair
+    >>> policy = IndependentAlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
+    >>> policy.update(policy.choose(0), [1.0, 0.2, 0.6])
+    >>> policy.cumulative_rewards.round(4).tolist()
+    [[1.3333, 1.0667, 1.2], [1.0, 1.0, 1.0]]
+    """
+
+    name: ClassVar[str] = "independent-alpha-fair"
+    feedback = Feedback.FULL
+    _draw = staticmethod(gradient_ascent.draw)
+    _learn = staticmethod(gradient_ascent.learn_independently)
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
+        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
+        self.alpha = validate.alpha(alpha)
+        super().__init__(
+            n_contexts,
+            n_arms,
+            seed,
+            {"alpha": self.alpha},
+            gradient_ascent.first_shared(n_arms, self.alpha, gradient_ascent.BEFORE),
+            gradient_ascent.first_independent_learner(n_arms, self.alpha),
+        )
+
+    @property
+    def cumulative_rewards(self) -> Matrix:
+        """R of every context (n_contexts, n_arms), on top of the initial 1."""
+        return np.array(self._learners[:, TOTAL, : self.n_arms])

@@ -1,0 +1,204 @@
+"""The door. Every refusal is one sentence: the argument, what is allowed, what came, what to do about it.
+
+Nobody behind the door checks again: kernels and private methods trust what has passed here.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import reprlib
+import sys
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Choice = TypeVar("Choice")
+ANY_REWARD = (-sys.float_info.max, sys.float_info.max)
+
+
+def refusal(argument: str, allowed: str, value: object, repair: str) -> ValueError:
+    """The error for an argument out of its range, in the one form used everywhere."""
+    return ValueError(f"{argument} must be {allowed}; got {reprlib.repr(value)}. {repair}")
+
+
+def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """A whole number in [low, high]."""
+    allowed = f"a whole number of at least {low}" if high is None else f"a whole number in [{low}, {high}]"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise refusal(argument, allowed, value, "Pass an int.") from None
+    if isinstance(value, bool | np.bool_) or number < low or (high is not None and number > high):
+        raise refusal(argument, allowed, value, f"Choose {argument} inside that range.")
+    return number
+
+
+def number(
+    argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
+) -> float:
+    """A finite number between low and high, either end open or closed."""
+    allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise refusal(argument, allowed, value, "Pass a float.") from None
+    inside = (low < real if low_open else low <= real) and (real < high if high_open else real <= high)
+    if not (inside and math.isfinite(real)):
+        raise refusal(argument, allowed, value, f"Choose {argument} inside that range.")
+    return real
+
+
+def alpha(value: Any) -> float:
+    """The fairness exponent, in [0, 1)."""
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise refusal("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
+    if not 0.0 <= real < 1.0:
+        raise refusal("alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99.")
+    return real
+
+
+def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
+    """One of a few words."""
+    allowed = list(options)
+    for option in allowed:
+        if value == option:
+            return option
+    words = ", ".join(repr(str(option)) for option in allowed)
+    raise refusal(argument, f"one of {words}", value, "Pick one of these.")
+
+
+def context(value: Any, n_contexts: int) -> int:
+    """A context that the policy knows."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise refusal("context", f"an int in [0, {n_contexts - 1}]", value, "Pass its index.") from None
+    if not 0 <= number < n_contexts:
+        raise refusal(
+            "context",
+            f"an int in [0, {n_contexts - 1}]",
+            value,
+            f"For contexts that nobody announced call policy.grow({max(number, 0) + 1}) first.",
+        )
+    return number
+
+
+def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float, Any]:
+    """The fields of a decision that `choose` could have made."""
+    try:
+        seen, arm, propensity, probabilities = value
+    except (TypeError, ValueError):
+        raise refusal("decision", "what choose returned", value, "Pass the Decision itself.") from None
+    return (
+        context(seen, n_contexts),
+        integer("decision.arm", arm, low=0, high=n_arms - 1),
+        number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True),
+        probabilities,
+    )
+
+
+def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
+    """The reward of one pulled arm."""
+    free = (low, high) == ANY_REWARD
+    allowed = "a finite number" if free else f"a number in [{low:g}, {high:g}]"
+    repair = "Leave such rounds out." if free else "Map it with alphafair.rescale_rewards."
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise refusal("reward", allowed, value, "This policy learns from one float a round.") from None
+    if not low <= real <= high:
+        raise refusal("reward", allowed, value, repair)
+    return real
+
+
+def vector(argument: str, value: Any, n_arms: int, *, low: float, high: float, repair: str) -> NDArray[np.float64]:
+    """One number an arm, each in [low, high]: a fresh contiguous copy, the caller's array is never kept."""
+    allowed = f"{n_arms} numbers in [{low:g}, {high:g}], one an arm"
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise refusal(argument, allowed, value, "Pass a sequence of floats.") from None
+    if array.shape != (n_arms,):
+        raise refusal(argument, allowed, f"shape {array.shape}", "Give one value an arm.")
+    if not (array.min() >= low and array.max() <= high):  # false for NaN as well
+        bad = int(np.flatnonzero(~((array >= low) & (array <= high)))[0])
+        raise refusal(f"{argument}[{bad}]", f"a number in [{low:g}, {high:g}]", float(array[bad]), repair)
+    return array
+
+
+def rewards(value: Any, n_arms: int) -> NDArray[np.float64]:
+    """The rewards of all arms in one round."""
+    return vector("reward", value, n_arms, low=0.0, high=1.0, repair="Map rewards with alphafair.rescale_rewards.")
+
+
+def distribution(argument: str, value: Any, n_arms: int) -> NDArray[np.float64]:
+    """A probability vector over the arms."""
+    array = vector(argument, value, n_arms, low=0.0, high=1.0, repair="Pass the Decision that choose returned.")
+    total = float(array.sum())
+    if abs(total - 1.0) > 1e-6:
+        raise refusal(argument, "probabilities that sum to 1", total, "Pass the Decision that choose returned.")
+    return array
+
+
+def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
+    """Which arms can be played now: one boolean an arm, at least one of them true."""
+    allowed = f"{n_arms} booleans, one an arm, at least one of them true"
+    mask = np.asarray(value)
+    if mask.dtype != np.bool_ or mask.shape != (n_arms,):
+        got = f"{mask.dtype} of shape {mask.shape}"
+        raise refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")
+    if not mask.any():
+        raise refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
+    return np.array(mask, dtype=np.bool_)
+
+
+def indices(argument: str, value: Any, bound: int | None, n_entries: int | None = None) -> NDArray[np.int32]:
+    """Whole numbers from 0 up to a bound, as int32; the array itself where it already is that."""
+    limit = int(np.iinfo(np.int32).max) if bound is None else bound - 1
+    allowed = f"whole numbers in [0, {limit}]"
+    array = np.asarray(value)
+    if array.ndim != 1 or array.size == 0:
+        raise refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry a round.")
+    if array.dtype.kind not in "iu":
+        raise refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
+    if n_entries is not None and len(array) != n_entries:
+        raise refusal(argument, f"{n_entries} entries", len(array), "Give one entry a round.")
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high > limit:
+        bad = int(np.flatnonzero((array < 0) | (array > limit))[0])
+        raise refusal(f"{argument}[{bad}]", allowed, int(array[bad]), "Count from 0.")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
+    """Rewards by row and arm, all finite; the array itself where it already is contiguous float64."""
+    try:
+        table = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refusal(argument, "a table of numbers", value, "Give one column an arm.") from None
+    if table.ndim != 2 or table.size == 0:
+        raise refusal(argument, "a table with one column an arm", f"shape {table.shape}", "Make it 2-D.")
+    if not math.isfinite(float(table.min()) + float(table.max())):
+        row, arm = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise refusal(f"{argument}[{row}, {arm}]", "a finite number", float(table[row, arm]), "Drop or fill such rows.")
+    return table
+
+
+def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
+    """At least so many names, all different."""
+    names = tuple(str(name) for name in value)
+    if len(names) < least or len(set(names)) != len(names):
+        raise refusal(argument, f"at least {least} different names", names, "Name each one once.")
+    return names
+
+
+def random_generator(argument: str, value: Any) -> np.random.Generator:
+    """A generator from a seed; a seed is an int, or None for a random one."""
+    if value is not None:
+        value = integer(argument, value, low=0)
+    return np.random.default_rng(value)

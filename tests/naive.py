@@ -1,0 +1,409 @@
+"""The slow oracle: every policy of alphafair said as plainly as NumPy allows.
+
+Nothing here is fast, validated or shared with the package: a formula, then the formula in code.
+R cumulative rewards (from 1), r rewards of a round, x and p distributions, g gradient, S squared
+gradient norms, L losses, W reward totals a context; M contexts, N arms, T rounds.
+
+`probabilities(context)` changes nothing. `learn(context, arm, propensity, p, outcome)` is told the
+distribution p of the decision and all rewards (full information) or the pulled arm's (bandit).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Outcome = Vector | float
+Feedback = Literal["bandit", "full"]
+Marginal = Literal["before", "next_visit", "after"]
+
+
+def utility(x: Vector, alpha: float) -> Vector:
+    """phi(x) = x^(1 - alpha) / (1 - alpha)."""
+    return x ** (1 - alpha) / (1 - alpha)
+
+
+def marginal_utility(x: Vector, alpha: float) -> Vector:
+    """phi'(x) = x^(-alpha)."""
+    return x**-alpha
+
+
+def approximation_factor(alpha: float) -> float:
+    """c = (1 - alpha)^(-(1 - alpha))."""
+    return float((1 - alpha) ** -(1 - alpha))
+
+
+def alpha_performance(cumulative_rewards: Vector, alpha: float) -> float:
+    """sum_i phi(R_i)."""
+    return float(utility(cumulative_rewards, alpha).sum())
+
+
+def jain_index(cumulative_rewards: Vector) -> float:
+    """(sum R)^2 / (N sum R^2)."""
+    total, squares = cumulative_rewards.sum(), (cumulative_rewards**2).sum()
+    return float(total**2 / (len(cumulative_rewards) * squares))
+
+
+def project_on_simplex(v: Vector) -> Vector:
+    """max(v - theta, 0), theta = (u_1 + .. + u_k - 1) / k for the last k with theta < u_k."""
+    u = np.sort(v)[::-1]
+    k = np.arange(1, len(v) + 1)
+    excess = np.cumsum(u) - 1
+    last = np.flatnonzero(k * u > excess)[-1]
+    x: Vector = np.maximum(v - excess[last] / k[last], 0.0)
+    return x
+
+
+class Policy:
+    """x^j = 1/N in every context, until a subclass learns."""
+
+    def __init__(self, n_contexts: int, n_arms: int) -> None:
+        self.n_contexts, self.n_arms = n_contexts, n_arms
+        self.distributions = np.full((n_contexts, n_arms), 1 / n_arms)
+
+    def probabilities(self, context: int) -> Vector:
+        return np.array(self.distributions[context])
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        pass
+
+
+class Uniform(Policy):
+    """p = 1/N, always."""
+
+
+class AlphaFair(Policy):
+    """Algorithm 1: g = phi'(R) r ; S_j += |g|^2 ; x^j <- Proj(x^j + g / sqrt(S_j)).
+
+    `before` takes R as it stood before the round's rewards were added and `after` once they are;
+    `next_visit` keeps r until the context comes back and takes the R of that moment.
+    """
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, marginal: Marginal = "before") -> None:
+        super().__init__(n_contexts, n_arms)
+        self.alpha, self.marginal = alpha, marginal
+        self.cumulative_rewards, self.norms = np.ones(n_arms), np.zeros(n_contexts)
+        self.pending: dict[int, Vector] = {}
+
+    def stepped(self, context: int, rewards: Outcome, at: Vector) -> tuple[Vector, float]:
+        """x^j and S_j after a step with phi' taken at `at`; a zero gradient takes no step."""
+        gradient = marginal_utility(at, self.alpha) * rewards
+        norm = float(self.norms[context] + gradient @ gradient)
+        if gradient @ gradient == 0.0:
+            return np.array(self.distributions[context]), norm
+        return project_on_simplex(self.distributions[context] + gradient / np.sqrt(norm)), norm
+
+    def current(self, context: int) -> tuple[Vector, float]:
+        """x^j and S_j with the pending step, if there is one, taken at the R of now."""
+        return self.stepped(context, self.pending.get(context, 0.0), self.cumulative_rewards)
+
+    def probabilities(self, context: int) -> Vector:
+        """x^j, the pending step included but not stored."""
+        return self.current(context)[0]
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        """R += x r with the decision's own x, and the step of the chosen reading."""
+        before = self.cumulative_rewards
+        after = before + p * outcome
+        if self.marginal == "next_visit":
+            new, self.pending[context] = self.current(context), np.array(outcome)
+        else:
+            new = self.stepped(context, outcome, before if self.marginal == "before" else after)
+        self.distributions[context], self.norms[context] = new
+        self.cumulative_rewards = after
+
+    def squared_gradient_norms(self) -> Vector:
+        """S_j of every context, a pending gradient included."""
+        return np.array([self.current(context)[1] for context in range(self.n_contexts)])
+
+    def certificate(self) -> float:
+        """OPT - c sum phi(R) <= (1 - alpha)^alpha sum_j 2 sqrt(S_j) + c N: the right-hand side."""
+        regret = 2 * np.sqrt(self.squared_gradient_norms()).sum()
+        constant = approximation_factor(self.alpha) * self.n_arms
+        return float((1 - self.alpha) ** self.alpha * regret + constant)
+
+
+class IndependentAlphaFair(Policy):
+    """Algorithm 1 run apart in every context: R^j instead of one R."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
+        super().__init__(n_contexts, n_arms)
+        self.copies = [AlphaFair(1, n_arms, alpha=alpha) for _ in range(n_contexts)]
+
+    def probabilities(self, context: int) -> Vector:
+        return self.copies[context].probabilities(0)
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        self.copies[context].learn(0, arm, propensity, p, outcome)
+
+
+class Hedge(Policy):
+    """p proportional to exp(eta sum_t r(t)), whatever the context.
+
+    eta = sqrt(8 ln N / T) for a known horizon T, or as given, or sqrt(8 ln N / t) before round t.
+    """
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        horizon: int | None = None,
+        learning_rate: float | None = None,
+    ) -> None:
+        super().__init__(n_contexts, n_arms)
+        self.horizon, self.learning_rate = horizon, learning_rate
+        self.totals, self.n_updates = np.zeros(n_arms), 0
+
+    def probabilities(self, context: int) -> Vector:
+        n_rounds = self.n_updates + 1 if self.horizon is None else self.horizon
+        standard = np.sqrt(8 * np.log(self.n_arms) / n_rounds)
+        eta = standard if self.learning_rate is None else self.learning_rate
+        return softmax(eta * self.totals)
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        self.totals += outcome
+        self.n_updates += 1
+
+
+def log_barrier_leader(v: Vector) -> Vector:
+    """p_k = 1 / (lam + v_k) with sum p = 1; lam - min v lies in [1, N] and is found by halving."""
+    above = v - v.min()
+    low, high = 1.0, float(len(v))
+    for _ in range(64):
+        lam = (low + high) / 2
+        low, high = (lam, high) if (1 / (lam + above)).sum() > 1 else (low, lam)
+    p: Vector = 1 / (low + above)
+    return p / float(p.sum())
+
+
+def log_barrier_stability(p: Vector, loss_estimate: Vector, eta: float) -> float:
+    """M = max_q <l, p - q> - (1/eta) sum_k (q_k/p_k - 1 - ln(q_k/p_k)).
+
+    The best q is q_k = 1 / (lam + eta l_k + 1/p_k).
+    """
+    q = log_barrier_leader(eta * loss_estimate + 1 / p)
+    divergence = (q / p - 1 - np.log(q / p)).sum()
+    return float(loss_estimate @ (p - q) - divergence / eta)
+
+
+class ScaleFree(Policy):
+    """The scale-free bandit, blind to the context, on the loss -reward.
+
+    eta = N / (1 + sum M) ; p_k = 1 / (lam + eta L_k) ; plays (1 - gamma) p + gamma / N.
+    gamma: adaptive N / (2N + sum of gamma |l| / p'_i), sqrt min(1/2, sqrt(N / t)).
+    """
+
+    def __init__(self, n_contexts: int, n_arms: int, *, exploration: Literal["adaptive", "sqrt"] = "adaptive") -> None:
+        super().__init__(n_contexts, n_arms)
+        self.adaptive, self.eta, self.gamma = exploration == "adaptive", float(n_arms), 0.5
+        self.p, self.losses = np.full(n_arms, 1 / n_arms), np.zeros(n_arms)
+        self.stability_sum, self.exploration_sum, self.n_updates = 0.0, 0.0, 0
+
+    def probabilities(self, context: int) -> Vector:
+        return (1 - self.gamma) * self.p + self.gamma / self.n_arms
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        """L_i += l / p'_i, then gamma, then M at the old p and eta, then eta, then p."""
+        estimate = np.zeros(self.n_arms)
+        estimate[arm] = -float(outcome) / propensity
+        self.losses += estimate
+        self.n_updates += 1
+        self.exploration_sum += self.gamma * abs(estimate[arm])
+        adaptive = self.n_arms / (2 * self.n_arms + self.exploration_sum)
+        square_root = min(0.5, float(np.sqrt(self.n_arms / self.n_updates)))
+        self.gamma = adaptive if self.adaptive else square_root
+        self.stability_sum += log_barrier_stability(self.p, estimate, self.eta)
+        self.eta = self.n_arms / (1 + self.stability_sum)
+        self.p = log_barrier_leader(self.eta * self.losses)
+
+
+class AlphaFairBandit(Policy):
+    """Algorithm 2: a scale-free learner a context, fed phi'(R_i) r as its reward; R_i += r."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
+        super().__init__(n_contexts, n_arms)
+        self.alpha, self.cumulative_rewards = alpha, np.ones(n_arms)
+        self.learners = [ScaleFree(1, n_arms) for _ in range(n_contexts)]
+
+    def probabilities(self, context: int) -> Vector:
+        return self.learners[context].probabilities(0)
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        """g = phi'(R_i) r with R from before this reward."""
+        gain = float(marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
+        self.learners[context].learn(0, arm, propensity, p, gain)
+        self.cumulative_rewards[arm] += outcome
+
+
+def softmax(scores: Matrix) -> Matrix:
+    """exp(s_i) / sum_k exp(s_k) along the last axis, the largest score moved to zero first."""
+    p: Matrix = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    return p
+
+
+def floor_dual(scores: Matrix, weights: Vector, floor: float, start: Vector) -> Vector:
+    """Maximise nu sum d - sum_j ln sum_i exp(s^j_i + q_j d_i) over d >= 0.
+
+    Newton steps on the arms not held at zero, damped until the value rises; once it is too flat
+    for doubles to tell, until the optimality residual |d - max(d + gradient, 0)| falls.
+    """
+
+    def look(d: Vector) -> tuple[Matrix, Vector, float, float]:
+        lifted = scores + weights[:, None] * d
+        p = softmax(lifted)
+        gradient = floor - weights @ p
+        value = floor * d.sum() - np.logaddexp.reduce(lifted, axis=1).sum()
+        return p, gradient, float(value), float(abs(d - np.maximum(d + gradient, 0)).max())
+
+    d, damping = start, 1e-3
+    p, gradient, value, residual = look(d)
+    while residual > 1e-15 and damping < 1e9:
+        free = (d > 0) | (gradient > 0)
+        curvature = np.diag(weights**2 @ p) - (weights[:, None] ** 2 * p).T @ p
+        damped = curvature[np.ix_(free, free)] + damping * np.eye(free.sum())
+        new = d.copy()
+        new[free] = np.maximum(d[free] + np.linalg.solve(damped, gradient[free]), 0)
+        seen = look(new)
+        noise = 1e-13 * (1 + abs(value))
+        if seen[2] > value + noise or (seen[2] > value - noise and seen[3] < residual):
+            d, damping = new, max(damping / 10, 1e-15)
+            p, gradient, value, residual = seen
+        else:
+            damping *= 10
+    return d
+
+
+def pull_floor_step(losses: Matrix, weights: Vector, floor: float, rate: float) -> tuple[Matrix, Vector]:
+    """Minimise sum_j <p^j, L^j> + (1/eta) sum p ln p subject to sum_j q_j p^j_i >= nu.
+
+    Dual c = d / eta >= 0 and p^j = softmax(q_j d - eta L^j), found for scores shrunk to at most
+    one and followed as they double, because saturated softmaxes leave Newton nothing to see.
+    """
+    scores = rate * (losses.min(axis=1, keepdims=True) - losses)
+    d = np.zeros(losses.shape[1])
+    for doubling in range(int(np.ceil(np.log2(max(-scores.min(), 1)))), -1, -1):
+        if floor > 0:
+            d = floor_dual(scores / 2**doubling, weights, floor, 2 * d)
+    return softmax(scores + weights[:, None] * d), d / rate if rate > 0 else d
+
+
+class FairCB(Policy):
+    """The regularised leader on losses 1 - r with every arm's marginal at least nu.
+
+    With known weights q one run of `pull_floor_step`; otherwise epochs of 1, 2, 4, .. updates, each
+    from zero losses with the frequencies q and the slack 4 sqrt(s) + 2 s, s = M ln(TM) / seen.
+    """
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        pull_floor: float,
+        horizon: int,
+        feedback: Feedback = "bandit",
+        context_weights: Vector | None = None,
+    ) -> None:
+        super().__init__(n_contexts, n_arms)
+        self.pull_floor, self.horizon, self.feedback = pull_floor, horizon, feedback
+        self.losses, self.counts = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
+        self.known, self.epoch_length = context_weights is not None, 1
+        even = np.full(n_contexts, 1 / n_contexts)
+        self.weights = even if context_weights is None else context_weights
+        self.floor = pull_floor if self.known else 0.0
+        self.rate = self.rate_over(horizon if self.known else 1)
+
+    def rate_over(self, n_rounds: int) -> float:
+        """Bandit sqrt(M ln N / (T N)), full information sqrt(2 M ln N / T)."""
+        factor = 2.0 if self.feedback == "full" else 1 / self.n_arms
+        return float(np.sqrt(factor * self.n_contexts * np.log(self.n_arms) / n_rounds))
+
+    def start_epoch(self) -> None:
+        """Twice the length; q, floor and rate from the contexts seen; losses forgotten."""
+        self.epoch_length *= 2
+        seen = self.epoch_length - 1
+        spread = self.n_contexts * np.log(self.horizon * self.n_contexts) / seen
+        self.weights = self.counts / seen
+        self.floor = self.pull_floor - float(4 * np.sqrt(spread) + 2 * spread)
+        self.rate = self.rate_over(self.epoch_length)
+        self.losses[:] = 0
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        """L^j += 1 - r, or (1 - r_i) / p_i on the pulled arm; a new epoch when this one is over."""
+        if self.feedback == "full":
+            self.losses[context] += 1 - outcome
+        else:
+            self.losses[context, arm] += (1 - outcome) / propensity
+        self.counts[context] += 1
+        if not self.known and self.counts.sum() == 2 * self.epoch_length - 1:
+            self.start_epoch()
+        self.distributions, _ = pull_floor_step(self.losses, self.weights, self.floor, self.rate)
+
+
+def draw(probabilities: Vector, uniform: float) -> int:
+    """The first arm with p_0 + .. + p_i > u; failing that the last arm with p_i > 0."""
+    above = np.flatnonzero(np.cumsum(probabilities) > uniform)
+    return int(above[0] if len(above) else np.flatnonzero(probabilities > 0)[-1])
+
+
+def play(
+    policy: Policy, contexts: Sequence[int], rewards: Matrix, uniforms: Vector, feedback: Feedback
+) -> tuple[list[int], Matrix, Vector]:
+    """Arms, distributions (T, N) and R = 1 + sum_t x(t) r(t), or + r_I on the pulled arm."""
+    arms, used = [], []
+    total = np.ones(rewards.shape[1])
+    for context, row, uniform in zip(contexts, rewards, uniforms, strict=True):
+        p = policy.probabilities(context)
+        arm = draw(p, uniform)
+        outcome = row if feedback == "full" else float(row[arm])
+        policy.learn(context, arm, float(p[arm]), p, outcome)
+        total += p * row if feedback == "full" else np.eye(len(row))[arm] * outcome
+        arms.append(arm)
+        used.append(p)
+    return arms, np.array(used), total
+
+
+def context_reward_totals(contexts: Sequence[int], rewards: Matrix, n_contexts: int) -> Matrix:
+    """W_ji = the sum of r_i(t) over the rounds with context j."""
+    here = [np.array(contexts) == context for context in range(n_contexts)]
+    return np.array([rewards[rounds].sum(axis=0) for rounds in here])
+
+
+def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]:
+    """Maximise sum_i phi(R_i), R_i = 1 + sum_j x_ji W_ji, rows of x on the simplex: x, value, gap.
+
+    OPT - value <= gap = sum_j (max_i W_ji w_i - sum_i x_ji W_ji w_i), w = phi'(R). Newton, densely,
+    on sum phi(R) + tau sum ln x in u = dx / x, damped by 1 / (1 + decrement); tau shrinks whenever
+    the decrement is small, where the gap is near M N tau. alpha = 0: all on the largest W_ji.
+    """
+    m, n = totals.shape
+    x = np.full((m, n), 1 / n)
+    if alpha == 0:
+        seen = totals.any(axis=1)
+        x[seen] = np.eye(n)[totals[seen].argmax(axis=1)]
+        return x, float(n + (x * totals).sum()), 0.0
+    tau = 1.0
+    while True:
+        cumulative_rewards = 1 + (x * totals).sum(axis=0)
+        value = alpha_performance(cumulative_rewards, alpha)
+        slopes = totals * marginal_utility(cumulative_rewards, alpha)
+        gap = float((slopes.max(axis=1) - (x * slopes).sum(axis=1)).sum())
+        if gap <= 1e-11 * value:
+            return x, value, gap
+        h = alpha * cumulative_rewards ** (-alpha - 1)
+        to_sums = np.hstack([np.diag(row) for row in x * totals])
+        row_sums = np.kron(np.eye(m), np.ones(n)) * x.ravel()
+        hessian = to_sums.T @ np.diag(h) @ to_sums + tau * np.eye(m * n)
+        system = np.block([[hessian, row_sums.T], [row_sums, np.zeros((m, m))]])
+        gradient = (x * slopes).ravel() + tau
+        u = np.linalg.solve(system, np.append(gradient, np.zeros(m)))[: m * n]
+        decrement = float(np.sqrt(abs(gradient @ u) / tau))
+        x = x * (1 + u.reshape(m, n) / (1 + decrement))
+        x /= x.sum(axis=1, keepdims=True)
+        if decrement < 0.1:
+            tau *= 0.2

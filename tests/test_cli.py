@@ -1,0 +1,410 @@
+"""The command line: what it prints, saves and refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import alphafair
+from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, streams
+from alphafair import cli as package
+from alphafair.cli import app
+from alphafair.policies import POLICIES, BasePolicy
+from alphafair.types import Feedback
+
+DOCS = Path(__file__).parent.parent / "docs"
+COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__)]
+SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
+HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), prog_name="alphafair", env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def python(code: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, encoding="utf-8", check=True
+    )
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Every policy, simulated once: standard output and the folder."""
+    folder = tmp_path_factory.mktemp("table")
+    answer = run(*SMALL, "--output", str(folder))
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout, folder
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same with --json; nothing but JSON may be on standard output."""
+    folder = tmp_path_factory.mktemp("json")
+    answer = run(*SMALL, "--output", str(folder), "--json")
+    assert answer.exit_code == 0, answer.output
+    results: dict[str, Any] = json.loads(answer.stdout)
+    assert json.loads((folder / "results.json").read_text()) == results
+    return results
+
+
+def row(results: dict[str, Any], policy: str, feedback: str) -> dict[str, Any]:
+    (found,) = (r for r in results["policies"] if (r["policy"], r["feedback"]) == (policy, feedback))
+    return dict(found)
+
+
+# help
+
+
+def test_help_lists_every_command() -> None:
+    text = run("--help").stdout
+    listed = re.findall(r"^  (\w+)  ", text[text.index("Commands:") :], flags=re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+    assert "..." not in text[text.index("Commands:") :], "a summary is cut off; shorten the command's first sentence"
+    for command in COMMANDS:
+        answer = run(command, "--help")
+        assert answer.exit_code == 0
+        assert answer.stdout.startswith(f"Usage: alphafair {command}")
+
+
+def test_no_arguments_show_the_help() -> None:
+    assert "Commands:" in run().output
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"alphafair {alphafair.__version__}\n"
+
+
+def test_module_is_the_program() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "alphafair", "--version"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert answer.stdout == f"alphafair {alphafair.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)])
+def test_help_is_light(arguments: list[str]) -> None:
+    code = f"""
+import resource, sys
+from alphafair.cli import app
+try:
+    app({arguments!r}, prog_name="alphafair")
+except SystemExit as end:
+    assert not end.code, end.code
+print()
+print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {HEAVY!r}))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
+"""
+    loaded, seconds = python(code).splitlines()[-2:]
+    assert loaded == "", f"{arguments} loads {loaded}"
+    assert float(seconds) < 0.4, f"{arguments} took {seconds} s of processor time"
+
+
+def test_help_names_every_stream() -> None:
+    text = " ".join(run("simulate", "--help").stdout.split())
+    assert "One of stochastic, drifting, impossibility, greedy-trap." in text
+    assert {"stochastic", "drifting", "impossibility", "greedy-trap"} == {n.replace("_", "-") for n in streams.__all__}
+
+
+# simulate
+
+
+def test_every_policy_is_in_the_table_and_in_the_json(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
+    rows = {(r["policy"], r["feedback"]) for r in numbers["policies"]}
+    assert {policy for policy, _ in rows} == set(POLICIES)
+    table = [tuple(line.split()[:2]) for line in printed[0].splitlines() if line.split()[:1] and line[0] != " "]
+    assert rows <= set(table)
+
+
+def test_a_policy_that_takes_a_feedback_runs_in_both_if_it_learns(numbers: dict[str, Any]) -> None:
+    kinds: dict[str, set[str]] = {}
+    for r in numbers["policies"]:
+        kinds.setdefault(r["policy"], set()).add(r["feedback"])
+    assert kinds["fair-cb"] == {"full", "bandit"}
+    assert kinds["uniform"] == {"full"}
+    assert kinds["alpha-fair"] == {"full"}
+    assert kinds["alpha-fair-bandit"] == {"bandit"}
+
+
+def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
+    stream = streams.stochastic(3000, 5, 4, seed=7)
+    weights = np.bincount(stream.contexts, minlength=5) / 3000
+    made: dict[tuple[str, str], BasePolicy] = {
+        ("alpha-fair", "full"): AlphaFair(5, 4, alpha=0.5),
+        ("hedge", "full"): Hedge(5, 4, horizon=3000),
+        ("fair-cb", "full"): FairCB(5, 4, horizon=3000, context_weights=weights, feedback="full"),
+        ("fair-cb", "bandit"): FairCB(5, 4, horizon=3000, context_weights=weights, feedback="bandit"),
+        ("uniform", "full"): Uniform(5, 4),
+    }
+    for (name, feedback), policy in made.items():
+        earned = alphafair.simulate(policy, stream, seed=7).final
+        assert row(numbers, name, feedback) == {
+            "policy": name,
+            "feedback": feedback,
+            "alpha_performance": float(metrics.alpha_performance(earned, 0.5)),
+            "jain_index": float(metrics.jain_index(earned)),
+            "average_reward": float(metrics.average_reward(earned)),
+            "least_share": float(metrics.shares(earned).min()),
+            "greatest_share": float(metrics.shares(earned).max()),
+        }
+    (certificate,) = numbers["certificates"]
+    assert certificate["policy"] == "alpha-fair"
+    assert certificate["regret_bound"] == metrics.regret_certificate(made["alpha-fair", "full"])  # type: ignore[arg-type]
+
+
+def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
+    text, folder = printed
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(len(line) for line in lines if str(folder) not in line) <= 80
+    best = {
+        "alpha_performance": max,
+        "jain_index": max,
+        "average_reward": max,
+        "least_share": max,
+        "greatest_share": min,
+    }
+    for r in numbers["policies"]:
+        (line,) = (line for line in lines if line.split()[:2] == [r["policy"], r["feedback"]])
+        cells = re.findall(r"(\* )?([\d.,]+%?)(?= |$)", line)
+        marked = [key for key, (star, _) in zip(best, cells, strict=True) if star]
+        expected = [k for k, pick in best.items() if r[k] == pick(other[k] for other in numbers["policies"])]
+        assert marked == expected, line
+        assert cells[0][1] == f"{r['alpha_performance']:.2f}"
+        assert cells[4][1] == f"{r['greatest_share']:.2%}"
+
+
+def test_certificate_is_a_sentence(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
+    text = " ".join(printed[0].split())
+    (c,) = numbers["certificates"]
+    sentence = f"{c['approximation_factor']:.3f} x {c['achieved']:.2f} + {c['regret_bound']:.2f} = "
+    assert "Certificate of alpha-fair:" in text
+    assert sentence + f"{c['optimum_at_most']:.2f}" in text
+
+
+def test_the_picture_is_where_the_table_says(printed: tuple[str, Path]) -> None:
+    text, folder = printed
+    assert f"Picture saved: {folder / 'overview.png'}" in text
+    header = (folder / "overview.png").read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1600, 900)
+
+
+def test_chosen_policies_only_each_once(tmp_path: Path) -> None:
+    chosen = ["--policy", "hedge", "--policy", "alpha-fair", "--policy", "hedge"]
+    answer = run(*SMALL, *chosen, "--output", str(tmp_path / "a" / "b"), "--json")
+    assert [r["policy"] for r in json.loads(answer.stdout)["policies"]] == ["hedge", "alpha-fair"]
+
+
+@pytest.mark.parametrize("stream", ["stochastic", "drifting", "impossibility", "greedy-trap"])
+def test_every_stream_runs(stream: str, tmp_path: Path) -> None:
+    answer = run("simulate", "--stream", stream, "--rounds", "501", "--policy", "uniform", "--output", str(tmp_path))
+    assert answer.exit_code == 0, answer.output
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["rounds"], results["arms"]) == ((502, 2) if stream == "impossibility" else (501, 19))
+    assert f"{results['rounds']:,} rounds, {results['contexts']:,} contexts, {results['arms']} arms" in answer.stdout
+
+
+def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Newcomer(Hedge):
+        name = "newcomer"
+
+    monkeypatch.setitem(POLICIES, "newcomer", Newcomer)
+    answer = run(*SMALL, "--policy", "newcomer", "--policy", "hedge", "--output", str(tmp_path), "--json")
+    new, old = json.loads(answer.stdout)["policies"]
+    assert {**old, "policy": "newcomer"} == new
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'", *POLICIES]),
+        (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "stochastic", "greedy-trap"]),
+        (["--alpha", "1.5"], ["alpha must be in [0, 1)", "1.5"]),
+        (["--rounds", "0"], ["--rounds must be", "at least 1", "got 0"]),
+        (["--contexts", "-1"], ["--contexts must be", "got -1"]),
+        (["--arms", "0"], ["--arms must be", "got 0"]),
+        (["--seed", "-2"], ["--seed must be", "got -2"]),
+        (["--record-every", "0"], ["--record-every must be", "got 0"]),
+        (["--output", __file__], ["--output must be a folder"]),
+    ],
+)
+def test_a_refusal_is_one_line_with_its_repair(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    answer = run("simulate", "--output", str(tmp_path), *arguments)
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("error: ")
+    assert answer.stderr.count("\n") == 1
+    for word in words:
+        assert word in answer.stderr
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("operands could not be broadcast together")
+
+    monkeypatch.setattr(metrics, "jain_index", broken)
+    answer = run(*SMALL, "--policy", "uniform", "--output", str(tmp_path))
+    assert isinstance(answer.exception, ValueError)
+
+
+# check
+
+TOYS = '''
+from alphafair import Uniform
+
+
+class Sound(Uniform):
+    name = "sound"
+
+
+class Leaky(Uniform):
+    """Its probabilities sum to 0.9."""
+
+    name = "leaky"
+
+    def probabilities(self, context, *, available=None):
+        return super().probabilities(context, available=available) * 0.9
+
+
+class Demanding(Uniform):
+    def __init__(self, n_contexts, n_arms, *, patience, seed=None):
+        if patience < 0:
+            raise RuntimeError("no patience at all")
+        super().__init__(n_contexts, n_arms, seed=seed)
+
+
+class Chair:
+    def choose(self, context):
+        return 0
+
+
+an_instance = Sound(1, 2)
+'''
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a user's own file, and we are in it."""
+    (tmp_path / "toys.py").write_text(TOYS)
+    (tmp_path / "thirsty.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for module in ("toys", "thirsty", "broken"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_sound_policy_passes() -> None:
+    from alphafair.checks import CHECKS
+
+    answer = run("check", "toys:Sound", "--set", "feedback=bandit")
+    assert answer.exit_code == 0, answer.output
+    lines = re.findall(r"^(pass|skip|FAIL)  (.+?) +\d+\.\d\d s$", answer.stdout, flags=re.MULTILINE)
+    assert [name.replace(" ", "_") for _, name in lines] == list(CHECKS)
+    assert ("skip", "leans toward reward") in lines
+    assert "does not apply: the policy says that it does not learn" in answer.stdout
+    assert re.search(r"\d+ passed, 0 failed, \d+ did not apply; ", answer.stdout)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_leaky_policy_fails_and_says_where() -> None:
+    answer = run("check", "toys:Leaky")
+    assert answer.exit_code == 1
+    assert re.search(r"^FAIL  distribution sums to one .*\n      .*sum to 0\.9", answer.stdout, flags=re.MULTILINE)
+    assert re.search(r"^pass  one uniform a choice ", answer.stdout, flags=re.MULTILINE)
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["toys"], ["'toys'", "my_policies:MyPolicy"]),
+        (["toys:"], ["my_policies:MyPolicy"]),
+        (["no_such_toys:Sound"], ["'no_such_toys'", "folder that holds no_such_toys"]),
+        (["thirsty:Sound"], ["'thirsty'", "Install a_module_that_is_not_there"]),
+        (["broken:Sound"], ["ZeroDivisionError", "broken.py, line 2"]),
+        (["toys:Soound"], ["a class in toys", "'Soound'", "Sound, ", "Leaky"]),
+        (["json:Sound"], ["a class in json", "no class that is a policy"]),
+        (["toys:Chair"], ["a policy", "'Chair'", "lacks probabilities, update, grow, snapshot, restore, fresh:"]),
+        (["toys:an_instance"], ["a class", "Sound(1, 2"]),
+        (["toys:Demanding"], ["patience", "--set patience=VALUE"]),
+        (["toys:Demanding", "--set", "patience=-1"], ["RuntimeError: no patience at all", "toys.py, line"]),
+        (["toys:Sound", "--set", "feedback"], ["KEY=VALUE", "'feedback'"]),
+        (["toys:Sound", "--set", "fedback=full"], ["one of 'feedback'", "'fedback'"]),
+        (["toys:Sound", "--set", "feedback=loud"], ["feedback must be one of", "'loud'"]),
+    ],
+)
+def test_a_bad_spec_is_one_line_with_its_repair(arguments: list[str], words: list[str]) -> None:
+    answer = run("check", *arguments)
+    assert answer.exit_code == 2, answer.output
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("error: ")
+    assert answer.stderr.count("\n") == 1
+    for word in words:
+        assert word in answer.stderr
+
+
+@pytest.mark.usefixtures("toys")
+def test_settings_are_literals_or_strings() -> None:
+    from alphafair.cli.check import read_settings
+
+    given = ["horizon=1000", "context_weights=[0.5, 0.5]", "feedback=full", "pull_floor=None"]
+    assert read_settings(FairCB, given) == {
+        "horizon": 1000,
+        "context_weights": [0.5, 0.5],
+        "feedback": "full",
+        "pull_floor": None,
+    }
+
+
+# docs
+
+
+def paste_help() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("paste_help", DOCS / "paste_help.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docs_say_what_the_program_says() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    if f"<!-- formatted by typer {version('typer')} -->" in page:
+        assert paste_help().refreshed(page) == page, "run: python docs/paste_help.py"
+    words = " ".join(page.split())
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert sorted(commands) == sorted(COMMANDS)
+    for name, command in commands.items():  # another version of typer lays the same words out otherwise
+        assert f"<!-- paste: alphafair {name} --help -->" in page
+        for parameter in command.params:
+            assert (parameter.help or "") in words
+
+
+def test_feedbacks_are_the_two_that_the_docs_explain() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for feedback in Feedback:
+        assert f"`{feedback}` policies see" in page

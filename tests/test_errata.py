@@ -1,0 +1,122 @@
+"""Where the paper's text or its authors' published code differs from what is right, pinned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
+from alphafair.jit import kernel
+from alphafair.kernels import fair_bandit
+from alphafair.kernels.log_barrier import ADAPTIVE, absorb
+from alphafair.kernels.utility import marginal_utility
+from alphafair.policies.base import BasePolicy
+from tests import naive
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
+
+
+@kernel
+def learn_with_the_published_sign(shared, learners, context, arm, propensity, reward) -> None:  # type: ignore[no-untyped-def]
+    """The published code's update: the gain itself is fed as a loss."""
+    n = shared.shape[2] - 2
+    gain = marginal_utility(shared[0, 0, arm], shared[0, 0, n]) * reward
+    absorb(learners, context, arm, propensity, gain, ADAPTIVE, shared[0, 1, :n])
+    shared[0, 0, arm] += reward
+
+
+class PublishedSign(AlphaFairBandit):
+    """alpha-FairCB as the authors' code has it; for showing what the sign does, not for use."""
+
+    name = "published-sign"
+    _learn = staticmethod(learn_with_the_published_sign)
+
+
+def test_the_published_sign_is_what_golden_says() -> None:
+    run = GOLDEN["algorithm2_bandit"]["authors_sign"]
+    policy = PublishedSign(2, 3, alpha=run["alpha"])
+    for step in run["rounds"]:
+        p = policy.probabilities(step["context"])
+        np.testing.assert_allclose(p, step["sampling_distribution"], rtol=1e-12)
+        policy.update(Decision(step["context"], step["arm"], float(p[step["arm"]]), p), step["reward"])
+
+
+def worst_arm_share(policy: BasePolicy) -> float:
+    rewards = np.array([0.9, 0.5, 0.1])
+    pulls = np.zeros(3)
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        decision = policy.choose(0, rng=rng)
+        policy.update(decision, float(rewards[decision.arm]))
+        pulls[decision.arm] += 1
+    return float(pulls[2] / pulls.sum())
+
+
+def test_with_the_sign_turned_over_the_worst_arm_wins() -> None:
+    """Arms paying .9, .5 and .1 at alpha = 0: ours plays the worst arm rarely, the published sign almost only."""
+    assert worst_arm_share(AlphaFairBandit(1, 3, alpha=0.0)) < 0.1
+    assert worst_arm_share(PublishedSign(1, 3, alpha=0.0)) > 0.9
+
+
+def test_the_check_suite_catches_the_wrong_sign() -> None:
+    """The check that every policy must lean toward reward goes red when the sign is turned over."""
+    with pytest.raises(AssertionError, match=r"the arm that pays 0\.9 instead of 0\.1 has probability"):
+        checks.leans_toward_reward(checks.Subject(PublishedSign, {}))
+    checks.leans_toward_reward(checks.Subject(AlphaFairBandit, {}))
+
+
+def test_step_size_adds_up_squared_norms() -> None:
+    """S adds ||g||^2 under a root, not ||g||: after one gradient (3/5, 4/5) twice, S = 2 and the step is 1/sqrt(2)."""
+    policy = AlphaFair(1, 2, alpha=0.0)
+    for _ in range(2):
+        policy.update(policy.choose(0), [0.6, 0.8])
+    assert policy.squared_gradient_norms[0] == pytest.approx(2.0)
+    x1 = naive.project_on_simplex(np.array([0.5, 0.5]) + np.array([0.6, 0.8]) / 1.0)
+    x2 = naive.project_on_simplex(x1 + np.array([0.6, 0.8]) / np.sqrt(2.0))
+    np.testing.assert_allclose(policy.probabilities(0), x2, rtol=1e-14)
+
+
+def test_the_slope_is_taken_before_the_round_by_default() -> None:
+    policies = {name: AlphaFair(1, 2, alpha=0.9, marginal=name) for name in ("before", "after")}  # type: ignore[arg-type]
+    for policy in policies.values():
+        policy.update(policy.choose(0), [1.0, 0.5])
+    assert policies["before"].squared_gradient_norms[0] == pytest.approx(1.0 + 0.25)
+    after = np.array([1.0, 0.5]) * np.array([1.5, 1.25]) ** -0.9
+    assert policies["after"].squared_gradient_norms[0] == pytest.approx(float(after @ after))
+    assert AlphaFair(1, 2).marginal == "before"
+
+
+def test_utility_keeps_its_additive_constant() -> None:
+    """x^(1-alpha)/(1-alpha), not (x^(1-alpha) - 1)/(1-alpha): the c_alpha-regret would change."""
+    assert metrics.utility(1.0, 0.9) == pytest.approx(10.0)
+
+
+def test_certificate_counts_the_last_gradient_of_next_visit() -> None:
+    policy = AlphaFair(1, 2, alpha=0.5, marginal="next_visit")
+    policy.update(policy.choose(0), [1.0, 1.0])
+    assert policy.squared_gradient_norms[0] == pytest.approx(2 / 1.5)
+
+
+def test_bandit_slope_is_taken_before_the_reward_is_booked() -> None:
+    """phi'(R) after the reward would depend on the draw and bias the estimate."""
+    shared = fair_bandit.first_shared(2, 0.5)
+    assert shared[0, 0, :2].tolist() == [1.0, 1.0]
+    policy, reference = AlphaFairBandit(1, 2, alpha=0.5), ScaleFree(1, 2)
+    decision = Decision(0, 1, 0.5, np.array([0.5, 0.5]))
+    policy.update(decision, 0.8)
+    reference.update(decision, 0.8)  # phi'(1) = 1: the gain is the reward itself
+    assert np.array_equal(policy.probabilities(0), reference.probabilities(0))
+
+
+def test_exponential_weights_do_not_overflow() -> None:
+    """Products of weights overflow near 171,000 rounds at 19 arms; logarithms do not."""
+    policy = Hedge(1, 19, learning_rate=0.05)
+    n_rounds = 200_000
+    zeros = np.zeros(n_rounds, dtype=np.int32)
+    table = np.linspace(0.1, 1.0, 19)[None, :]
+    trace = simulate(policy, Stream(zeros, zeros, table))
+    assert np.isfinite(trace.final).all()
+    assert policy.probabilities(0)[18] == 1.0

@@ -1,0 +1,164 @@
+"""Kernels one by one: properties first, then the edges, then an independent answer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphafair.kernels import log_barrier, pull_floor, simplex, utility
+from alphafair.kernels.draw import draw_arm, mask_distribution
+from tests import naive
+
+some = settings(max_examples=60, deadline=None, derandomize=True)
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+def projected(v: np.ndarray) -> np.ndarray:
+    out = np.empty_like(v)
+    simplex.project(v, out)
+    return out
+
+
+@some
+@given(st.lists(finite, min_size=1, max_size=40))
+def test_projection_is_the_nearest_point(values: list[float]) -> None:
+    v = np.array(values)
+    x = projected(v)
+    assert (x >= 0.0).all()
+    assert math.fsum(x) == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(x, naive.project_on_simplex(v - v.max()), atol=1e-12)
+    support = x > 0
+    theta = (v - x)[support]
+    assert np.ptp(theta) <= 1e-9 * (1.0 + np.abs(v).max())
+    assert (v[~support] <= theta.min() + 1e-9 * (1.0 + np.abs(v).max())).all()
+
+
+@some
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["normal", "ties", "geometric", "flat"]))
+def test_many_arms_take_the_pivot_and_get_the_same(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    v = {
+        "normal": rng.normal(size=1000),
+        "ties": rng.integers(0, 3, 1000) / 500.0,
+        "geometric": 1.5 ** -np.arange(1000.0),
+        "flat": np.zeros(1000),
+    }[kind]
+    few = v - v.max()
+    total, count = simplex.above(few, -1.0)
+    by_pivot = simplex.threshold(few, total, count)
+    split = simplex._split_by_pivot(few)
+    assert split == pytest.approx(by_pivot, abs=1e-9)
+    np.testing.assert_allclose(projected(v), naive.project_on_simplex(few), atol=1e-12)
+
+
+def test_a_point_of_the_simplex_stays() -> None:
+    x = np.array([0.25, 0.0, 0.75])
+    assert np.array_equal(projected(x), x)
+    assert projected(np.array([1e20, 0.0])).tolist() == [1.0, 0.0]
+    assert projected(np.array([-7.0])).tolist() == [1.0]
+
+
+@some
+@given(st.floats(1e-9, 1e9), st.floats(0.0, 0.999))
+def test_utility_and_its_slope(x: float, alpha: float) -> None:
+    assert utility.utility(x, alpha) == pytest.approx(x ** (1 - alpha) / (1 - alpha), rel=1e-14)
+    assert utility.marginal_utility(x, alpha) == pytest.approx(x**-alpha, rel=1e-14)
+    h = 1e-6 * x
+    slope = (utility.utility(x + h, alpha) - utility.utility(x - h, alpha)) / (2 * h)
+    assert utility.marginal_utility(x, alpha) == pytest.approx(slope, rel=1e-5)
+
+
+@some
+@given(st.floats(0.0, 0.999), st.floats(1e-9, 1.0), st.integers(0, 2**32 - 1))
+def test_accounts_follow_the_power_exactly(alpha: float, size: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = utility.first_account(3, alpha)[None]
+    ones = np.ones(3)
+    for _ in range(200):
+        utility.earn(table, 0, ones, size * rng.random(3))
+    np.testing.assert_allclose(table[0, utility.SLOPE, :3], table[0, utility.TOTAL, :3] ** -alpha, rtol=2e-15)
+
+
+def test_draw_covers_the_unit_interval() -> None:
+    p = np.array([0.0, 0.25, 0.0, 0.5, 0.25, 0.0])
+    drawn = [draw_arm(p, u) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, math.nextafter(1.0, 0.0))]
+    assert drawn == [1, 1, 3, 3, 4, 4]
+    short = np.array([0.3, 0.7 - 1e-9, 0.0])
+    assert draw_arm(short, math.nextafter(1.0, 0.0)) == 1
+
+
+def test_mask_falls_back_to_uniform() -> None:
+    p = np.array([0.5, 0.5, 0.0, 0.0])
+    mask_distribution(p, np.array([False, False, True, True]))
+    assert p.tolist() == [0.0, 0.0, 0.5, 0.5]
+
+
+@some
+@given(
+    st.integers(2, 30),
+    st.floats(-1e12, 1e12),
+    st.sampled_from([1e-6, 1.0, 1e6]),
+    st.integers(0, 2**32 - 1),
+)
+def test_stability_is_the_maximum_it_claims_to_be(n: int, loss: float, eta: float, seed: int) -> None:
+    """No q of the simplex does better, and the oracle's q does as well."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(n)) * 0.99 + 0.01 / n
+    learner = log_barrier.first_learner(n)[None]
+    learner[0, 0, :n], learner[0, 0, n] = p, eta
+    best = log_barrier.stability(learner, 0, 1, loss, np.empty(n))
+    estimate = np.zeros(n)
+    estimate[1] = loss
+    scale = 1.0 + abs(loss) + n / eta
+    assert best == pytest.approx(naive.log_barrier_stability(p, estimate, eta), rel=1e-9, abs=1e-12 * scale)
+    for _ in range(5):
+        q = rng.dirichlet(np.ones(n))
+        worth = estimate @ (p - q) - (q / p - 1 - np.log(q / p)).sum() / eta
+        assert worth <= best + 1e-12 * scale
+
+
+def test_stability_of_many_arms_does_not_overflow() -> None:
+    """The product inside the logarithm is cut into pieces before it leaves the range of doubles."""
+    n = 3000
+    learner = log_barrier.first_learner(n)[None]
+    learner[0, 0, n] = 50.0
+    p, estimate = np.full(n, 1.0 / n), np.zeros(n)
+    for loss in (-1e6, 1e6):
+        estimate[0] = loss
+        ours = log_barrier.stability(learner, 0, 0, loss, np.empty(n))
+        assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    st.integers(1, 8),
+    st.integers(2, 7),
+    st.sampled_from([0.01, 0.5, 0.9, 0.999]),
+    st.sampled_from([0.1, 1.0, 10.0, 300.0]),
+    st.integers(0, 2**32 - 1),
+)
+def test_floors_hold_and_nothing_is_left_to_gain(m: int, n: int, tight: float, size: float, seed: int) -> None:
+    """Cold starts, far harder than a run's warm ones: floors to 1e-9, and the objective of the oracle."""
+    rng = np.random.default_rng(seed)
+    weights, losses = rng.dirichlet(np.ones(m)), size * rng.random((m, n))
+    floor, rate = tight / n, 0.7
+    learners = np.stack([pull_floor.first_learner(n)] * m)
+    learners[:, 0, n], learners[:, 1, :n] = weights, losses
+    dual = np.zeros(n)
+    for context in range(m):
+        pull_floor._weigh(learners, context, rate, dual)
+    pull_floor.solve(learners, rate, floor, dual)
+    p = learners[:, 0, :n]
+    assert (weights @ p).min() >= floor - 1e-9
+    assert (dual >= 0.0).all()
+    oracle, _ = naive.pull_floor_step(losses, weights, floor, rate)
+
+    def objective(q: np.ndarray) -> float:
+        return float((q * losses).sum() + (q * np.log(np.maximum(q, 1e-300))).sum() / rate)
+
+    assert objective(p) <= objective(oracle) + 1e-8 * (1.0 + abs(objective(oracle)))
+    np.testing.assert_allclose(p, oracle, atol=1e-7)

@@ -1,0 +1,89 @@
+"""The package as a whole: what loads when, where machine code is kept, what the public names are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import alphafair
+from alphafair import jit
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(code: str, **environment: str) -> str:
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.strip()
+
+
+def test_import_loads_nothing_heavy() -> None:
+    heavy = run_python(
+        "import sys, alphafair; print([m for m in ('numpy', 'numba', 'matplotlib', 'rich') if m in sys.modules])"
+    )
+    assert heavy == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in alphafair.__all__:
+        assert getattr(alphafair, name) is not None
+    assert set(alphafair.__all__) <= set(dir(alphafair))
+    with pytest.raises(AttributeError, match="no attribute 'AlphaFairr'"):
+        alphafair.AlphaFairr  # noqa: B018
+
+
+def test_fingerprint_follows_every_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "kernels"
+    shutil.copytree(jit._KERNELS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(jit, "_KERNELS", copy)
+    before = jit.fingerprint()
+    with (copy / "draw.py").open("a") as file:
+        file.write("\n# another thought\n")
+    assert jit.fingerprint() != before
+
+
+SIMULATE = """
+import numpy as np, alphafair
+from alphafair.kernels import gradient_ascent
+stream = alphafair.streams.stochastic(50, 2, 3)
+print(alphafair.simulate(alphafair.AlphaFair(2, 3), stream).final.tolist())
+import sys; hits = getattr(gradient_ascent.draw, 'stats', None); print(sum(hits.cache_hits.values()) if hits else -1)
+"""
+
+
+def test_machine_code_is_kept_and_found_again(tmp_path: Path) -> None:
+    first = run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0").splitlines()
+    second = run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0").splitlines()
+    assert first[0] == second[0]
+    kept = list(tmp_path.glob(f"kernels-{jit.fingerprint()}/**/*.nbc"))
+    assert kept
+    sizes = {path: path.stat().st_mtime_ns for path in kept}
+    run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("**/*.nbc")} == sizes, "something compiled again"
+
+
+def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with_cache = run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0").splitlines()[0]
+    without = run_python(SIMULATE, NUMBA_CACHE_DIR=str(blocked), NUMBA_DISABLE_JIT="0").splitlines()[0]
+    assert with_cache == without
+
+
+def test_kernels_release_the_gil() -> None:
+    from alphafair.kernels import draw, gradient_ascent, horizon, log_barrier, pull_floor
+
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        return
+    for kernel in (draw.draw_arm, gradient_ascent.learn, log_barrier.absorb, pull_floor.solve):
+        assert kernel.targetoptions["nogil"], kernel
+    loop = horizon.horizon("full", gradient_ascent.draw, gradient_ascent.learn)
+    assert loop.targetoptions["nogil"]
+    assert not loop.targetoptions.get("fastmath", False)

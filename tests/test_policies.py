@@ -1,0 +1,230 @@
+"""Policies against the slow oracle over generated streams, and what is particular to one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import alphafair
+from alphafair import (
+    POLICIES,
+    AlphaFair,
+    AlphaFairBandit,
+    Decision,
+    FairCB,
+    Hedge,
+    IndependentAlphaFair,
+    ScaleFree,
+    State,
+    Stream,
+    load_policy,
+    metrics,
+    simulate,
+)
+from alphafair.policies.base import BasePolicy
+from tests import naive
+
+PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {
+    "alpha-fair": (AlphaFair, naive.AlphaFair, {"alpha": 0.9}),
+    "alpha-fair-next-visit": (AlphaFair, naive.AlphaFair, {"alpha": 0.5, "marginal": "next_visit"}),
+    "alpha-fair-after": (AlphaFair, naive.AlphaFair, {"alpha": 0.7, "marginal": "after"}),
+    "alpha-fair-efficient": (AlphaFair, naive.AlphaFair, {"alpha": 0.0}),
+    "independent": (IndependentAlphaFair, naive.IndependentAlphaFair, {"alpha": 0.9}),
+    "alpha-fair-bandit": (AlphaFairBandit, naive.AlphaFairBandit, {"alpha": 0.9}),
+    "scale-free": (ScaleFree, naive.ScaleFree, {}),
+    "scale-free-sqrt": (ScaleFree, naive.ScaleFree, {"exploration": "sqrt"}),
+    "hedge": (Hedge, naive.Hedge, {}),
+    "hedge-horizon": (Hedge, naive.Hedge, {"horizon": 50}),
+    "fair-cb-bandit": (FairCB, naive.FairCB, {"feedback": "bandit"}),
+    "fair-cb-full": (FairCB, naive.FairCB, {"feedback": "full"}),
+    "fair-cb-epochs-bandit": (FairCB, naive.FairCB, {"feedback": "bandit", "epochs": True}),
+    "fair-cb-epochs-full": (FairCB, naive.FairCB, {"feedback": "full", "epochs": True}),
+    "uniform": (alphafair.Uniform, naive.Uniform, {}),
+}
+
+
+def make_pair(name: str, n_contexts: int, n_arms: int, rng: np.random.Generator) -> tuple[BasePolicy, naive.Policy]:
+    ours, oracle, options = PAIRS[name]
+    options = dict(options)
+    if ours is FairCB:
+        options |= {"pull_floor": 0.7 / n_arms, "horizon": 100}
+        if not options.pop("epochs", False):
+            options["context_weights"] = rng.dirichlet(np.ones(n_contexts))
+    return ours(n_contexts, n_arms, **options), oracle(n_contexts, n_arms, **options)
+
+
+def test_every_policy_has_an_oracle() -> None:
+    assert {ours.name for ours, _, _ in PAIRS.values()} == set(POLICIES)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_contexts=st.integers(1, 4),
+    n_arms=st.integers(1, 6),
+    kind=st.sampled_from(["smooth", "floor", "zeros", "tiny"]),
+)
+def test_matches_the_oracle(name: str, seed: int, n_contexts: int, n_arms: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    n_rounds = 60
+    contexts = rng.integers(0, n_contexts, n_rounds)
+    rewards = rng.random((n_rounds, n_arms))
+    if kind != "smooth":
+        other = {"floor": 0.2, "zeros": 0.0, "tiny": 1e-12}[kind]
+        rewards = np.where(rewards < 0.3, 1.0, other)
+    ours, oracle = make_pair(name, n_contexts, n_arms, rng)
+    uniforms = np.random.default_rng(seed).random(n_rounds)
+    feedback: Any = ours.feedback.value
+    arms, distributions, earned = naive.play(oracle, contexts.tolist(), rewards, uniforms, feedback)
+    stream = Stream.from_arrays(contexts, rewards, n_contexts=n_contexts)
+    trace = simulate(ours, stream, seed=seed)
+    np.testing.assert_allclose(trace.final, earned, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(trace.pulls, np.bincount(arms, minlength=n_arms))
+    for context in range(n_contexts):
+        np.testing.assert_allclose(ours.probabilities(context), oracle.probabilities(context), rtol=1e-10, atol=1e-10)
+    assert distributions.shape == (n_rounds, n_arms)
+
+
+def test_marginals_stay_exact_over_a_long_run() -> None:
+    """phi'(R) is kept by a series around anchors: after 20,000 rounds it is still R^(-alpha) to a few ulp."""
+    policy = AlphaFair(3, 5, alpha=0.9)
+    simulate(policy, alphafair.streams.stochastic(20_000, 3, 5, seed=1))
+    shared = policy.snapshot().arrays["shared"][0]
+    np.testing.assert_allclose(shared[2, :5], shared[1, :5] ** -0.9, rtol=5e-15)
+
+
+def test_scale_free_does_not_care_about_scale() -> None:
+    """Rewards a million times larger: after the first rounds, the same kind of play."""
+    rng = np.random.default_rng(0)
+    stream = rng.random((2000, 3)) * [0.2, 0.5, 1.0]
+    final = []
+    for scale in (1e-6, 1.0, 1e6):
+        policy = ScaleFree(1, 3)
+        simulate(policy, Stream.from_arrays(np.zeros(2000, dtype=int), scale * stream), seed=1)
+        final.append(policy.probabilities(0)[2])
+    assert min(final[1:]) > 0.8, final
+    assert abs(final[1] - final[2]) < 0.1, final
+
+
+def test_fair_cb_keeps_every_floor() -> None:
+    weights = np.array([0.5, 0.3, 0.2])
+    stream = alphafair.streams.stochastic(400, 3, 5, seed=2)
+    for feedback in ("bandit", "full"):
+        policy = FairCB(3, 5, pull_floor=0.15, horizon=400, context_weights=weights, feedback=feedback)
+        for t in range(400):
+            decision = policy.choose(int(stream.contexts[t]))
+            rewards = stream.rewards(t)
+            policy.update(decision, rewards if feedback == "full" else float(rewards[decision.arm]))
+            assert policy.marginals.min() >= 0.15 - 1e-9, f"round {t}: {policy.marginals}"
+        assert policy.marginals.min() < 0.15 + 1e-6, "the floor never mattered, so this test shows nothing"
+
+
+def test_fair_cb_contexts_that_grow_weigh_nothing() -> None:
+    policy = FairCB(2, 3, horizon=100, context_weights=[0.5, 0.5])
+    policy.grow(4)
+    assert policy.settings["context_weights"] == [0.5, 0.5, 0.0, 0.0]
+    assert policy.fresh().n_contexts == 4
+    assert load_policy(policy.snapshot()).settings == policy.settings
+
+
+def test_growing_one_by_one_is_growing_at_once() -> None:
+    slow, fast = AlphaFair(1, 3), AlphaFair(1, 3)
+    for n in range(2, 100):
+        slow.grow(n)
+    fast.grow(99)
+    assert np.array_equal(slow.snapshot().arrays["learners"], fast.snapshot().arrays["learners"])
+
+
+def test_snapshots_are_portable_and_safe(tmp_path: Any) -> None:
+    policy = AlphaFair(2, 3, alpha=0.5, seed=4)
+    policy.update(policy.choose(0), [1.0, 0.2, 0.6])
+    path = tmp_path / "policy.npz"
+    policy.snapshot().save(path)
+    twin = load_policy(State.load(path))
+    assert repr(twin) == repr(policy) == "AlphaFair(2, 3, alpha=0.5, marginal='before')"
+    assert [twin.choose(0)[:3] for _ in range(500)] == [policy.choose(0)[:3] for _ in range(500)]
+    with np.load(path, allow_pickle=False) as archive:
+        assert set(archive.files) == {"meta", "shared", "learners"}
+    with pytest.raises(ValueError, match="blob must be the bytes of a State"):
+        State.from_bytes(path.read_bytes()[:-30])
+    for damage in (
+        {"arrays": {}},
+        {"arrays": {"shared": np.zeros((1, 7, 5)), "learners": np.zeros((2, 1, 4))}},
+        {"arrays": {"shared": np.full((1, 7, 5), np.nan), "learners": np.zeros((2, 1, 5))}},
+        {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.7, "marginal": "before"}},
+        {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5, "marginal": "before"}},
+        {"settings": {**policy.snapshot().settings, "uniforms": {"generator": {}, "used": 3}}},
+        {"version": 99},
+    ):
+        good = policy.snapshot()
+        fields = {"policy": good.policy, "version": good.version, "settings": good.settings, "arrays": good.arrays}
+        with pytest.raises(ValueError, match="state"):
+            twin.restore(State(**{**fields, **damage}))
+        assert np.array_equal(twin.cumulative_rewards, policy.cumulative_rewards)
+    with pytest.raises(ValueError, match=r"state.policy must be one of 'alpha-fair'"):
+        load_policy(State("nobody", 1, {}, {}))
+
+
+@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
+def test_drift_is_zero_in_order_and_counts_masks(marginal: Any) -> None:
+    policy = AlphaFair(2, 3, alpha=0.5, marginal=marginal, seed=0)
+    simulate(policy, alphafair.streams.stochastic(100, 2, 3, seed=0), compiled=False)
+    assert policy.drift == 0.0
+    x = policy.probabilities(0)
+    slope = policy.cumulative_rewards**-0.5
+    best = int(x.argmax())
+    decision = policy.choose(0, available=np.arange(3) != best)
+    if marginal == "after":
+        slope = (policy.cumulative_rewards + decision.probabilities) ** -0.5
+    policy.update(decision, [1.0, 1.0, 1.0])
+    ahead = x - decision.probabilities
+    expected = float(slope @ (np.maximum(ahead, 0.0) if marginal == "next_visit" else ahead))
+    assert policy.drift == pytest.approx(expected, rel=1e-12)
+
+
+def test_hedge_takes_one_of_horizon_and_rate() -> None:
+    with pytest.raises(ValueError, match="learning_rate must be None when horizon is given"):
+        Hedge(1, 2, horizon=10, learning_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: FairCB(2, 4, horizon=10, pull_floor=0.25), r"pull_floor must be a number in \(0, 0.25\); got 0.25"),
+        (lambda: FairCB(2, 4, horizon=0), "horizon must be a whole number of at least 1; got 0"),
+        (lambda: FairCB(2, 4, horizon=9, context_weights=[0.5, 0.6]), "context_weights must be probabilities"),
+        (lambda: FairCB(2, 4, horizon=9, feedback="some"), "feedback must be one of 'full', 'bandit'; got 'some'"),
+        (lambda: ScaleFree(2, 4, exploration="none"), "exploration must be one of 'adaptive', 'sqrt'; got 'none'"),
+        (lambda: AlphaFair(2, 4, marginal="later"), "marginal must be one of 'before', 'next_visit', 'after'"),
+        (lambda: Hedge(2, 4, learning_rate=0), r"learning_rate must be a number in \(0, inf\]; got 0"),
+        (lambda: AlphaFair(2, 4, seed="x"), "seed must be a whole number of at least 0; got 'x'"),
+        (lambda: AlphaFair(2, True), "n_arms must be a whole number of at least 1; got True"),
+    ],
+)
+def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_alpha_refusal_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness take alpha"):
+        AlphaFair(1, 2, alpha=1.5)
+
+
+def test_a_decision_may_be_a_plain_tuple() -> None:
+    policy = AlphaFairBandit(1, 2, seed=0)
+    policy.update((0, 1, 0.5, np.array([0.5, 0.5])), 1)  # type: ignore[arg-type]
+    assert policy.cumulative_rewards.tolist() == [1.0, 2.0]
+    independent = IndependentAlphaFair(2, 2)
+    independent.update(Decision(1, 0, 0.5, np.array([0.5, 0.5])), (1, 0.5))
+    assert independent.cumulative_rewards.tolist() == [[1.0, 1.0], [1.5, 1.25]]
+
+
+def test_certificate_is_refused_where_there_is_none() -> None:
+    with pytest.raises(ValueError, match="policy must be one that keeps its gradients' norms"):
+        metrics.regret_certificate(AlphaFairBandit(1, 2))  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+"""Streams: what they promise, and what the value `Stream` refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import Stream, streams
+
+MAKERS: dict[str, Any] = {
+    "stochastic": lambda seed: streams.stochastic(500, 6, 5, seed=seed),
+    "drifting": lambda seed: streams.drifting(500, 6, 5, seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_seeded_streams_repeat_and_differ(name: str) -> None:
+    one, again, other = MAKERS[name](1), MAKERS[name](1), MAKERS[name](2)
+    assert np.array_equal(one.contexts, again.contexts)
+    assert np.array_equal(one.items, again.items)
+    assert np.array_equal(one.reward_table, again.reward_table)
+    assert not np.array_equal(one.items, other.items)
+    assert set(np.unique(one.reward_table)) == {0.2, 1.0}
+    assert one.n_contexts == 6
+    assert (one.reward_table == 1.0).sum(axis=1).min() >= 1
+
+
+def test_drifting_streams_change_their_mind() -> None:
+    """Within a phase a context keeps its 40 favourites; the next phase has others."""
+    stream = streams.drifting(20_000, 1, 4, n_phases=2, seed=0)
+    first, second = set(stream.items[:10_000].tolist()), set(stream.items[10_000:].tolist())
+    assert len(first) <= 40
+    assert len(second) <= 40
+    assert len(first & second) < 10
+
+
+@pytest.mark.parametrize(("n_contexts", "n_arms"), [(1, 2), (3, 4)])
+def test_greedy_trap_punishes_the_leader(n_contexts: int, n_arms: int) -> None:
+    """Following the arm that has earned most so far in the context earns the floor in every round."""
+    stream = streams.greedy_trap(600, n_contexts, n_arms)
+    totals = np.zeros((n_contexts, n_arms))
+    for t in range(600):
+        context = int(stream.contexts[t])
+        assert stream.rewards(t)[int(totals[context].round(6).argmax())] == 0.2
+        totals[context] += stream.rewards(t)
+    assert totals.sum(axis=0).min() > 0.5 * 600
+
+
+def test_impossibility_refuses_a_floor_above_one_third() -> None:
+    with pytest.raises(ValueError, match=r"reward_floor must be a number in \[0, 0.333333\]; got 0.5"):
+        streams.impossibility(10, reward_floor=0.5)
+
+
+def test_from_arrays_is_the_dense_form() -> None:
+    rewards = np.array([[1.0, 0.2], [0.3, 0.4], [0.5, 0.6]])
+    stream = Stream.from_arrays([0, 2, 0], rewards, context_labels=["a", "b", "c"], arm_labels=["x", "y"])
+    assert (stream.n_rounds, stream.n_contexts, stream.n_arms) == (3, 3, 2)
+    assert stream.rewards(1).tolist() == [0.3, 0.4]
+    assert stream.context_labels == ("a", "b", "c")
+    head = stream.head(1)
+    assert (head.n_rounds, head.n_contexts) == (1, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        stream.rewards(0)[0] = 9.0
+
+
+def test_the_indexed_form_shares_memory() -> None:
+    contexts = np.zeros(1000, dtype=np.int32)
+    stream = Stream(contexts, contexts, np.ones((1, 3)))
+    assert np.shares_memory(stream.contexts, contexts)
+    assert contexts.flags.writeable, "the caller's own array must stay writable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([0, -1], [0, 0], [[1.0]]), r"contexts\[1\] must be whole numbers in"),
+        (([0, 0], [0, 5], [[1.0]]), r"items\[1\] must be whole numbers in \[0, 0\]; got 5"),
+        (([0.5, 1], [0, 0], [[1.0]]), "contexts must be whole numbers in .* got 'dtype float64'"),
+        (([0, 0], [0], [[1.0]]), "items must be 2 entries; got 1"),
+        (([], [], [[1.0]]), "contexts must be one row"),
+        (([0], [0], [[np.nan, 1.0]]), r"reward_table\[0, 0\] must be a finite number; got nan"),
+        (([0], [0], [[np.inf, -np.inf]]), r"reward_table\[0, 0\] must be a finite number; got inf"),
+        (([0], [0], [1.0]), "reward_table must be a table with one column an arm"),
+        (([0], [0], [["a"]]), "reward_table must be a table of numbers"),
+        (([0], [0], [[1.0, 2.0]], None, ("x",)), "arm_labels must be at least 2 different names"),
+        (([0], [0], [[1.0]], None, ("x", "y")), "arm_labels must be 1 names; got 2"),
+        (([3], [0], [[1.0]], ("a", "b")), "context_labels must be at least 4 different names"),
+        (([0], [0], [[1.0]], ("a", "a")), "context_labels must be at least 1 different names"),
+    ],
+)
+def test_refusals(arguments: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Stream(*arguments)
+
+
+def test_announced_contexts_must_hold_those_seen() -> None:
+    with pytest.raises(ValueError, match="n_contexts must be a whole number of at least 4; got 2"):
+        Stream([3], [0], [[1.0]], n_contexts=2)  # type: ignore[arg-type]

@@ -1,0 +1,279 @@
+"""Theorems as inequalities, on thousands of generated streams."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphafair import AlphaFair, AlphaFairBandit, FairCB, Hedge, ScaleFree, Stream, metrics, simulate, streams
+from alphafair.kernels import log_barrier
+from tests import naive
+
+pytestmark = pytest.mark.compiled  # thousands of runs: with the JIT off they would take an hour
+
+KINDS = ("smooth", "binary", "tiny", "zeros", "adversarial", "one big", "alternating")
+
+
+def make_stream(kind: str, n_rounds: int, n_contexts: int, n_arms: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Contexts and rewards of one round each; every kind is hard in its own way."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.integers(0, n_contexts, n_rounds)
+    rewards = rng.random((n_rounds, n_arms))
+    if kind == "binary":
+        rewards = np.where(rewards < 0.2, 1.0, 0.2)
+    elif kind == "tiny":
+        rewards *= 1e-12
+    elif kind == "zeros":
+        rewards = np.where(rewards < 0.2, 1.0, 0.0)
+    elif kind == "one big":
+        rewards = np.where(np.arange(n_arms) == 0, 1.0, 1e-6 * rewards)
+    elif kind == "alternating":
+        rewards = np.where((np.arange(n_rounds)[:, None] + np.arange(n_arms)) % 2 == 0, 1.0, 0.0)
+    return contexts, rewards
+
+
+def run_alpha_fair(
+    kind: str, n_rounds: int, n_contexts: int, n_arms: int, alpha: float, marginal: Any, seed: int
+) -> tuple[AlphaFair, np.ndarray, np.ndarray, float, np.ndarray]:
+    """Play; also gains by context and arm (sum of g), the total <g, x>, and S by context. Adversarial rewards are 1 on
+    the arm the policy likes least and 0 elsewhere."""
+    contexts, rewards = make_stream(kind, n_rounds, n_contexts, n_arms, seed)
+    policy = AlphaFair(n_contexts, n_arms, alpha=alpha, marginal=marginal, seed=seed)
+    gains, linear = np.zeros((n_contexts, n_arms)), 0.0
+    waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for t in range(n_rounds):
+        context = int(contexts[t])
+        before = policy.cumulative_rewards
+        decision = policy.choose(context)
+        if kind == "adversarial":
+            rewards[t] = np.arange(n_arms) == int(decision.probabilities.argmin())
+        x = decision.probabilities
+        policy.update(decision, rewards[t])
+        if marginal == "next_visit":
+            if context in waiting:
+                r, used = waiting[context]
+                g = before**-alpha * r
+                gains[context] += g
+                linear += float(g @ used)
+            waiting[context] = (rewards[t], x)
+        else:
+            g = (before if marginal == "before" else policy.cumulative_rewards) ** -alpha * rewards[t]
+            gains[context] += g
+            linear += float(g @ x)
+    for context, (r, used) in waiting.items():
+        g = policy.cumulative_rewards**-alpha * r
+        gains[context] += g
+        linear += float(g @ used)
+    totals = naive.context_reward_totals(contexts.tolist(), rewards, n_contexts)
+    return policy, totals, gains, linear, contexts
+
+
+def optimum_above(totals: np.ndarray, alpha: float) -> float:
+    """An upper bound of OPT, off by at most a relative 1e-11."""
+    _, value, gap = naive.offline_optimum(totals, alpha)
+    return value + gap
+
+
+@settings(max_examples=700, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from(KINDS),
+    marginal=st.sampled_from(["before", "next_visit", "after"]),
+    alpha=st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99]),
+    n_rounds=st.integers(1, 60),
+    n_contexts=st.integers(1, 4),
+    n_arms=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_three_certificates(
+    kind: str, marginal: str, alpha: float, n_rounds: int, n_contexts: int, n_arms: int, seed: int
+) -> None:
+    policy, totals, gains, linear, _ = run_alpha_fair(kind, n_rounds, n_contexts, n_arms, alpha, marginal, seed)
+    earned = policy.cumulative_rewards
+    bound = 2.0 * np.sqrt(policy.squared_gradient_norms)
+    slack = 1e-9
+    assert (gains.max(axis=1)).sum() - linear <= bound.sum() + slack  # 1, added up over the contexts
+    assert linear <= metrics.alpha_performance(earned, alpha) + slack  # 2
+    regret = metrics.approximate_regret(optimum_above(totals, alpha), earned, alpha)
+    assert regret <= metrics.regret_certificate(policy) + slack  # 3
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from(KINDS[:-1]),
+    alpha=st.sampled_from([0.0, 0.3, 0.5, 0.9]),
+    n_contexts=st.integers(1, 3),
+    n_arms=st.sampled_from([2, 5, 40, 300]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_regret_of_every_single_context(kind: str, alpha: float, n_contexts: int, n_arms: int, seed: int) -> None:
+    """Certificate 1, context by context, with many arms (300 takes the pivot projection)."""
+    contexts, rewards = make_stream(kind, 120, n_contexts, n_arms, seed)
+    policy = AlphaFair(n_contexts, n_arms, alpha=alpha, seed=seed)
+    gains, linear = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
+    for t in range(120):
+        context = int(contexts[t])
+        slope = policy.cumulative_rewards**-alpha
+        decision = policy.choose(context)
+        policy.update(decision, rewards[t])
+        gains[context] += slope * rewards[t]
+        linear[context] += slope * rewards[t] @ decision.probabilities
+    assert (gains.max(axis=1) - linear <= 2.0 * np.sqrt(policy.squared_gradient_norms) + 1e-9).all()
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from(KINDS),
+    marginal=st.sampled_from(["before", "next_visit", "after"]),
+    alpha=st.sampled_from([0.0, 0.5, 0.9]),
+    delay=st.integers(0, 30),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_certificate_holds_for_late_and_masked_decisions(
+    kind: str, marginal: Any, alpha: float, delay: int, seed: int
+) -> None:
+    contexts, rewards = make_stream(kind, 60, 2, 4, seed)
+    rng = np.random.default_rng(seed)
+    policy = AlphaFair(2, 4, alpha=alpha, marginal=marginal, seed=seed)
+    waiting: list[Any] = []
+    for t in range(60):
+        mask = np.ones(4, dtype=bool)
+        mask[rng.integers(0, 4)] = rng.random() < 0.5
+        waiting.append((policy.choose(int(contexts[t]), available=mask), rewards[t]))
+        while len(waiting) > delay:
+            policy.update(*waiting.pop(int(rng.integers(0, len(waiting)))))
+    for decision, reward in waiting:
+        policy.update(decision, reward)
+    totals = naive.context_reward_totals(contexts.tolist(), rewards, 2)
+    regret = metrics.approximate_regret(optimum_above(totals, alpha), policy.cumulative_rewards, alpha)
+    assert regret <= metrics.regret_certificate(policy) + 1e-9
+
+
+def test_the_certificate_can_fail() -> None:
+    """A certificate that always passed would show nothing: forget the policy's gradients and it must break."""
+    policy, totals, *_ = run_alpha_fair("one big", 20_000, 1, 40, 0.0, "before", 0)
+    regret = metrics.approximate_regret(optimum_above(totals, 0.0), np.full(40, 1.0), 0.0)
+    assert regret > metrics.regret_certificate(policy)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_impossibility_limit_is_attained(alpha: float, marginal: Any, seed: int) -> None:
+    limit = 2.0 / (1.5 ** (1 - alpha) + 0.5 ** (1 - alpha))
+    n_half = 200_000
+    stream = streams.impossibility(n_half, seed=seed)
+    policy = AlphaFair(2, 2, alpha=alpha, marginal=marginal)
+    trace = simulate(policy, stream)
+    poor = int(np.argmin(stream.rewards(n_half)))  # knowing the coin: the first half all to the arm starved later
+    best = np.array([1.0 + n_half, 1.0 + n_half])
+    assert stream.rewards(n_half)[poor] == pytest.approx(1 / 3)
+    ratio = metrics.performance_ratio(metrics.alpha_performance(best, alpha), trace.final, alpha)
+    assert ratio == pytest.approx(limit, abs=1e-3)
+
+
+def test_both_coins_are_thrown() -> None:
+    late = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(8)}
+    assert late == {(1.0, 1 / 3), (1 / 3, 1.0)}
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    n_arms=st.integers(1, 12),
+    scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e6, 1e150]),
+    sign=st.sampled_from([-1.0, 0.0, 1.0]),
+    exploration=st.sampled_from(["adaptive", "sqrt"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, exploration: Any, seed: int) -> None:
+    """0 <= M <= (eta/2) sum p lt^2, M <= 2|lt|; eta and gamma never rise; gamma <= 1/2; p is the leader."""
+    rng = np.random.default_rng(seed)
+    policy = ScaleFree(1, n_arms, exploration=exploration, seed=seed)
+    n = n_arms
+    for _ in range(40):
+        (row, sums), _ = policy.snapshot().arrays["shared"]
+        p, eta, gamma, stability = row[:n].copy(), row[n], row[n + 1], sums[n + 1]
+        decision = policy.choose(0)
+        loss = scale * (sign + rng.normal() * (0.2 if sign else 1.0))
+        policy.update(decision, -loss)
+        (row, sums), _ = policy.snapshot().arrays["shared"]
+        estimate = abs(loss) / decision.propensity
+        gained = sums[n + 1] - stability
+        rounding = 1e-12 * (1.0 + sums[n + 1])
+        assert gained >= 0.0
+        assert gained <= 0.5 * eta * p[decision.arm] * estimate**2 + rounding
+        assert gained <= 2.0 * estimate + rounding
+        assert row[n] <= eta
+        assert row[n + 1] <= gamma + 1e-15
+        assert row[n + 1] <= 0.5
+        leader = naive.log_barrier_leader(row[n] * sums[:n])
+        np.testing.assert_allclose(row[:n], leader, rtol=1e-9, atol=1e-300)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    values=st.lists(st.floats(0.0, 1e12), min_size=1, max_size=30),
+    guess=st.floats(-10.0, 1e9),
+)
+def test_level_from_any_guess(values: list[float], guess: float) -> None:
+    v = np.array(values)
+    v -= v.min()
+    mu = log_barrier.level(v, guess, 1e-8)
+    assert 1.0 <= mu <= len(v) + 1e-9
+    assert math.fsum(1.0 / (mu + v)) == pytest.approx(1.0, rel=1e-13)
+
+
+def scale_free_bound(losses: np.ndarray, n_arms: int) -> float:
+    """The explicit bound of the adaptive option, for losses (T, n)."""
+    largest = float(np.abs(losses).max())
+    logs = math.log1p(float(np.abs(losses.sum(axis=0)).max())) + 1.0
+    l1, l2 = float(np.abs(losses).sum()), float((losses**2).sum())
+    return (
+        1.0 + logs + math.sqrt(2 * n_arms * l2) * logs + 2 * n_arms * largest * (2 + largest) * logs
+        + n_arms * largest + (2 * largest * logs + 1) * math.sqrt(2 * n_arms * l1)
+    )  # fmt: skip
+
+
+def test_scale_free_regret_bound() -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rewards = rng.random((3000, 4)) * rng.random(4)
+        earned = [
+            simulate(ScaleFree(1, 4), Stream.from_arrays(np.zeros(3000, dtype=int), rewards), seed=s).final.sum() - 4.0
+            for s in range(20)
+        ]
+        regret = rewards.sum(axis=0).max() - np.mean(earned)
+        assert regret <= scale_free_bound(-rewards, 4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hedge_regret_bound(seed: int) -> None:
+    for stream in (streams.greedy_trap(5000, 1, 7), streams.drifting(5000, 1, 7, seed=seed)):
+        trace = simulate(Hedge(1, 7, horizon=5000), stream, seed=seed)
+        best = stream.reward_table[stream.items].sum(axis=0).max()
+        assert best - (trace.final.sum() - 7.0) <= math.sqrt(5000 * math.log(7) / 2) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fair_cb_full_information_regret_bound(seed: int) -> None:
+    """Against uniform play, which meets every floor: regret at most sqrt(2 T M ln N)."""
+    stream = streams.drifting(3000, 4, 5, seed=seed)
+    weights = np.bincount(stream.contexts, minlength=4) / 3000
+    policy = FairCB(4, 5, pull_floor=0.1, horizon=3000, context_weights=weights, feedback="full")
+    earned = simulate(policy, stream, seed=seed).final.sum() - 5.0
+    uniform = stream.reward_table[stream.items].mean(axis=1).sum()
+    assert uniform - earned <= math.sqrt(2 * 3000 * 4 * math.log(5))
+
+
+@pytest.mark.parametrize("policy", [AlphaFair(2, 3, alpha=0.0), AlphaFairBandit(2, 3, alpha=0.0)], ids=lambda p: p.name)
+def test_efficiency_at_alpha_zero(policy: Any) -> None:
+    """alpha = 0 is plain reward: each context ends up with its own best arm."""
+    contexts = np.arange(30_000, dtype=np.int32) % 2
+    stream = Stream(contexts, contexts, np.array([[0.9, 0.5, 0.1], [0.1, 0.5, 0.9]]))
+    simulate(policy, stream, seed=0)
+    assert policy.probabilities(0)[0] > 0.9
+    assert policy.probabilities(1)[2] > 0.9
