@@ -111,6 +111,7 @@ def test_bandit_slope_is_taken_before_the_reward_is_booked() -> None:
     assert np.array_equal(policy.probabilities(0), reference.probabilities(0))
 
 
+@pytest.mark.compiled
 def test_exponential_weights_do_not_overflow() -> None:
     """Products of weights overflow near 171,000 rounds at 19 arms; logarithms do not."""
     policy = Hedge(1, 19, learning_rate=0.05)

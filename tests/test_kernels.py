@@ -133,6 +133,21 @@ def test_stability_of_many_arms_does_not_overflow() -> None:
         assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
 
 
+def test_floors_hold_from_far_away() -> None:
+    """Losses that saturate every weight: one climb sees no slope, the one that scales them up does."""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        m, n = int(rng.integers(1, 5)), int(rng.integers(2, 8))
+        weights, losses = rng.dirichlet(np.ones(m)), 1e4 * rng.random((m, n))
+        learners = np.stack([pull_floor.first_learner(n)] * m)
+        learners[:, 0, n], learners[:, 1, :n] = weights, losses
+        dual = np.zeros(n)
+        for context in range(m):
+            pull_floor._weigh(learners, context, 0.7, dual)
+        pull_floor.solve(learners, 0.7, 0.5 / n, dual)
+        assert (weights @ learners[:, 0, :n]).min() >= 0.5 / n - 1e-9
+
+
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(
     st.integers(1, 8),

@@ -129,6 +129,10 @@ def test_fair_cb_contexts_that_grow_weigh_nothing() -> None:
     policy.grow(4)
     assert policy.settings["context_weights"] == [0.5, 0.5, 0.0, 0.0]
     assert policy.fresh().n_contexts == 4
+    for _ in range(300):
+        policy.update(policy.choose(0), 0.2)
+        policy.update(policy.choose(3), 0.9)
+    assert policy.marginals.min() >= 0.5 / 3 - 1e-9
     assert load_policy(policy.snapshot()).settings == policy.settings
 
 
@@ -214,6 +218,18 @@ def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
 def test_alpha_refusal_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness take alpha"):
         AlphaFair(1, 2, alpha=1.5)
+
+
+def test_arrays_of_the_right_kind_are_checked_too() -> None:
+    policy = AlphaFair(1, 2)
+    decision = policy.choose(0)
+    with pytest.raises(ValueError, match=r"reward\[1\] must be a number in \[0, 1\]; got 2.0"):
+        policy.update(decision, np.array([0.5, 2.0]))
+    for bad in (np.array([0.5, 0.6]), np.array([1.5, -0.5])):
+        with pytest.raises(ValueError, match="decision.probabilities"):
+            policy.update(decision._replace(probabilities=bad), np.array([0.5, 0.5]))
+    assert policy.cumulative_rewards.tolist() == [1.0, 1.0]
+    assert policy.distributions.tolist() == [[0.5, 0.5]]
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:

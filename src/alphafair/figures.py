@@ -137,7 +137,7 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
     >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> traces = [simulate(policy, stream, record_every=20) for policy in (AlphaFair(3, 4), Uniform(3, 4))]
-    >>> [axes.get_title() for axes in overview(traces, alpha=0.9).axes[1:]]
+    >>> [axes.get_title(loc="left") for axes in overview(traces, alpha=0.9).axes[1:]]
     ["Jain's index: how equally", 'alpha-fair', 'uniform']
     """
     alpha = validate.alpha(alpha)
@@ -187,8 +187,8 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
 
     Neighbours that are too close become a block around their mean, and blocks that meet are merged.
 
-    >>> spread([0.5, 0.5, 0.9], gap=0.1, low=0.0, high=1.0)
-    [0.45, 0.55, 0.9]
+    >>> spread([0.5, 0.5, 0.875], gap=0.125, low=0.0, high=1.0)
+    [0.4375, 0.5625, 0.875]
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     blocks: list[list[float]] = []  # each [wanted start, number of members]

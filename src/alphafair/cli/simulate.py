@@ -45,7 +45,8 @@ def command(
 ) -> None:
     """Compare policies: how much arms earn, and how fairly.
 
-    Every policy plays the same synthetic stream with the same random numbers. A policy that can learn from all rewards or from one is simulated both ways.
+    Every policy plays the same synthetic stream with the same random numbers. A policy that can learn from all
+    rewards or from one is simulated both ways.
     """
     from alphafair import figures, validate
     from alphafair.policies import POLICIES

@@ -46,7 +46,8 @@ def level(v, guess, tolerance):
     """
     n = v.shape[0]
     mu = min(max(guess, 1.0), float(n))
-    for _ in range(64):
+    step = mu
+    while abs(step) > tolerance * mu:
         s0 = s1 = q0 = q1 = 0.0  # sums of 1/(mu + v) and of its square, two side by side
         for i in range(0, n - 1, 2):
             a, b = 1.0 / (mu + v[i]), 1.0 / (mu + v[i + 1])
@@ -59,10 +60,8 @@ def level(v, guess, tolerance):
             s0 += a
             q0 += a * a
         total = s0 + s1
-        before = mu
-        mu = max(1.0, mu + total * (total - 1.0) / (q0 + q1))
-        if abs(mu - before) <= tolerance * before:
-            break
+        step = max(1.0 - mu, total * (total - 1.0) / (q0 + q1))
+        mu += step
     return mu
 
 
