@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair import metrics, rescale_rewards
+from alphafair import AlphaFair, Uniform, metrics, rescale_rewards, simulate, streams
+from alphafair.checks import binomial_band
 from tests import naive
 
 rewards = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20)
@@ -33,6 +35,45 @@ def test_many_rounds_at_once() -> None:
     np.testing.assert_allclose(metrics.standard_regret([4.0, 5.0, 6.0], earned, 0.0), [2.0, 2.0, 2.0])
     np.testing.assert_allclose(metrics.approximate_regret([4.0, 5.0, 6.0], earned, 0.0), [2.0, 2.0, 2.0])
     np.testing.assert_allclose(metrics.performance_ratio([4.0, 6.0, 8.0], earned, 0.0), [2.0, 2.0, 2.0])
+
+
+def test_a_trace_is_as_good_as_its_rewards() -> None:
+    stream = streams.stochastic(200, 2, 3, seed=0)
+    trace = simulate(AlphaFair(2, 3), stream, record_every=50)
+    uniform = simulate(Uniform(2, 3), stream, record_every=50)
+    optimum = metrics.alpha_performance(trace, 0.9) + 1.0
+    assert metrics.standard_regret(optimum, trace, 0.9) == pytest.approx(np.ones(4))
+    assert np.array_equal(metrics.jain_index(trace), metrics.jain_index(trace.cumulative_rewards))
+    assert metrics.gap_closed(optimum, uniform, uniform, 0.9) == pytest.approx(np.zeros(4))
+    top = metrics.alpha_performance(trace, 0.9) > metrics.alpha_performance(uniform, 0.9)
+    assert np.array_equal(metrics.gap_closed(optimum, uniform, trace, 0.9) > 0.0, top)
+
+
+def test_gap_closed_needs_a_gap() -> None:
+    with pytest.raises(ValueError, match="optimum must be above uniform play; got 4"):
+        metrics.gap_closed(4.0, [2.0, 2.0], [2.0, 2.0], 0.0)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 29, 100, 5000])
+@pytest.mark.parametrize("probability", [0.6, 0.95, 0.975, 0.999])
+def test_student_quantile_against_scipy(degrees: int, probability: float) -> None:
+    expected = scipy.stats.t.ppf(probability, degrees)
+    assert metrics.student_quantile(probability, degrees) == pytest.approx(expected, rel=1e-9)
+
+
+def test_seed_bands() -> None:
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        band = metrics.average_over_seeds(rng.normal(3.0, 2.0, size=(10, 1)))
+        covered += int(band.low[0] <= 3.0 <= band.high[0])
+    low, high = binomial_band(400, 0.95, 1e-4)
+    assert low <= covered <= high
+    one = metrics.average_over_seeds([[1.0, 2.0]])
+    assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
+    for bad in ([], 1.0, [[np.nan]]):
+        with pytest.raises(ValueError, match="samples must be finite numbers, one row a seed"):
+            metrics.average_over_seeds(bad)
 
 
 def test_jain_survives_huge_rewards() -> None:

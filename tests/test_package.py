@@ -32,6 +32,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_every_public_name_is_there() -> None:
+    assert set(alphafair.__all__) == {*alphafair._ROOMS, *alphafair._MODULES, "__version__"}
     for name in alphafair.__all__:
         assert getattr(alphafair, name) is not None
     assert set(alphafair.__all__) <= set(dir(alphafair))

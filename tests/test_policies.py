@@ -226,7 +226,7 @@ def test_arrays_of_the_right_kind_are_checked_too() -> None:
     with pytest.raises(ValueError, match=r"reward\[1\] must be a number in \[0, 1\]; got 2.0"):
         policy.update(decision, np.array([0.5, 2.0]))
     for bad in (np.array([0.5, 0.6]), np.array([1.5, -0.5])):
-        with pytest.raises(ValueError, match="decision.probabilities"):
+        with pytest.raises(ValueError, match=r"decision\.probabilities"):
             policy.update(decision._replace(probabilities=bad), np.array([0.5, 0.5]))
     assert policy.cumulative_rewards.tolist() == [1.0, 1.0]
     assert policy.distributions.tolist() == [[0.5, 0.5]]

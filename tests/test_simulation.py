@@ -93,6 +93,12 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
     assert "1000/1000" in err
 
 
+def test_progress_can_be_anybodys() -> None:
+    told: list[int] = []
+    simulate(AlphaFair(3, 4), STREAM, progress=told.append)
+    assert sum(told) == 1000
+
+
 def test_the_policy_keeps_what_it_learned() -> None:
     policy = AlphaFair(3, 4)
     simulate(policy, STREAM.head(400))

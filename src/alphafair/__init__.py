@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Public names in the order a reader meets them, and the room each lives in; nothing loads before it is used.
+# The room each public name lives in; nothing loads before it is used.
 _ROOMS = {
     "AlphaFair": "policies",
     "AlphaFairBandit": "policies",
@@ -29,7 +29,32 @@ _ROOMS = {
 }
 _MODULES = ("checks", "figures", "metrics", "policies", "streams", "types")
 
-__all__ = [*_ROOMS, *_MODULES, "__version__"]
+__all__ = [  # noqa: RUF022 - in the order a reader meets them
+    "AlphaFair",
+    "AlphaFairBandit",
+    "IndependentAlphaFair",
+    "ScaleFree",
+    "Hedge",
+    "FairCB",
+    "Uniform",
+    "POLICIES",
+    "load_policy",
+    "Decision",
+    "Feedback",
+    "Policy",
+    "State",
+    "Stream",
+    "Trace",
+    "simulate",
+    "rescale_rewards",
+    "checks",
+    "figures",
+    "metrics",
+    "policies",
+    "streams",
+    "types",
+    "__version__",
+]
 
 if TYPE_CHECKING:
     from alphafair import checks, figures, metrics, policies, streams, types

@@ -1,19 +1,23 @@
 """How good and how fair: alpha-performance, Jain's index, shares, regrets, and the live certificate.
 
-All take R, the cumulative rewards with their initial 1: one vector (n_arms) or many (..., n_arms).
+All take R, the cumulative rewards with their initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a
+run, for its recorded rounds. The optimum comes from `alphafair.offline_optimum` or `alphafair.offline_curve`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from statistics import NormalDist
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.types import Vector
+from alphafair.types import Trace, Vector
 
 Floats = NDArray[np.float64]
+Rewards = ArrayLike | Trace
 
 
 def utility(x: ArrayLike, alpha: float) -> Floats:
@@ -40,15 +44,15 @@ def approximation_factor(alpha: float) -> float:
     return float((1.0 - alpha) ** -(1.0 - alpha))
 
 
-def alpha_performance(cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+def alpha_performance(cumulative_rewards: Rewards, alpha: float) -> Floats:
     """sum_i phi(R_i), the objective itself."""
     return np.asarray(utility(cumulative_rewards, alpha).sum(axis=-1))
 
 
-def jain_index(cumulative_rewards: ArrayLike) -> Floats:
+def jain_index(cumulative_rewards: Rewards) -> Floats:
     """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything.
 
-    >>> float(jain_index([3.0, 3.0, 3.0])), float(jain_index([1.0, 3.0]))
+    >>> float(jain_index([3.0, 3.0, 3.0])), round(float(jain_index([1.0, 3.0])), 6)
     (1.0, 0.8)
     """
     earned = _earned("cumulative_rewards", cumulative_rewards)
@@ -56,31 +60,101 @@ def jain_index(cumulative_rewards: ArrayLike) -> Floats:
     return np.asarray(scaled.sum(axis=-1) ** 2 / (earned.shape[-1] * (scaled**2).sum(axis=-1)))
 
 
-def average_reward(cumulative_rewards: ArrayLike) -> Floats:
+def average_reward(cumulative_rewards: Rewards) -> Floats:
     """sum R / n: efficiency, the price side of fairness."""
     return np.asarray(_earned("cumulative_rewards", cumulative_rewards).mean(axis=-1))
 
 
-def shares(cumulative_rewards: ArrayLike) -> Floats:
+def shares(cumulative_rewards: Rewards) -> Floats:
     """R / sum R: who got what."""
     earned = _earned("cumulative_rewards", cumulative_rewards)
     return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
 
 
-def standard_regret(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+def standard_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
     return np.asarray(np.asarray(optimum, dtype=np.float64) - alpha_performance(cumulative_rewards, alpha))
 
 
-def approximate_regret(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+def approximate_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the standard regret and `ratio`."""
     achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha)
     return np.asarray(np.asarray(optimum, dtype=np.float64) - achieved)
 
 
-def performance_ratio(optimum: ArrayLike, cumulative_rewards: ArrayLike, alpha: float) -> Floats:
+def performance_ratio(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
     return np.asarray(np.asarray(optimum, dtype=np.float64) / alpha_performance(cumulative_rewards, alpha))
+
+
+def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards, alpha: float) -> Floats:
+    """How much of what can be learned was: 0 is as good as uniform play, 1 as good as the optimum, below 0 worse.
+
+    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds.
+
+    >>> float(gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0))
+    0.5
+    """
+    floor = alpha_performance(uniform, alpha)
+    room = np.asarray(optimum, dtype=np.float64) - floor
+    if not (room > 0.0).all():
+        raise validate.refusal(
+            "optimum", "above uniform play", optimum, "Where nothing can be learned no share of it can be."
+        )
+    return np.asarray((alpha_performance(cumulative_rewards, alpha) - floor) / room)
+
+
+class Band(NamedTuple):
+    """A mean over seeds and its confidence band."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
+    """Mean over the first axis with a Student-t confidence band: what an expectation over the policy's draws may be.
+
+    Regret with bandit feedback is such an expectation, so one run shows little. One seed has no band: low, mean and
+    high are then the same.
+
+    >>> band = average_over_seeds([[1.0], [2.0], [3.0]])
+    >>> band.mean.tolist(), band.high.round(3).tolist()
+    ([2.0], [4.484])
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
+    if values.ndim == 0 or len(values) == 0 or not np.isfinite(values).all():
+        raise validate.refusal("samples", "finite numbers, one row a seed", values, "Give at least one seed.")
+    mean = values.mean(axis=0)
+    if len(values) == 1:
+        return Band(mean, mean, mean)
+    spread = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    half = student_quantile((1.0 + level) / 2.0, len(values) - 1) * spread
+    return Band(mean, mean - half, mean + half)
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """The quantile of Student's t: closed forms for 1 and 2 degrees of freedom, above that Newton on the true CDF.
+
+    >>> round(student_quantile(0.975, 29), 6)
+    2.04523
+    """
+    if degrees == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if degrees == 2:
+        centred = 2.0 * probability - 1.0
+        return centred * math.sqrt(2.0 / (1.0 - centred * centred))
+    z = NormalDist().inv_cdf(probability)
+    t = z + (z**3 + z) / (4.0 * degrees)
+    log_density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+    for _ in range(20):
+        u = 0.5 * t * (nodes + 1.0)
+        inside = 0.5 * t * float(weights @ np.exp(log_density - (degrees + 1) / 2 * np.log1p(u * u / degrees)))
+        slope = math.exp(log_density - (degrees + 1) / 2 * math.log1p(t * t / degrees))
+        t -= (0.5 + inside - probability) / slope
+    return t
 
 
 class Certifying(Protocol):
@@ -122,8 +196,8 @@ def regret_certificate(policy: Certifying) -> float:
     return float(linear + approximation_factor(policy.alpha) * policy.n_arms)
 
 
-def _earned(argument: str, values: ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
+def _earned(argument: str, values: Rewards) -> Floats:
+    array = np.asarray(values.cumulative_rewards if isinstance(values, Trace) else values, dtype=np.float64)
     if array.size == 0 or not (array > 0.0).all() or not np.isfinite(array).all():
         raise validate.refusal(
             argument, "positive and finite", array, "Cumulative rewards start at 1: add it if it is missing."

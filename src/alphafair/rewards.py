@@ -21,8 +21,8 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
 
     A float comes back for a float, an array of the same shape for an array. The order of rewards never changes.
 
-    >>> rescale_rewards([0, 1, 5], 0, 5).tolist()
-    [0.2, 0.36, 1.0]
+    >>> rescale_rewards([0, 2.5, 5], 0, 5).tolist()
+    [0.2, 0.6, 1.0]
     >>> float(rescale_rewards(4.0, 0.5, 5.0))
     0.8222222222222222
     """

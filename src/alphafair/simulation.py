@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +13,7 @@ from numpy.typing import ArrayLike
 from alphafair import validate
 from alphafair.types import Decision, Feedback, Policy, Stream, Trace, Vector
 
-BLOCK = 1 << 18  # rounds a compiled call: random numbers stay small in memory, the progress bar moves
-
-
-class _Compiled(Protocol):
-    """A policy that can play many rounds in one call, as `BasePolicy` does."""
-
-    def play(self, stream: Stream, start: int, stop: int, uniforms: Vector, **ledger: Any) -> None: ...
+BLOCK = 1 << 16  # rounds a compiled call: random numbers stay small in memory, the progress bar moves
 
 
 def simulate(
@@ -29,7 +23,7 @@ def simulate(
     seed: int | None = 0,
     record_every: int | None = None,
     delay: int | ArrayLike | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
 ) -> Trace:
     """Let a policy play a stream from the first round to the last; the policy keeps what it has learned.
@@ -46,7 +40,7 @@ def simulate(
         Rounds that a reward waits before `update` is called: one number, or one a round. Rewards are booked in the
         trace when they are earned; those still on their way after the last round arrive then.
     progress
-        Show a bar.
+        Show a bar; or a function to be told, every so often, how many more rounds have been played.
     compiled
         False calls `choose` and `update` once a round, whatever the policy offers.
 
@@ -167,8 +161,11 @@ def _delays(delay: int | ArrayLike | None, n_rounds: int) -> Any:
 
 
 @contextmanager
-def _bar(name: str, total: int, shown: bool) -> Iterator[Any]:
-    if not shown:
+def _bar(name: str, total: int, progress: bool | Callable[[int], None]) -> Iterator[Callable[[int], None]]:
+    if not isinstance(progress, bool):
+        yield progress
+        return
+    if not progress:
         yield lambda _: None
         return
     from alphafair.progress import progress_bar

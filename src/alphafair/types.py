@@ -46,11 +46,13 @@ class UniformSource(Protocol):
 class Policy(Protocol):
     """What every policy can do. Derive from `alphafair.policies.BasePolicy` or write it all yourself."""
 
-    name: str
-    feedback: Feedback
     n_contexts: int
     n_arms: int
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def feedback(self) -> Feedback: ...
     def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector: ...
     def choose(
         self,

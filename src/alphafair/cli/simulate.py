@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from alphafair.policies import BasePolicy
-    from alphafair.types import Policy, Stream, Trace
+    from alphafair.types import Stream, Trace
 
 
 def command(
@@ -161,21 +162,6 @@ def certificates(policies: Sequence[BasePolicy], traces: Sequence[Trace]) -> Ite
         }
 
 
-class _Watched:
-    """A policy whose whole runs are reported block by block; the policy itself knows nothing of it."""
-
-    def __init__(self, policy: BasePolicy, advance: Callable[[int], None]) -> None:
-        self._policy = policy
-        self._advance = advance
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
-
-    def play(self, stream: Stream, start: int, stop: int, *rest: Any, **ledger: Any) -> None:
-        self._policy.play(stream, start, stop, *rest, **ledger)
-        self._advance(stop - start)
-
-
 def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
     """One display, a bar a policy."""
     from alphafair.progress import progress_bar
@@ -186,8 +172,8 @@ def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, rec
         tasks = [bar.add_task(_title(policy, policies), total=stream.n_rounds, start=False) for policy in policies]
         for policy, task in zip(policies, tasks, strict=True):
             bar.start_task(task)
-            watched = _Watched(policy, lambda rounds, task=task: bar.advance(task, rounds))  # type: ignore[misc]
-            traces.append(simulate(cast("Policy", watched), stream, seed=seed, record_every=record_every))
+            advance = partial(bar.advance, task)
+            traces.append(simulate(policy, stream, seed=seed, record_every=record_every, progress=advance))
     return traces
 
 

@@ -18,7 +18,7 @@ def stochastic(
 
     >>> stream = stochastic(n_rounds=100, n_contexts=5, n_arms=4, seed=1)
     >>> stream.n_rounds, stream.n_contexts, stream.n_arms, stream.rewards(0).tolist()
-    (100, 5, 4, [0.2, 1.0, 1.0, 0.2])
+    (100, 5, 4, [1.0, 0.2, 0.2, 0.2])
     """
     n_rounds, n_contexts, n_arms, rng, floor = _checked(n_rounds, n_contexts, n_arms, seed, reward_floor)
     n_items = validate.integer("n_items", n_items, low=1)

@@ -1,0 +1,340 @@
+"""MovieLens ratings as a stream: users are contexts, genres are arms, every rating is a round.
+
+The ratings are read some megabytes at a time and kept as three numbers a row, and the stream points into one row of
+rewards a movie; a table of rounds by arms is never made, so MovieLens 25M needs well under a gigabyte.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import itertools
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.types import Stream
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NO_GENRES = "(no genres listed)"
+AGAIN = "Download it again (alphafair data get NAME), or pass another copy."
+_RATINGS = ("userId", "movieId", "rating", "timestamp")
+_MOVIES = ("movieId", "title", "genres")
+_BLOCK_BYTES, _BLOCK_LINES = 1 << 24, 1 << 19  # read at once: large enough for two cores, small in memory
+_LARGEST_ID = int(np.iinfo(np.int32).max)
+
+
+class Ratings(NamedTuple):
+    """What a ratings file says, one entry a row and in the order of the file."""
+
+    users: NDArray[np.int32]
+    movies: NDArray[np.int32]  # rows of Genres.fits
+    timestamps: NDArray[np.int64]
+
+
+class Genres(NamedTuple):
+    """Which genres there are, in order of their names, and which of them fit each movie."""
+
+    names: tuple[str, ...]
+    fits: NDArray[np.bool_]  # movies by genres; a row of nothing but False is a movie with no genres listed
+
+
+def movielens(
+    folder_or_zip: str | os.PathLike[str],
+    *,
+    rows: int | None = None,
+    min_ratings: int | None = None,
+    reward_floor: float = 0.2,
+) -> Stream:
+    """Every rating a round: the user is the context, the arms are genres, and those of the rated movie pay 1.
+
+    Rounds follow the timestamps; ratings of the same second keep the order of the file. Contexts follow the users'
+    ids, arms the genres' names. Arms are all genres that the movies file knows, whoever rated what.
+
+    Parameters
+    ----------
+    folder_or_zip
+        MovieLens 25M, 32M, latest or latest-small (CSV), or 1M (DAT): the folder, or the .zip as downloaded.
+    rows
+        Only the first so many rows of the ratings file, before anything is dropped; the paper takes 5,000.
+    min_ratings
+        Only users with at least so many ratings, counted after ratings of movies with "(no genres listed)" are
+        dropped; those make no rounds, since no arm fits them.
+    reward_floor
+        What a genre pays that does not fit.
+
+    >>> movielens("ml-25m.zip", rows=5000)  # doctest: +SKIP
+    """
+    rows, min_ratings, reward_floor = checked(rows, min_ratings, reward_floor)
+    with _opened(Path(folder_or_zip)) as copy:
+        movie_ids, genres = _read_movies(copy)
+        ratings = _read_ratings(copy, movie_ids, rows)
+    return ratings_stream(ratings, genres, min_ratings=min_ratings, reward_floor=reward_floor)
+
+
+def checked(rows: int | None, min_ratings: int | None, reward_floor: float) -> tuple[int | None, int | None, float]:
+    """The settings that every stream of ratings shares."""
+    return (
+        None if rows is None else validate.integer("rows", rows, low=1),
+        None if min_ratings is None else validate.integer("min_ratings", min_ratings, low=1),
+        validate.number("reward_floor", reward_floor, low=0.0, high=1.0, high_open=True),
+    )
+
+
+def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None, reward_floor: float) -> Stream:
+    """Drop what fits no genre, keep the busy users, sort by time: the one way from ratings to rounds."""
+    kept = genres.fits.any(axis=1)[ratings.movies]
+    if not kept.any():
+        raise validate.refusal("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
+    user_ids = np.unique(ratings.users[kept])
+    if min_ratings is not None:
+        counts = np.bincount(np.searchsorted(user_ids, ratings.users[kept]))
+        if counts.max() < min_ratings:
+            repair = f"No user has more than {counts.max()} ratings here."
+            raise validate.refusal("min_ratings", f"a whole number in [1, {counts.max()}]", min_ratings, repair)
+        user_ids = user_ids[counts >= min_ratings]
+        kept &= np.isin(ratings.users, user_ids)
+
+    rounds = np.flatnonzero(kept)
+    rounds = rounds[np.argsort(ratings.timestamps[rounds], kind="stable")]
+    contexts = np.searchsorted(user_ids, ratings.users[rounds]).astype(np.int32)
+    rated, items = _renumbered(ratings.movies[rounds], len(genres.fits))
+    table = np.where(genres.fits[rated], 1.0, reward_floor)
+    return Stream(contexts, items, table, tuple(str(user) for user in user_ids.tolist()), genres.names)
+
+
+def _renumbered(movies: NDArray[np.int32], n_movies: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """The movies that occur, in order, and each entry's place among them."""
+    occurs = np.zeros(n_movies, dtype=np.bool_)
+    occurs[movies] = True
+    place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(occurs), place[movies]
+
+
+# A copy of the data set, in a folder or a zip
+
+
+class _Copy(NamedTuple):
+    path: Path
+    archive: zipfile.ZipFile | None
+    inside: PurePosixPath  # the folder of the two files, within path
+    extension: str  # csv or dat
+
+    def label(self, name: str) -> str:
+        """The file as error messages call it."""
+        return str(self.path / self.inside / f"{name}.{self.extension}")
+
+    def open(self, name: str) -> IO[bytes]:
+        member = self.inside / f"{name}.{self.extension}"
+        if self.archive is None:
+            return (self.path / member).open("rb")
+        return io.BufferedReader(self.archive.open(str(member)), 1 << 20)  # type: ignore[type-var]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Copy]:
+    if path.is_dir():
+        names = [file.relative_to(path).as_posix() for file in (*path.glob("*"), *path.glob("*/*")) if file.is_file()]
+        yield _located(path, None, names)
+        return
+    if not path.exists():
+        repair = "There is no such file. Get one with alphafair data get NAME, or take streams.bundled()."
+        raise validate.refusal("folder_or_zip", "a MovieLens folder or .zip", str(path), repair)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
+    except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        size = f"{path.stat().st_size:,} bytes that are not"
+        repair = f"It is cut off or damaged ({problem}). {AGAIN}"
+        raise validate.refusal(str(path), "a whole .zip file", size, repair) from problem
+
+
+def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) -> _Copy:
+    """Both files side by side, at the top or in one folder below it."""
+    for extension in ("csv", "dat"):
+        found = [PurePosixPath(name) for name in names if PurePosixPath(name).name == f"ratings.{extension}"]
+        if len(found) > 1:
+            repair = "Pass the folder of one data set."
+            raise validate.refusal(str(path), "one data set", [str(name) for name in found], repair)
+        if found:
+            copy = _Copy(path, archive, found[0].parent, extension)
+            if str(copy.inside / f"movies.{extension}") not in names:
+                there = sorted(PurePosixPath(name).name for name in names if PurePosixPath(name).parent == copy.inside)
+                raise validate.refusal(copy.label("movies"), "there beside the ratings", there, AGAIN)
+            return copy
+    there = sorted(names)[:6]
+    repair = f"Pass the folder that holds them, as unpacked. {AGAIN}"
+    raise validate.refusal(str(path), "a folder or .zip with ratings.csv and movies.csv (1M: .dat)", there, repair)
+
+
+# The two files
+
+
+def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
+    """Ids in ascending order, and the genres of each."""
+    label = copy.label("movies")
+    with copy.open("movies") as file:
+        raw = file.read()
+    try:
+        text = raw.decode("utf-8-sig" if copy.extension == "csv" else "latin-1")
+    except UnicodeDecodeError as problem:
+        line = raw.count(b"\n", 0, problem.start) + 1
+        raise validate.refusal(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
+    if copy.extension == "csv":
+        table = csv.reader(io.StringIO(text, newline=""))
+        id_at, _, genres_at = places = _columns(label, next(table, []), _MOVIES)
+        lines = ((table.line_num, fields) for fields in table)
+    else:
+        id_at, _, genres_at = places = (0, 1, 2)
+        lines = ((n, line.split("::")) for n, line in enumerate(text.splitlines(), 1))
+
+    genres_of: dict[int, str] = {}
+    line = 0
+    for line, fields in lines:
+        where = f"{label}, line {line}"
+        if len(fields) <= max(places):
+            raise validate.refusal(where, f"{len(_MOVIES)} columns", fields, AGAIN)
+        number, genres = fields[id_at], fields[genres_at]
+        if not (re.fullmatch(r"\d+", number, re.ASCII) and int(number) <= _LARGEST_ID):
+            raise validate.refusal(f"{where}: movieId", f"a whole number up to {_LARGEST_ID}", number, AGAIN)
+        if not genres.strip():
+            repair = f'Write "{NO_GENRES}" there, or genres with | between.'
+            raise validate.refusal(f"{where}: genres", "one name or several", genres, repair)
+        if int(number) in genres_of:
+            raise validate.refusal(f"{where}: movieId", "met once", number, "Delete one of the two lines.")
+        genres_of[int(number)] = genres
+    if not genres_of:
+        raise validate.refusal(label, "a table of movies", "no movie", AGAIN)
+    if not text.endswith("\n"):
+        _refuse_cut(label, line)
+    ids = sorted(genres_of)
+    return np.array(ids, dtype=np.int32), _genres([genres_of[movie] for movie in ids])
+
+
+def _genres(by_movie: Sequence[str]) -> Genres:
+    """From "Comedy|Drama" a movie to names and a matrix."""
+    sets = {text: frozenset(text.strip().split("|")) - {NO_GENRES} for text in set(by_movie)}
+    names = tuple(sorted(frozenset[str]().union(*sets.values())))
+    rows = {text: [name in genres for name in names] for text, genres in sets.items()}
+    return Genres(names, np.array([rows[text] for text in by_movie], dtype=np.bool_).reshape(len(by_movie), len(names)))
+
+
+def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -> Ratings:
+    import polars as pl
+
+    label = copy.label("ratings")
+    parts: list[Ratings] = []
+    with copy.open("ratings") as file:
+        header = list(_RATINGS) if copy.extension == "dat" else _header(file.readline())
+        _columns(label, header, _RATINGS)
+        kinds = {"userId": pl.Int32, "movieId": pl.Int32, "rating": pl.Float32, "timestamp": pl.Int64}
+        schema = pl.Schema({name: kinds.get(name, pl.String) for name in header})
+        line = 1 if copy.extension == "dat" else 2
+        for block in _blocks(file, rows):
+            if copy.extension == "dat":
+                block = block.replace(b"::", b",")
+            try:
+                scan = pl.scan_csv(block, has_header=False, schema=schema, quote_char=None).select(_RATINGS)
+                frame = scan.collect()
+                sound = not any(frame.null_count().row(0)) and frame["rating"].is_finite().all()
+            except pl.exceptions.PolarsError:
+                sound = False
+            if not (sound and block.endswith(b"\n")):
+                _refuse_block(label, line, block, header)
+            parts.append(_numbered(frame, movie_ids, label, line))
+            line += len(frame)
+    if not parts:
+        raise validate.refusal(label, "a table of ratings", "no rating", AGAIN)
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    return Ratings(*(np.concatenate(columns.pop(0)) for _ in range(len(columns))))
+
+
+def _blocks(file: IO[bytes], rows: int | None) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time; only the first `rows` of them where given."""
+    while rows is None or rows > 0:
+        if rows is None:
+            block = file.read(_BLOCK_BYTES) + file.readline()
+        else:
+            block = b"".join(itertools.islice(file, min(rows, _BLOCK_LINES)))
+            rows -= _BLOCK_LINES
+        if not block:
+            return
+        yield block
+
+
+def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, line: int) -> Ratings:
+    """Movie ids to rows of the movies table."""
+    wanted = frame["movieId"].to_numpy()
+    movies = np.minimum(np.searchsorted(movie_ids, wanted), len(movie_ids) - 1).astype(np.int32)
+    unknown = movie_ids[movies] != wanted
+    if unknown.any():
+        row = int(unknown.argmax())
+        repair = "Take both files from the same MovieLens release, or delete that line."
+        raise validate.refusal(
+            f"{label}, line {line + row}: movieId", "a movie of the movies file", int(wanted[row]), repair
+        )
+    return Ratings(frame["userId"].to_numpy(), movies, frame["timestamp"].to_numpy())
+
+
+# What is wrong, and where
+
+
+def _header(line: bytes) -> list[str]:
+    return next(csv.reader([line.decode("utf-8-sig", errors="replace").strip()]), [])
+
+
+def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+    """Where each wanted column is."""
+    if not header:
+        raise validate.refusal(label, f"a table with the columns {', '.join(wanted)}", "an empty file", AGAIN)
+    for name in wanted:
+        if name not in header:
+            close = difflib.get_close_matches(name, header, n=1)
+            repair = f"Rename {close[0]!r} to {name!r}." if close else f"Add {name!r}. {AGAIN}"
+            raise validate.refusal(f"{label}, line 1: columns", f"{', '.join(wanted)}", list(header), repair)
+    return tuple(header.index(name) for name in wanted)
+
+
+def _refuse_cut(label: str, line: int) -> NoReturn:
+    raise validate.refusal(
+        f"{label}, line {line}",
+        "ended by a line break",
+        "the end of the file",
+        f"The file looks cut off. {AGAIN} If the line is complete, add a line break after it.",
+    )
+
+
+def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) -> NoReturn:
+    """Name the first fault of a block that did not pass as a whole, line by line."""
+    lines = block.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+    for number, text in enumerate(lines, line):
+        fields = text.removesuffix("\r").split(",")
+        where = f"{label}, line {number}"
+        if len(fields) != len(header):
+            repair = f"The file may be cut off there. {AGAIN}"
+            raise validate.refusal(where, f"{len(header)} columns", text, repair)
+        row = dict(zip(header, fields, strict=True))
+        for name in ("userId", "movieId"):
+            if not (re.fullmatch(r"\d+", row[name], re.ASCII) and int(row[name]) <= _LARGEST_ID):
+                repair = "Correct it or delete that line."
+                raise validate.refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
+        if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", row["rating"], re.ASCII):
+            repair = "Write the stars given, or delete that line."
+            raise validate.refusal(f"{where}: rating", "a number", row["rating"], repair)
+        if not re.fullmatch(r"-?\d{1,18}", row["timestamp"], re.ASCII):
+            repair = "Write it in whole seconds since 1970, or delete that line."
+            raise validate.refusal(f"{where}: timestamp", "a number", row["timestamp"], repair)
+    _refuse_cut(label, line + len(lines) - 1)
