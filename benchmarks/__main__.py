@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import sys
 import time
+from collections.abc import Sequence
 
 from benchmarks.table import Row, machine, markdown, print_table
 
-SECTIONS = ("simulation", "loop", "fair_cb", "offline", "scaling", "memory", "startup")
+SECTIONS = tuple(
+    name
+    for name in ("simulation", "loop", "fair_cb", "offline", "scaling", "memory", "startup")
+    if importlib.util.find_spec(f"benchmarks.bench_{name}")
+)
 
 
 def main() -> None:
@@ -17,6 +23,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the table as markdown")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="some sections only")
     options = parser.parse_args()
+    start = time.perf_counter()
     rows = measure(options.only)
     if options.markdown:
         print(markdown(rows))
@@ -24,10 +31,10 @@ def main() -> None:
         print_table(rows)
     print(f"\n{machine()}")
     missed = [row for row in rows if not row.reached]
-    print(f"{len(rows) - len(missed)} of {len(rows)} targets reached.")
+    print(f"{len(rows) - len(missed)} of {len(rows)} targets reached, in {time.perf_counter() - start:.0f} s.")
 
 
-def measure(sections: list[str]) -> list[Row]:
+def measure(sections: Sequence[str]) -> list[Row]:
     """All rows of the sections, with a line of progress for each."""
     rows: list[Row] = []
     start = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -40,9 +41,8 @@ def rows() -> Iterator[Row]:
     ]
     for rival, play, n_rounds in contenders:
         some = rounds[:n_rounds]
-        turns = {"ours": lambda: ours(rounds), "theirs": lambda play=play, some=some: play(some) / len(some)}
-        times = best(turns, REPEATS)
-        yield faster("choose + update, AlphaFairBandit", times["ours"], rival, times["theirs"], 1)
+        times = best({"ours": partial(ours, rounds), "theirs": partial(play, some)}, REPEATS)
+        yield faster("choose + update, AlphaFairBandit", times["ours"], rival, times["theirs"] / n_rounds, 1)
 
 
 def ours(rounds: Rounds) -> float:

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from alphafair import AlphaFair, simulate
 from benchmarks.jobs import ALPHA, with_contexts
@@ -19,7 +20,8 @@ LIMIT = 1e9
 
 def rows() -> Iterator[Row]:
     command = [sys.executable, "-m", "benchmarks.bench_memory"]
-    measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    root = Path(__file__).parents[1]
+    measured = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root).stdout)
     peak, taken = measured["bytes"], measured["seconds"]
     speed = f"{duration(taken / N_ROUNDS)} a round, {duration(taken)} in all"
     job = f"AlphaFair, 25 million rounds, 162,541 contexts, 20 arms: {speed}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 
 from alphafair import AlphaFair, AlphaFairBandit, Stream, simulate
 from benchmarks.jobs import ALPHA, N_CONTEXTS, with_arms, with_contexts
@@ -11,9 +13,8 @@ from benchmarks.timing import best, seconds
 
 ARMS = (10, 100, 1_000, 10_000, 100_000)
 CONTEXTS = (N_CONTEXTS, 200_000)
-ENTRIES = 20_000_000  # rounds times arms of a turn
-LEAST_ROUNDS = 1_000
-ROUNDS = 2_000_000
+ARM_ROUNDS = 2_000  # the same for every size: early rounds cost more than late ones
+CONTEXT_ROUNDS = 2_000_000
 NOISE = 1.1  # what two runs of the same thing differ by on a shared machine
 REPEATS = 3
 
@@ -32,16 +33,16 @@ def cost(kind: type[AlphaFair] | type[AlphaFairBandit], stream: Stream) -> float
 
 
 def arms(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Iterator[Row]:
-    jobs = {n: with_arms(n, max(LEAST_ROUNDS, min(ENTRIES // n, 200_000))) for n in ARMS}
+    jobs = {n: with_arms(n, ARM_ROUNDS) for n in ARMS}
     cost(kind, jobs[10].head(10))  # compiles
-    costs = best({n: lambda stream=stream: cost(kind, stream) for n, stream in jobs.items()}, REPEATS)
-    for few, many in zip(ARMS, ARMS[1:], strict=False):
+    costs = best({n: partial(cost, kind, stream) for n, stream in jobs.items()}, REPEATS)
+    for few, many in pairwise(ARMS):
         yield grown(f"{kind.__name__}, {many:,} arms", costs[many], f"{few:,} arms", costs[few], many // few)
 
 
 def contexts(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Row:
-    jobs = {m: with_contexts(m, ROUNDS) for m in CONTEXTS}
-    costs = best({m: lambda stream=stream: cost(kind, stream) for m, stream in jobs.items()}, REPEATS)
+    jobs = {m: with_contexts(m, CONTEXT_ROUNDS) for m in CONTEXTS}
+    costs = best({m: partial(cost, kind, stream) for m, stream in jobs.items()}, REPEATS)
     few, many = CONTEXTS
     return grown(f"{kind.__name__}, {many:,} contexts", costs[many], f"{few:,} contexts", costs[few], 2)
 

@@ -22,7 +22,7 @@ def rows() -> Iterator[Row]:
     )
 
 
-def compare(name: str, make: Callable[[], Policy], loop: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Row:
+def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loops.Outcome]) -> Row:
     long = common(OURS)
     short = long.head(THEIRS)
     uniforms = np.random.default_rng(0).random(THEIRS)

@@ -9,8 +9,12 @@ import math
 
 import numpy as np
 
+from numpy.typing import NDArray
+
 from alphafair import Stream
 from alphafair.types import Vector
+
+Outcome = tuple[Vector, NDArray[np.int64]]  # earned, pulls
 
 
 def draw(probabilities: Vector, uniform: float) -> int:
@@ -38,7 +42,7 @@ def level(v: Vector, guess: float, tolerance: float) -> float:
             return mu
 
 
-def alpha_fair(stream: Stream, uniforms: Vector, alpha: float) -> tuple[Vector, Vector]:
+def alpha_fair(stream: Stream, uniforms: Vector, alpha: float) -> Outcome:
     """Algorithm 1: adaptive gradient ascent, all rewards seen."""
     n = stream.n_arms
     earned = np.ones(n)
@@ -58,7 +62,7 @@ def alpha_fair(stream: Stream, uniforms: Vector, alpha: float) -> tuple[Vector, 
     return earned, pulls
 
 
-def alpha_fair_bandit(stream: Stream, uniforms: Vector, alpha: float) -> tuple[Vector, Vector]:
+def alpha_fair_bandit(stream: Stream, uniforms: Vector, alpha: float) -> Outcome:
     """Algorithm 2: a scale-free learner a context, one reward seen."""
     n = stream.n_arms
     earned = np.ones(n)
@@ -101,7 +105,7 @@ def alpha_fair_bandit(stream: Stream, uniforms: Vector, alpha: float) -> tuple[V
     return earned, pulls
 
 
-def hedge(stream: Stream, uniforms: Vector, learning_rate: float) -> tuple[Vector, Vector]:
+def hedge(stream: Stream, uniforms: Vector, learning_rate: float) -> Outcome:
     """Exponential weights in the log domain, all rewards seen: the yardstick of the plain Python loop."""
     gains = np.zeros(stream.n_arms)
     earned = np.ones(stream.n_arms)

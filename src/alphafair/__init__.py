@@ -25,9 +25,11 @@ _ROOMS = {
     "Stream": "types",
     "Trace": "types",
     "simulate": "simulation",
+    "offline_optimum": "offline",
+    "offline_curve": "offline",
     "rescale_rewards": "rewards",
 }
-_MODULES = ("checks", "figures", "metrics", "policies", "streams", "types")
+_MODULES = ("checks", "data", "figures", "metrics", "policies", "streams", "types")
 
 __all__ = [  # noqa: RUF022 - in the order a reader meets them
     "AlphaFair",
@@ -46,8 +48,11 @@ __all__ = [  # noqa: RUF022 - in the order a reader meets them
     "Stream",
     "Trace",
     "simulate",
+    "offline_optimum",
+    "offline_curve",
     "rescale_rewards",
     "checks",
+    "data",
     "figures",
     "metrics",
     "policies",
@@ -57,7 +62,8 @@ __all__ = [  # noqa: RUF022 - in the order a reader meets them
 ]
 
 if TYPE_CHECKING:
-    from alphafair import checks, figures, metrics, policies, streams, types
+    from alphafair import checks, data, figures, metrics, policies, streams, types
+    from alphafair.offline import offline_curve, offline_optimum
     from alphafair.policies import (
         POLICIES,
         AlphaFair,

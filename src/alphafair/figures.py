@@ -10,7 +10,7 @@ import math
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,7 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
     "lines.markersize": 5.5,
     "text.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "xtick.color": FAINT,
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
@@ -85,7 +86,9 @@ _LOOKS = {
     "hedge": Look("#D55E00", "D"),
     "fair-cb": Look("#CC79A7", "P"),
     "uniform": Look("#7F7F7F", "X"),
+    "published-sign": Look("#661100", "*"),  # of the reproduction only
 }
+OPTIMUM = Look(INK, "")  # the best fixed policy in hindsight is nobody's colour
 _OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
 
@@ -143,7 +146,7 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     alpha = validate.alpha(alpha)
     n_arms = _common_arms(traces)
     labels = _arm_names(arm_labels, n_arms)
-    titles = names(traces)
+    titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {n_rounds:,} rounds, {n_arms:,} arms"
     with style():
@@ -151,21 +154,21 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
 
-        margin = 0.04 + _widest(figure, titles)  # beside each of the two panels
+        margin = 0.04 + widest(figure, titles)  # beside each of the two panels
         width = (RIGHT - LEFT - 0.05) / 2 - margin
         performance = figure.add_axes((LEFT, 0.50, width, 0.37))
         performance.set_title(f"{ALPHA}-performance: how much, weighed fairly")
         performance.set_ylabel(f"{ALPHA}-performance (utility)")
         _lines(performance, traces, titles, [metrics.alpha_performance(t.cumulative_rewards, alpha) for t in traces])
-        _fair_scale(performance, alpha, n_arms)
-        _label_ends(performance, traces, titles)
+        fair_scale(performance, alpha, n_arms)
+        label_ends(performance, titles, looks)
 
         equality = figure.add_axes((RIGHT - margin - width, 0.50, width, 0.37))
         equality.set_title("Jain's index: how equally")
         equality.set_ylabel("Jain's index (1: all arms alike)")
         _lines(equality, traces, titles, [metrics.jain_index(t.cumulative_rewards) for t in traces])
         equality.set_ylim(0.0, 1.02)
-        _label_ends(equality, traces, titles)
+        label_ends(equality, titles, looks)
 
         _who_got_what(figure, traces, titles, labels)
     return figure
@@ -224,7 +227,7 @@ def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
     return list(arm_labels)
 
 
-def _fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
+def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
     """Stretch an axis of alpha-performance so that equal heights are equal rewards.
 
     Sum_i phi(R_i) is what n arms of (mean of R^(1-alpha))^(1/(1-alpha)) each would score, and the axis is linear in
@@ -273,17 +276,17 @@ def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: S
             color=colour,
             marker=marker,
             markevery=(number * n_records // (6 * len(traces)), max(1, n_records // 6)),
-            linestyle=_dashes(trace),
+            linestyle=dashes(trace.feedback),
             zorder=3.0 - number / len(traces),  # the first stands in front
             clip_on=False,
             gid=title,
         )
     axes.set_xlim(0, max(int(trace.rounds[-1]) for trace in traces))
     axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda rounds, _: _short(rounds)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda rounds, _: short(rounds)))
 
 
-def _widest(figure: Figure, titles: Sequence[str]) -> float:
+def widest(figure: Figure, titles: Sequence[str]) -> float:
     """Width of the longest name beside a line, as a part of the figure's width."""
     texts = [figure.text(0.0, 0.0, title, fontsize=LABEL_SIZE) for title in titles]
     width = max(text.get_window_extent().width for text in texts) / figure.bbox.width
@@ -292,8 +295,8 @@ def _widest(figure: Figure, titles: Sequence[str]) -> float:
     return float(width)
 
 
-def _label_ends(axes: Axes, traces: Sequence[Trace], titles: Sequence[str]) -> None:
-    """Names beside the right edge, at the heights where the lines end or as near as they can stand."""
+def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None:
+    """Names beside the right edge, at the heights where the lines with these gids end or as near as they can stand."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     inches = axes.get_position().height * figure.get_figheight()
@@ -302,8 +305,7 @@ def _label_ends(axes: Axes, traces: Sequence[Trace], titles: Sequence[str]) -> N
     place = axes.transData + axes.transAxes.inverted()
     points = [place.transform(ends[title]) for title in titles]
     heights = spread([float(y) for _, y in points], gap, low=0.0, high=1.0)
-    for trace, title, (x, y), height in zip(traces, titles, points, heights, strict=True):
-        colour, marker = look(trace.policy)
+    for (colour, marker), title, (x, y), height in zip(looks, titles, points, heights, strict=True):
         axes.plot(
             [x, x + 0.045, x + 0.065],
             [y, height, height],
@@ -360,7 +362,7 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
         axes.annotate(
-            f"{_clipped(labels[arm])} {_percent(shares[arm])}",
+            f"{clipped(labels[arm])} {_percent(shares[arm])}",
             (rank, shares[arm]),
             xytext=(0, away),
             textcoords="offset points",
@@ -372,16 +374,16 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     axes.margins(x=0.06)
 
 
-def _dashes(trace: Trace) -> str | tuple[int, tuple[float, float]]:
+def dashes(feedback: str) -> str | tuple[int, tuple[float, float]]:
     """Solid for a policy that sees all rewards, dashed for one that sees one."""
-    return "-" if trace.feedback is Feedback.FULL else (0, (4.0, 1.5))
+    return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
 
-def _clipped(name: str, most: int = 14) -> str:
+def clipped(name: str, most: int = 14) -> str:
     return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def _short(rounds: float) -> str:
+def short(rounds: float) -> str:
     """20,000 as 20k, 3,000,000 as 3M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(rounds) >= size:
@@ -392,3 +394,35 @@ def _short(rounds: float) -> str:
 def _percent(share: float) -> str:
     """Enough digits to compare: 99.7%, 5.3%, 0.012%."""
     return f"{share:.3g}%" if share >= 10.0 else f"{share:.2g}%"
+
+
+def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> Figure:
+    """Who gets what at the offline optimum, for a few values of alpha: bars of reward shares, arm by arm.
+
+    Parameters
+    ----------
+    shares
+        For each alpha every arm's share of all reward.
+    arm_labels
+        Names for the arms. Arms stand in the order of their share at the first alpha; the 25 largest are drawn.
+    """
+    alphas = list(shares)
+    order = np.argsort(-np.asarray(shares[alphas[0]]), kind="stable")[:25]
+    ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(alphas)))
+    with style():
+        figure = Figure(figsize=(9.6, 1.6 + 0.36 * len(order)), layout="constrained")
+        axes = figure.subplots()
+        height = 0.8 / len(alphas)
+        places = np.arange(len(order))
+        for k, (alpha, colour) in enumerate(zip(alphas, ramp, strict=True)):
+            wide = 100.0 * np.asarray(shares[alpha])[order]
+            axes.barh(places + (k - (len(alphas) - 1) / 2) * height, wide, height, color=colour, label=f"{alpha:g}")
+        axes.axvline(100.0 / len(arm_labels), color=INK, linewidth=0.8)
+        axes.set_yticks(places, [textwrap.shorten(str(arm_labels[i]), 28, placeholder="…") for i in order])
+        axes.invert_yaxis()
+        axes.grid(axis="x")
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("share of all reward (%); the line is an equal share")
+        axes.set_title("Who gets what at the fair optimum")
+        axes.legend(title=ALPHA, frameon=False, loc="lower right")
+    return figure

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Rewards = ArrayLike | Trace
 
 
-def utility(x: ArrayLike, alpha: float) -> Floats:
+def utility(x: Rewards, alpha: float) -> Floats:
     """phi(x) = x^(1-alpha)/(1-alpha).
 
     The additive constant matters to c_alpha-regret, so this is not (x^(1-alpha) - 1)/(1-alpha).
@@ -29,7 +29,7 @@ def utility(x: ArrayLike, alpha: float) -> Floats:
     return np.asarray(np.power(_earned("x", x), 1.0 - alpha) / (1.0 - alpha))
 
 
-def marginal_utility(x: ArrayLike, alpha: float) -> Floats:
+def marginal_utility(x: Rewards, alpha: float) -> Floats:
     """phi'(x) = x^(-alpha)."""
     return np.asarray(np.power(_earned("x", x), -validate.alpha(alpha)))
 

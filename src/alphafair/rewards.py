@@ -21,7 +21,7 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
 
     A float comes back for a float, an array of the same shape for an array. The order of rewards never changes.
 
-    >>> rescale_rewards([0, 2.5, 5], 0, 5).tolist()
+    >>> rescale_rewards([0, 2.5, 5], 0, 5).round(6).tolist()
     [0.2, 0.6, 1.0]
     >>> float(rescale_rewards(4.0, 0.5, 5.0))
     0.8222222222222222

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import check, simulate
+from alphafair.cli import check, data, offline, reproduce, simulate
 
 
 class _OneLineRefusals(TyperGroup):
@@ -35,8 +35,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.command("reproduce")(reproduce.command)
 app.command("simulate")(simulate.command)
+app.command("offline")(offline.command)
 app.command("check")(check.command)
+app.add_typer(data.app, name="data")
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,15 @@ def command(
     stream: Annotated[
         str, typer.Option(metavar="NAME", help="One of stochastic, drifting, impossibility, greedy-trap.")
     ] = "stochastic",
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row a round."),
+    ] = None,
+    context: Annotated[str, typer.Option(metavar="COLUMN", help="With --data: the column of contexts.")] = "context",
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="With --data: map rewards of this range onto [0.2, 1]."),
+    ] = None,
     rounds: Annotated[int, typer.Option(metavar="N", help="How many decisions each policy makes.")] = 100_000,
     contexts: Annotated[
         int, typer.Option(metavar="N", help="How many kinds of users; impossibility always has 2.")
@@ -46,7 +54,8 @@ def command(
 ) -> None:
     """Compare policies: how much arms earn, and how fairly.
 
-    Every policy plays the same synthetic stream with the same random numbers. A policy that can learn from all
+    Every policy plays the same rounds, synthetic ones or yours, with the same random numbers. A policy that can learn
+    from all
     rewards or from one is simulated both ways.
     """
     from alphafair import figures, validate
@@ -58,14 +67,16 @@ def command(
     for name, size in sizes.items():
         validate.integer(f"--{name}", size, low=1)
     validate.integer("--seed", seed, low=0)
-    every = max(1, rounds // 200) if record_every is None else validate.integer("--record-every", record_every, low=1)
-    folder = _folder(output)
+    if record_every is not None:
+        validate.integer("--record-every", record_every, low=1)
+    folder = make_folder(output)
 
-    played = make_stream(stream, **sizes, seed=seed)
+    played = make_stream(stream, **sizes, seed=seed) if data is None else read_stream(data, context, reward_range)
+    every = record_every or max(1, played.n_rounds // 200)
     policies = [made for kind in kinds for made in variants(kind, played, alpha)]
     traces = _simulate_all(policies, played, seed, every)
     results = {
-        "stream": stream,
+        "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
         "contexts": played.n_contexts,
         "arms": played.n_arms,
@@ -87,6 +98,7 @@ def command(
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
     """A synthetic stream by its name, with as many of the settings as it takes."""
     from alphafair import streams, validate
+    from alphafair.policies.fitting import accepted
 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
@@ -98,7 +110,19 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
         "n_arms": arms,
         "seed": seed,
     }
-    return maker(**_accepted(maker, offered))
+    return maker(**accepted(maker, offered))
+
+
+def read_stream(path: Path, context: str, reward_range: tuple[float, float] | None) -> Stream:
+    """The rounds of a file, rewards mapped onto [0.2, 1] where their range is given."""
+    from alphafair import rescale_rewards, streams
+    from alphafair.types import Stream
+
+    stream = streams.table(path, context=context)
+    if reward_range is None:
+        return stream
+    rewards = rescale_rewards(stream.reward_table, *reward_range)
+    return Stream(stream.contexts, stream.items, rewards, stream.context_labels, stream.arm_labels)
 
 
 def variants(kind: type[BasePolicy], stream: Stream, alpha: float) -> Iterator[BasePolicy]:
@@ -107,22 +131,14 @@ def variants(kind: type[BasePolicy], stream: Stream, alpha: float) -> Iterator[B
     One that takes a `feedback` is made for both if it learns, else for full information only: what it is shown makes
     no difference to it, and expected rewards are the less noisy book.
     """
-    import numpy as np
-
+    from alphafair.policies.fitting import accepted, known_settings
     from alphafair.types import Feedback
 
-    visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
-    known = {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": visits / stream.n_rounds}
-    settings: dict[str, Any] = _accepted(kind, known)
+    settings = known_settings(kind, stream, alpha)
     feedbacks = tuple(Feedback) if kind.learns else (Feedback.FULL,)
-    choices = [_accepted(kind, {"feedback": feedback.value}) for feedback in feedbacks]
+    choices = [accepted(kind, {"feedback": feedback.value}) for feedback in feedbacks]
     for choice in choices if choices[0] else [{}]:
         yield kind(stream.n_contexts, stream.n_arms, **settings, **choice)
-
-
-def _accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(maker).parameters
-    return {name: value for name, value in offered.items() if name in parameters}
 
 
 def measure(trace: Trace, alpha: float) -> dict[str, Any]:
@@ -182,7 +198,8 @@ def _title(policy: BasePolicy, among: Sequence[BasePolicy]) -> str:
     return policy.name if twins == 1 else f"{policy.name} ({policy.feedback})"
 
 
-def _folder(path: Path) -> Path:
+def make_folder(path: Path) -> Path:
+    """The folder, made if it is not there."""
     from alphafair import validate
 
     try:

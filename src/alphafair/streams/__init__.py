@@ -1,5 +1,23 @@
-"""Where contexts and rewards come from."""
+"""Where contexts and rewards come from: made here, shipped with the package, downloaded, or your own.
 
+Polars loads only when a file or a table is read.
+"""
+
+from alphafair.streams.bundled import bundled
+from alphafair.streams.movielens import movielens
+from alphafair.streams.open_bandit import Log, click_rates, open_bandit
 from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
+from alphafair.streams.table import table
 
-__all__ = ["drifting", "greedy_trap", "impossibility", "stochastic"]
+__all__ = [
+    "Log",
+    "bundled",
+    "click_rates",
+    "drifting",
+    "greedy_trap",
+    "impossibility",
+    "movielens",
+    "open_bandit",
+    "stochastic",
+    "table",
+]

@@ -1,7 +1,7 @@
 """MovieLens ratings as a stream: users are contexts, genres are arms, every rating is a round.
 
 The ratings are read some megabytes at a time and kept as three numbers a row, and the stream points into one row of
-rewards a movie; a table of rounds by arms is never made, so MovieLens 25M needs well under a gigabyte.
+rewards a movie; a table of rounds by arms is never made. MovieLens 25M takes 1.3 GB while it is read, 0.2 GB after.
 """
 
 from __future__ import annotations
@@ -95,32 +95,33 @@ def checked(rows: int | None, min_ratings: int | None, reward_floor: float) -> t
 
 def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None, reward_floor: float) -> Stream:
     """Drop what fits no genre, keep the busy users, sort by time: the one way from ratings to rounds."""
-    kept = genres.fits.any(axis=1)[ratings.movies]
+    has_genres: NDArray[np.bool_] = np.asarray(genres.fits.any(axis=1))
+    kept = has_genres[ratings.movies]
     if not kept.any():
         raise validate.refusal("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
     user_ids = np.unique(ratings.users[kept])
+    contexts = np.searchsorted(user_ids, ratings.users).astype(np.int32)  # of the rows kept; others mean nothing
     if min_ratings is not None:
-        counts = np.bincount(np.searchsorted(user_ids, ratings.users[kept]))
+        counts = np.bincount(contexts[kept])
         if counts.max() < min_ratings:
             repair = f"No user has more than {counts.max()} ratings here."
             raise validate.refusal("min_ratings", f"a whole number in [1, {counts.max()}]", min_ratings, repair)
-        user_ids = user_ids[counts >= min_ratings]
-        kept &= np.isin(ratings.users, user_ids)
+        kept &= np.append(counts >= min_ratings, False)[contexts]
 
     rounds = np.flatnonzero(kept)
     rounds = rounds[np.argsort(ratings.timestamps[rounds], kind="stable")]
-    contexts = np.searchsorted(user_ids, ratings.users[rounds]).astype(np.int32)
-    rated, items = _renumbered(ratings.movies[rounds], len(genres.fits))
-    table = np.where(genres.fits[rated], 1.0, reward_floor)
-    return Stream(contexts, items, table, tuple(str(user) for user in user_ids.tolist()), genres.names)
+    users, contexts = _renumbered(contexts[rounds], len(user_ids))
+    movies, items = _renumbered(ratings.movies[rounds], len(genres.fits))
+    table = np.where(genres.fits[movies], 1.0, reward_floor)
+    return Stream(contexts, items, table, tuple(str(user) for user in user_ids[users].tolist()), genres.names)
 
 
-def _renumbered(movies: NDArray[np.int32], n_movies: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """The movies that occur, in order, and each entry's place among them."""
-    occurs = np.zeros(n_movies, dtype=np.bool_)
-    occurs[movies] = True
+def _renumbered(numbers: NDArray[np.int32], bound: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """The numbers that occur, in order, and each entry's place among them."""
+    occurs = np.zeros(bound, dtype=np.bool_)
+    occurs[numbers] = True
     place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(occurs), place[movies]
+    return np.flatnonzero(occurs), place[numbers]
 
 
 # A copy of the data set, in a folder or a zip
@@ -150,8 +151,8 @@ def _opened(path: Path) -> Iterator[_Copy]:
         yield _located(path, None, names)
         return
     if not path.exists():
-        repair = "There is no such file. Get one with alphafair data get NAME, or take streams.bundled()."
-        raise validate.refusal("folder_or_zip", "a MovieLens folder or .zip", str(path), repair)
+        repair = "Correct the path, get the data with alphafair data get NAME, or take streams.bundled()."
+        raise validate.refusal(str(path), "a MovieLens folder or .zip", "no such file", repair)
     try:
         with zipfile.ZipFile(path) as archive:
             yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
@@ -198,7 +199,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         lines = ((table.line_num, fields) for fields in table)
     else:
         id_at, _, genres_at = places = (0, 1, 2)
-        lines = ((n, line.split("::")) for n, line in enumerate(text.splitlines(), 1))
+        lines = ((n, line.rstrip().split("::")) for n, line in enumerate(text.removesuffix("\n").split("\n"), 1))
 
     genres_of: dict[int, str] = {}
     line = 0
@@ -207,7 +208,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         if len(fields) <= max(places):
             raise validate.refusal(where, f"{len(_MOVIES)} columns", fields, AGAIN)
         number, genres = fields[id_at], fields[genres_at]
-        if not (re.fullmatch(r"\d+", number, re.ASCII) and int(number) <= _LARGEST_ID):
+        if not _is_id(number):
             raise validate.refusal(f"{where}: movieId", f"a whole number up to {_LARGEST_ID}", number, AGAIN)
         if not genres.strip():
             repair = f'Write "{NO_GENRES}" there, or genres with | between.'
@@ -292,6 +293,10 @@ def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, lin
 # What is wrong, and where
 
 
+def _is_id(text: str) -> bool:
+    return bool(re.fullmatch(r"\d+", text, re.ASCII)) and int(text) <= _LARGEST_ID
+
+
 def _header(line: bytes) -> list[str]:
     return next(csv.reader([line.decode("utf-8-sig", errors="replace").strip()]), [])
 
@@ -328,7 +333,7 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
             raise validate.refusal(where, f"{len(header)} columns", text, repair)
         row = dict(zip(header, fields, strict=True))
         for name in ("userId", "movieId"):
-            if not (re.fullmatch(r"\d+", row[name], re.ASCII) and int(row[name]) <= _LARGEST_ID):
+            if not _is_id(row[name]):
                 repair = "Correct it or delete that line."
                 raise validate.refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
         if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", row["rating"], re.ASCII):
@@ -337,4 +342,7 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
         if not re.fullmatch(r"-?\d{1,18}", row["timestamp"], re.ASCII):
             repair = "Write it in whole seconds since 1970, or delete that line."
             raise validate.refusal(f"{where}: timestamp", "a number", row["timestamp"], repair)
-    _refuse_cut(label, line + len(lines) - 1)
+    last = line + len(lines) - 1
+    if not block.endswith(b"\n"):
+        _refuse_cut(label, last)
+    raise validate.refusal(f"{label}, lines {line} to {last}", "rows of numbers", "another kind of text", AGAIN)

@@ -1,0 +1,67 @@
+"""`alphafair data`: public data sets on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Get public data sets, once; see what is there.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.command("list")
+def show_list() -> None:
+    """Show the data sets, and which are on this machine."""
+    from alphafair import data
+
+    width = max(map(len, data.DATASETS))
+    for name, dataset in data.DATASETS.items():
+        here = "here" if data.path_of(name).exists() else "-"
+        typer.echo(f"{name:<{width}}  {dataset.megabytes:>4} MB  {here:<4}  {dataset.holds}")
+    typer.echo(f"\nGet one with: alphafair data get NAME. {data.LICENCE}")
+
+
+@app.command("get")
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set that the list shows.")]) -> None:
+    """Download a data set, or continue where a download stopped.
+
+    The file is compared with its publisher's checksum and then kept. The last line printed is its path.
+    """
+    from alphafair import data, validate
+
+    validate.choice("NAME", name, data.DATASETS)
+    try:
+        path = data.get(name, progress=True)
+    except data.DownloadError as problem:
+        typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(data.LICENCE, err=True)
+    typer.echo(path)
+
+
+@app.command("where")
+def where(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A data set: its file, and exit code 1 if it is not there.")
+    ] = None,
+) -> None:
+    """Show the folder that holds the data.
+
+    The environment variable ALPHAFAIR_DATA chooses another.
+    """
+    from alphafair import data, validate
+
+    if name is None:
+        typer.echo(data.folder())
+        return
+    validate.choice("NAME", name, data.DATASETS)
+    path = data.path_of(name)
+    typer.echo(path)
+    if not path.exists():
+        typer.echo(f"not there yet: alphafair data get {name}", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,98 @@
+"""`alphafair offline`: the fairest split in hindsight of a table of rewards, with its certificate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="CSV or Parquet: a context column and one column of rewards an arm."),
+    ],
+    context: Annotated[str, typer.Option(metavar="COLUMN", help="The column that names the context.")] = "context",
+    alpha: Annotated[
+        list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(metavar="X", help="Certified relative gap to stop at.")] = 1e-9,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where shares, picture and numbers go.")] = Path(
+        "output"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+) -> None:
+    """The fair optimum: who should get what, if all rewards had been known.
+
+    Rows of the same context are added up, so the table may hold one row a context or one row a round. By default it
+    is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are written as one CSV an alpha.
+    """
+    import polars as pl
+
+    from alphafair import figures, metrics, streams
+    from alphafair.cli.simulate import make_folder
+    from alphafair.offline import context_reward_totals, offline_optimum
+
+    stream = streams.table(table, context=context)
+    totals = context_reward_totals(stream)
+    folder = make_folder(output)
+    arms = list(stream.arm_labels or ())
+    contexts = list(stream.context_labels or ())
+    found: list[dict[str, Any]] = []
+    shares = {}
+    for value in dict.fromkeys(alpha or (0.0, 0.5, 0.9, 0.99)):
+        best = offline_optimum(totals, value, tolerance=tolerance)
+        earned = best.cumulative_rewards
+        shares[value] = metrics.shares(earned)
+        path = folder / f"distributions-{value:g}.csv"
+        columns = {context: contexts} | {arm: best.distributions[:, k] for k, arm in enumerate(arms)}
+        pl.DataFrame(columns).write_csv(path)
+        found.append(
+            {
+                "alpha": value,
+                "value": best.value,
+                "gap": best.gap,
+                "certified": best.certified,
+                "jain_index": float(metrics.jain_index(earned)),
+                "average_reward": float(metrics.average_reward(earned)),
+                "cumulative_rewards": dict(zip(arms, earned.tolist(), strict=True)),
+                "distributions": str(path),
+            }
+        )
+    text = json.dumps({"contexts": len(contexts), "arms": len(arms), "optima": found}, indent=2)
+    (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
+    picture = figures.save(figures.fair_optimum(shares, arms), folder / "offline.png")
+    if as_json:
+        typer.echo(text)
+        return
+    _report(found, len(contexts), len(arms))
+    typer.echo(f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}")
+
+
+def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"The fair optimum of {n_contexts:,} contexts and {n_arms:,} arms\n")
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in ("alpha", "value", "certified gap", "Jain's index", "average reward", "least", "greatest"):
+        table.add_column(heading, justify="right")
+    for row in found:
+        rewards = row["cumulative_rewards"].values()
+        gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
+        table.add_row(
+            f"{row['alpha']:g}",
+            f"{row['value']:,.4f}",
+            gap,
+            f"{row['jain_index']:.4f}",
+            f"{row['average_reward']:,.2f}",
+            f"{min(rewards):,.2f}",
+            f"{max(rewards):,.2f}",
+        )
+    console.print(table)
+    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 an arm.")
+    if not all(row["certified"] for row in found):
+        console.print("(!) the gap is larger than was asked for: the value is still right to within it.")

@@ -1,0 +1,265 @@
+"""Public data sets on the user's own machine: what there is, where it is kept, and how it gets there.
+
+A download is written to a .part file, continued where it stopped, compared with the publisher's checksum, and only
+then moved to its place; so a file in its place is whole. Nothing is downloaded unless `get` is called.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from alphafair import validate
+
+MOVIELENS = "https://files.grouplens.org/datasets/movielens/"
+FOLDER_VARIABLE = "ALPHAFAIR_DATA"
+_TIMEOUT = 30.0  # seconds without a byte
+_CHUNK = 1 << 18
+
+
+class Dataset(NamedTuple):
+    """A data set that can be downloaded; sizes are for people to read."""
+
+    name: str
+    url: str
+    megabytes: int
+    holds: str
+    md5: str | None = None  # known for sure; otherwise the one that the publisher keeps beside the file is taken
+
+    @property
+    def file(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+DATASETS = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            "25m",
+            MOVIELENS + "ml-25m.zip",
+            262,
+            "25,000,095 ratings, 162,541 users, 62,423 movies, to 2019; the paper's",
+            "6b51fb2759a8657d3bfcbfc42b592ada",
+        ),
+        Dataset("32m", MOVIELENS + "ml-32m.zip", 239, "32,000,204 ratings, 200,948 users, 87,585 movies, to 2023"),
+        Dataset("latest", MOVIELENS + "ml-latest.zip", 335, "some 33 million ratings; changes over time"),
+        Dataset(
+            "latest-small",
+            MOVIELENS + "ml-latest-small.zip",
+            1,
+            "100,836 ratings, 610 users, 9,742 movies; ships with alphafair as streams.bundled()",
+        ),
+        Dataset(
+            "1m",
+            MOVIELENS + "ml-1m.zip",
+            6,
+            "1,000,209 ratings, 6,040 users, 3,883 movies, to 2003",
+            "c4d9eecfca2ab87c1945afe126590906",
+        ),
+    )
+}
+LICENCE = (
+    "MovieLens data belong to GroupLens, University of Minnesota: for research, not for commercial use without their "
+    "permission; the README in the zip has the terms."
+)
+
+
+class DownloadError(OSError):
+    """A download that did not come to its end; the message says what to do."""
+
+
+def folder() -> Path:
+    """The folder of downloaded data: the one that ALPHAFAIR_DATA names, or the user's cache."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    import pooch  # type: ignore[import-untyped]
+
+    return Path(pooch.os_cache("alphafair")) / "data"
+
+
+def path_of(name: str) -> Path:
+    """Where a data set is, or would be."""
+    return folder() / DATASETS[validate.choice("name", name, DATASETS)].file
+
+
+def get(name: str, *, progress: bool = False) -> Path:
+    """The data set's .zip on this machine, downloaded if it is not there yet.
+
+    >>> from alphafair import data, streams
+    >>> stream = streams.movielens(data.get("25m"), rows=5000)  # doctest: +SKIP
+    """
+    target = path_of(name)
+    dataset = DATASETS[name]
+    if target.exists():
+        _verify(target, dataset.md5, dataset.url)
+        return target
+    try:
+        return download(dataset.url, target, md5=dataset.md5, progress=progress)
+    except DownloadError:
+        raise
+    except OSError as problem:
+        repair = f"make room, or name another folder in the variable {FOLDER_VARIABLE}"
+        raise DownloadError(f"{target} could not be written ({_reason(problem)}): {repair}.") from problem
+    except _Unreachable as problem:
+        raise DownloadError(
+            f"{dataset.url} could not be reached ({problem}): when there is a network, run `alphafair data get {name}` "
+            f"again and it continues; or download that address elsewhere and put the file at {target}; or pass a copy "
+            "that you have with --data PATH."
+        ) from problem
+
+
+def download(url: str, target: Path, *, md5: str | None = None, progress: bool = False) -> Path:
+    """One file, resumed from `target`.part if there is one, verified, and moved to `target` at the very end.
+
+    Without an `md5`, the one in the publisher's file `url`.md5 counts; where there is none, a .zip's own checksums.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    md5 = md5 or _published_md5(url)
+    with _bar(target.name, progress) as show:
+        while True:
+            before = _size(part)
+            try:
+                _fetch(url, part, show)
+                break
+            except _Unreachable:
+                if _size(part) <= before:  # as long as something comes, go on
+                    raise
+    _verify(part, md5, url)
+    os.replace(part, target)
+    return target
+
+
+class _Unreachable(Exception):
+    """No answer, or one that broke off."""
+
+
+class _Refused(_Unreachable):
+    """An answer that is an error."""
+
+    def __init__(self, problem: urllib.error.HTTPError) -> None:
+        super().__init__(f"the server answered {problem.code} {problem.reason}")
+        self.code = problem.code
+        size = re.fullmatch(r"bytes \*/(\d+)", problem.headers.get("Content-Range", ""))
+        self.whole_size = int(size.group(1)) if size else None
+
+
+def _fetch(url: str, part: Path, show: Callable[[int, int | None], None]) -> None:
+    """The rest of the file, from where the .part ends."""
+    held = _size(part)
+    try:
+        answer = _answer(url, {"Range": f"bytes={held}-"} if held else {})
+    except _Refused as problem:
+        if not held or problem.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        if problem.whole_size == held:
+            return  # all of it is there already
+        answer = _answer(url, {})  # what is there is longer than the file itself: start again
+    with answer:
+        if answer.status != http.client.PARTIAL_CONTENT:
+            held = 0  # the server sends the whole file: start again
+        length = answer.headers["Content-Length"]
+        total = None if length is None else held + int(length)
+        with part.open("ab" if held else "wb") as file:
+            for chunk in _chunks(answer):
+                file.write(chunk)
+                held += len(chunk)
+                show(held, total)
+    if total is not None and held < total:
+        raise _Unreachable(f"the connection broke off after {held:,} of {total:,} bytes")
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _answer(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+    try:
+        answer: http.client.HTTPResponse = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=_TIMEOUT
+        )
+    except urllib.error.HTTPError as problem:
+        with problem:
+            raise _Refused(problem) from None
+    except (http.client.HTTPException, OSError) as problem:
+        raise _Unreachable(_reason(problem)) from problem
+    return answer
+
+
+def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while chunk := answer.read(_CHUNK):
+            yield chunk
+    except (http.client.HTTPException, OSError) as problem:
+        raise _Unreachable(_reason(problem)) from problem
+
+
+def _reason(problem: Exception) -> str:
+    cause = getattr(problem, "reason", problem)
+    return str(getattr(cause, "strerror", None) or cause or type(problem).__name__)
+
+
+def _published_md5(url: str) -> str | None:
+    """What the publisher's own file beside it says; None where there is no such file."""
+    try:
+        with _answer(url + ".md5", {}) as answer:
+            text = b"".join(_chunks(answer)).decode("ascii", errors="replace")
+    except _Refused as problem:
+        if problem.code in (http.client.NOT_FOUND, http.client.FORBIDDEN):
+            return None
+        raise
+    digest = re.search(r"\b[0-9a-fA-F]{32}\b", text)
+    return digest.group().lower() if digest else None
+
+
+def _verify(file: Path, md5: str | None, url: str) -> None:
+    """Refuse, and for a download remove, a file that is not what the publisher has."""
+    import pooch
+
+    if md5 is not None:
+        found = pooch.file_hash(str(file), alg="md5")
+        fault = None if found == md5 else f"its md5 is {found}, and should be {md5}"
+    else:
+        fault = _zip_fault(file)
+    if fault is None:
+        return
+    if file.suffix == ".part":
+        file.unlink()
+        raise DownloadError(f"what came from {url} is damaged or was changed ({fault}); it is removed: try once more.")
+    raise DownloadError(f"{file} is not what {url} holds ({fault}): remove it and get it again.")
+
+
+def _zip_fault(file: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        return str(problem)
+    return None if broken is None else f"{broken} in it is broken"
+
+
+@contextmanager
+def _bar(title: str, shown: bool) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar in megabytes."""
+    if not shown:
+        yield lambda held, total: None
+        return
+    from alphafair.progress import progress_bar
+
+    with progress_bar() as bar:
+        task = bar.add_task(f"{title}, MB", total=None)
+
+        def show(held: int, total: int | None) -> None:
+            bar.update(task, completed=held / 1e6, total=None if total is None else total / 1e6)
+
+        yield show

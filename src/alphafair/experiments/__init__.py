@@ -1,0 +1,1 @@
+"""Experiments as values, the paper's among them; running them; what they show."""

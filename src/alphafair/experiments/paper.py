@@ -1,0 +1,63 @@
+"""The paper's experiments and those that its corrections ask for, each a value."""
+
+from __future__ import annotations
+
+from alphafair.experiments.value import Contender, Experiment
+
+ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
+ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
+HEDGE = Contender("Hedge", "hedge", (("learning_rate", "sqrt(ln N / T)"),))
+FAIR_CB = Contender("FairCB (bandit)", "fair-cb", (("feedback", "bandit"), ("pull_floor", "0.5 / N")))
+FAIR_CB_FULL = Contender("FairCB (full)", "fair-cb", (("feedback", "full"), ("pull_floor", "0.5 / N")))
+INDEPENDENT = Contender("independent \u03b1-FairCB", "independent-alpha-fair")
+SCALE_FREE = Contender("scale-free bandit", "scale-free")
+UNIFORM = Contender("uniform", "uniform", (("feedback", "full"),))
+UNIFORM_BANDIT = Contender("uniform", "uniform", (("feedback", "bandit"),))
+PUBLISHED_SIGN = Contender("published sign", "published-sign")
+
+FULL_INFORMATION = Experiment(
+    "A",
+    "Full information",
+    (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM),
+)
+BANDIT_FEEDBACK = Experiment("B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100)
+PRICE_OF_FAIRNESS = Experiment(
+    "C",
+    "100 values of \u03b1",
+    (ALPHA_FAIR,),
+    alphas=tuple(k / 100 for k in range(100)),
+    rows=None,
+    min_ratings=5000,
+    n_records=1,
+)
+FLOORS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
+SIGN = Experiment(
+    "sign",
+    "The sign of the bandit reward",
+    (ALPHA_FAIR_BANDIT, PUBLISHED_SIGN, UNIFORM_BANDIT),
+    n_seeds=100,
+)
+READINGS = Experiment(
+    "readings",
+    "When the slope is read",
+    tuple(Contender(word, "alpha-fair", (("marginal", word),)) for word in ("before", "next_visit", "after")),
+)
+FLOOR_SWEEP = Experiment(
+    "floor_sweep",
+    "FairCB along its floor",
+    (
+        ALPHA_FAIR,
+        ALPHA_FAIR_BANDIT,
+        *(
+            Contender(f"{feedback} {share:g}", "fair-cb", (("feedback", feedback), ("pull_floor", f"{share} / N")))
+            for feedback in ("bandit", "full")
+            for share in FLOORS
+        ),
+    ),
+    n_records=1,
+)
+HALVES = (10, 100, 1000, 10_000, 100_000)
+IMPOSSIBILITY_ALPHAS = (0.25, 0.5, 0.75, 0.9)
+TOY_ARMS = (0.9, 0.5, 0.1)
+
+EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, READINGS)

@@ -1,0 +1,144 @@
+"""All experiments on one data set, and the report of them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import alphafair
+from alphafair import streams, validate
+from alphafair.experiments import paper, results
+from alphafair.experiments.claims import claims
+from alphafair.experiments.report import write_report
+from alphafair.experiments.run import Ran, run
+from alphafair.experiments.value import Experiment, stream_digest
+from alphafair.types import Stream
+
+STAND_IN_RATINGS = 500  # of a user, for experiment C, where nobody has the paper's 5,000
+# What the paper's rows hold; checked whenever the data are MovieLens 25M itself.
+COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, rounds
+FIRST_ROW_25M = "1,296,5.0,1147880044"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the ratings come from: a copy of a MovieLens data set, or the one that ships with the package."""
+
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return "MovieLens latest-small (bundled)" if self.path is None else self.path.name
+
+    def stream(self, experiment: Experiment) -> Stream:
+        options: dict[str, Any] = {
+            "rows": experiment.rows,
+            "min_ratings": experiment.min_ratings,
+            "reward_floor": experiment.reward_floor,
+        }
+        return streams.bundled(**options) if self.path is None else streams.movielens(self.path, **options)
+
+    def is_25m(self) -> bool:
+        ratings = None if self.path is None else self.path / "ratings.csv"
+        if ratings is None or not ratings.is_file():
+            return False
+        with ratings.open(encoding="utf-8") as file:
+            return [next(file, "").strip() for _ in range(2)][1] == FIRST_ROW_25M
+
+
+def plan(data: Data, *, smoke: bool = False) -> tuple[Experiment, ...]:
+    """The experiments for this data set: without it, users of at least 500 ratings stand in for those of 5,000."""
+    chosen = []
+    for experiment in paper.EXPERIMENTS:
+        if data.path is None and experiment.min_ratings is not None:
+            experiment = replace(experiment, min_ratings=STAND_IN_RATINGS)
+        chosen.append(experiment.smoke() if smoke else experiment)
+    return tuple(chosen)
+
+
+def reproduce(
+    data: Data,
+    folder: Path,
+    *,
+    smoke: bool = False,
+    jobs: int | None = None,
+    command: str = "alphafair reproduce",
+    started: Callable[[str, int], Callable[[int], None]] = lambda title, total: lambda done: None,
+) -> Path:
+    """Run what has not been run, then write the report; the path of its page.
+
+    `started(title, total)` is called for each piece of work and gives back the function to tell of progress.
+    """
+    experiments = plan(data, smoke=smoke)
+    ran: dict[str, Ran] = {}
+    for experiment in experiments:
+        advance = started(experiment.title, len(experiment.contenders) * len(experiment.alphas) + 1)
+        stream = data.stream(experiment)
+        if data.is_25m() and not smoke:
+            check_counts(experiment.name, stream)
+        ran[experiment.name] = run(experiment, stream, folder / "runs", jobs=jobs, advance=advance)
+        if len(experiment.alphas) == 1:
+            ran[experiment.name].optimum(experiment.alphas[0])
+        advance(1)
+    sections = {
+        "A": results.over_time(ran["A"]),
+        "B": results.over_time(ran["B"]),
+        "C": {**results.over_alpha(ran["C"]), "stand_in": data.path is None},
+        "floor_sweep": results.over_floor(ran["floor_sweep"]),
+        "impossibility": results.impossibility(paper.HALVES[:3] if smoke else paper.HALVES),
+        "sign": {
+            **results.over_time(ran["sign"]),
+            "toy": results.toy(paper.SIGN.contenders, n_seeds=3 if smoke else 30),
+        },
+        "readings": results.over_time(ran["readings"]),
+    }
+    found = {
+        "command": command,
+        "versions": versions(),
+        "data": {
+            "name": data.name,
+            "stand_in": data.path is None,
+            "digest": stream_digest(ran["A"].stream),
+            "n_ratings": ran["C"].stream.n_rounds,
+            "note": note(data, ran),
+        },
+        "claims": claims(sections, data.name),
+        "experiments": sections,
+    }
+    return write_report(json.loads(json.dumps(found)), folder, advance=started("report", 1))
+
+
+def check_counts(name: str, stream: Stream) -> None:
+    """On MovieLens 25M the paper's rows must be the paper's rows."""
+    counts = (stream.n_contexts, stream.n_arms, stream.n_rounds)
+    if name in COUNTS_25M and counts != COUNTS_25M[name]:
+        raise validate.refusal(
+            f"contexts, arms and rounds of experiment {name}",
+            f"{COUNTS_25M[name]} on MovieLens 25M",
+            counts,
+            "The copy is not complete: get it again with `alphafair data get 25m`.",
+        )
+
+
+def note(data: Data, ran: dict[str, Ran]) -> str:
+    """Which rows were played, in a sentence."""
+    a, c = ran["A"].stream, ran["C"].stream
+    least = ran["C"].experiment.min_ratings
+    return (
+        f"A and B: the first {ran['A'].experiment.rows:,} rows of {data.name}, {a.n_rounds:,} rounds once movies "
+        f"without genres are dropped, {a.n_contexts} users, {a.n_arms} genres. C: users with at least {least:,} ratings, "
+        f"{c.n_rounds:,} rounds, {c.n_contexts} users."
+    )
+
+
+def versions() -> dict[str, Any]:
+    """What the numbers were made with."""
+    packages = ("numpy", "numba", "polars", "matplotlib")
+    return {"alphafair": alphafair.__version__, "python": platform.python_version()} | {
+        package: version(package) for package in packages
+    }

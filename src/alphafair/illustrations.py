@@ -1,0 +1,408 @@
+"""The pictures of the pages in docs/: nothing in, Figure out, and every number in them is computed.
+
+`docs/make_pictures.py` writes them to docs/pictures/; tests/test_docs.py sees to it that they are up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from alphafair import metrics, streams
+from alphafair.figures import ALPHA, FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.policies import AlphaFair, Hedge, Uniform
+from alphafair.simulation import simulate
+from alphafair.types import Matrix, Stream, Vector
+
+WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
+BLUE = look("alpha-fair").colour
+BOUND = look("hedge").colour
+PALE, SHADE = "#dcebf5", "#f4f4f4"
+SELLERS = ("Ada", "Ben", "Cyd")
+QUERIES = ("lamps", "chairs")
+PAYS = ((0.9, 0.6, 0.2), (0.8, 0.3, 0.6))  # what a visit is worth to a seller, by query
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the curves of phi', and their colours, which differ in lightness first
+RAMP = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866")
+SWEEP = (*(step / 20 for step in range(20)), 0.99)
+MARKED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+
+def market(n_rounds: int = 10_000) -> Stream:
+    """The story of docs/method.md: visitors ask for lamps and chairs in turn, three sellers could serve them.
+
+    Ada is the best choice for both; Ben is nearly as good for lamps, Cyd for chairs.
+
+    >>> market(4).contexts.tolist(), market(4).rewards(1).tolist()
+    ([0, 1, 0, 1], [0.8, 0.3, 0.6])
+    """
+    visits = (np.arange(n_rounds) % len(QUERIES)).astype(np.int32)
+    return Stream(visits, visits, np.array(PAYS), QUERIES, SELLERS)
+
+
+def reductions() -> Figure:
+    """One round of alpha-FairCB as a diagram: a learner a context, coupled through one account of rewards."""
+    alpha = 0.5
+    earned = simulate(AlphaFair(len(QUERIES), len(SELLERS), alpha=alpha), market()).final
+    with style():
+        figure, axes = _canvas("One learner for each context, one account for all", 4.75)
+        row, tall = 3.38, 0.56  # the round walks along this height
+        _box(axes, 0.15, row, 1.2, tall, "a visitor asks\nfor lamps")
+        _box(axes, 2.0, row, 1.65, tall, "learner for lamps\nshares x over arms", face=PALE, edge=BLUE)
+        _box(axes, 2.0, row - 0.84, 1.65, tall, "learner for chairs\nits own x")
+        _box(axes, 2.0, row - 1.68, 1.65, tall, "one more for every\nfurther context", dashed=True)
+        _box(axes, 4.35, row, 1.05, tall, "draws an arm\nfrom x")
+        _box(axes, 6.0, row, 1.05, tall, "the world\npays r")
+        middle = row + 0.62 * tall
+        _arrow(axes, (1.35, middle), (2.0, middle))
+        for down in (0.84, 1.68):
+            _arrow(axes, (1.35, row + 0.3 * tall), (2.0, row + tall / 2 - down), colour=FAINT, dashed=True)
+        _arrow(axes, (3.65, middle), (4.35, middle))
+        _arrow(axes, (5.4, middle), (6.0, middle))
+        _route(axes, [(6.53, row + tall), (6.53, 4.16), (2.83, 4.16), (2.83, row + tall)])
+        _label(axes, 4.68, 4.16, "learns from g = \u03c6\u2032(R) r, nothing else", on_line=True)
+
+        _account(axes, earned, alpha, 2.0, 0.12, 5.05, 1.12)
+        _route(axes, [(6.93, row), (6.93, 1.24)])
+        _label(axes, 6.86, 3.2, "R grows by r", side="right")
+        bus = 3.95
+        axes.plot([bus, bus], [1.24, row + 0.2 * tall], color=BLUE, linewidth=2.4, solid_capstyle="butt")
+        for down in (0.0, 0.84, 1.68):
+            height = row - down + (0.2 if down == 0.0 else 0.5) * tall
+            _arrow(axes, (bus, height), (3.65, height), colour=BLUE, width=2.4)
+        words = (
+            "concave to linear: one more unit\nof reward to arm i counts \u03c6\u2032(R\u1d62),\nread from the account",
+            "one problem to many: given the\nweights, contexts have nothing\nelse in common",
+            "many to known ones: each is plain\nonline learning (gradient ascent,\nor a scale-free bandit)",
+        )
+        _number(axes, 2.0, 1.24, 1)
+        _number(axes, bus, 2.2, 2)
+        _number(axes, 2.0, row + tall, 3)
+        for step, (text, y) in enumerate(zip(words, (2.82, 2.22, 1.62), strict=True), start=1):
+            _number(axes, 4.42, y + 0.15, step, filled=False)
+            _label(axes, 4.6, y, text, size=8.0, side="left")
+        shared = "blue: what contexts\nshare, the weights\n\u03c6\u2032(R) and no more"
+        _label(axes, 0.15, 0.68, shared, side="left", colour=BLUE)
+        _label(axes, 0.15, 2.05, "other contexts\nwait their turn", side="left", colour="#666666")
+    return figure
+
+
+def what_alpha_does() -> Figure:
+    """phi'(R) = R^(-alpha), as a multiple of what it is for an arm that has earned 1,000."""
+    usual = 1000.0
+    earned = np.geomspace(1.0, 10_000.0, 81)
+    titles = [
+        f"{ALPHA} = {alpha:g}: {float(metrics.marginal_utility(1.0 / usual, alpha)):.3g}\u00d7" for alpha in ALPHAS
+    ]  # at the end, where R = 1: (1/1000)^(-alpha)
+    looks = [Look(colour, "") for colour in RAMP]
+    with style():
+        figure = _page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
+        axes = _axes(figure, 0.85, 0.55, WIDTH - 0.85 - 1.6, 2.6)
+        for alpha, title, (colour, _) in zip(ALPHAS, titles, looks, strict=True):
+            weight = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(usual, alpha)
+            axes.plot(earned[::-1], weight[::-1], color=colour, gid=title, linewidth=2.2, clip_on=False)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(10_000.0, 1.0)  # the poorest on the right, where the names of the lines stand
+        axes.set_ylim(0.08, 700.0)
+        axes.xaxis.set_major_locator(FixedLocator([1.0, 10.0, 100.0, 1000.0, 10_000.0]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_locator(FixedLocator([0.1, 1.0, 10.0, 100.0]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}\u00d7"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("reward R that the arm has earned so far (poorer to the right)")
+        axes.set_ylabel("weight \u03c6\u2032(R), against R = 1,000")
+        axes.axvline(usual, color=FAINT, linewidth=0.8, linestyle=(0, (2.0, 2.0)))
+        label_ends(axes, titles, looks)
+    return figure
+
+
+class Slice(NamedTuple):
+    """A concave objective along the line from x to the best vertex of its tangent plane."""
+
+    steps: Vector  # from 0 at x to 1 at the vertex
+    values: Vector
+    value: float
+    gap: float
+
+    @property
+    def bound(self) -> float:
+        return self.value + self.gap
+
+
+def tangent_slice(totals: Matrix, x: Matrix, alpha: float) -> Slice:
+    """The objective from x toward the vertex v that the tangent plane at x likes best; its slope at 0 is the gap.
+
+    >>> section = tangent_slice(np.array([[3.0, 3.0]]), np.array([[0.5, 0.5]]), alpha=0.5)
+    >>> section.gap
+    0.0
+    """
+    prices = metrics.marginal_utility(1.0 + (totals * x).sum(axis=0), alpha)
+    vertex = np.eye(totals.shape[1])[(totals * prices).argmax(axis=1)]
+    steps = np.linspace(0.0, 1.0, 201)
+    earned = 1.0 + ((x + steps[:, None, None] * (vertex - x)) * totals).sum(axis=1)
+    values = metrics.alpha_performance(earned, alpha)
+    gap = float(((totals * prices).max(axis=1) - (x * totals * prices).sum(axis=1)).sum())
+    return Slice(steps, values, float(values[0]), gap)
+
+
+def tangent() -> Figure:
+    """Why value + gap is above the optimum: tangents of the market's objective, at uniform play and halfway on."""
+    alpha = 0.5
+    totals = context_reward_totals(market())
+    best = offline_optimum(totals, alpha)
+    uniform = np.full(totals.shape, 1.0 / totals.shape[1])
+    halfway = (uniform + best.distributions.round(3)) / 2.0  # beyond that digits are the solver's, not the problem's
+    with style():
+        figure = _page("A tangent lies above a concave curve: its top is a ceiling for the optimum", 4.1)
+        for number, (x, title) in enumerate(((uniform, "at uniform play"), (halfway, "halfway to the optimum"))):
+            axes = _axes(figure, 0.72 + 3.3 * number, 0.62, 2.45, 2.75)
+            axes.set_title(title, fontsize=10, fontweight="normal")
+            axes.set_ylim(243.0, 301.0)
+            axes.tick_params(labelleft=number == 0)
+            _tangent_panel(axes, tangent_slice(totals, x, alpha), best.value)
+        figure.axes[0].set_ylabel(f"{ALPHA}-performance, {ALPHA} = {alpha:g}")
+    return figure
+
+
+def _tangent_panel(axes: Axes, section: Slice, optimum: float) -> None:
+    """The curve, its tangent at the left, and the three heights: value, optimum, ceiling."""
+    axes.grid(visible=False)
+    axes.axhline(section.bound, color=BOUND, linewidth=1.2)
+    axes.axhline(optimum, color=INK, linewidth=1.2, linestyle=(0, (5.0, 2.0)))
+    axes.plot([0.0, 1.0], [section.value, section.bound], color=BOUND, linewidth=1.8, gid="tangent")
+    axes.plot(section.steps, section.values, color=BLUE, linewidth=2.4, gid="objective")
+    axes.plot([0.0], [section.value], color=BLUE, marker="o", markersize=7, clip_on=False, zorder=5)
+    axes.set_xlim(0.0, 1.0)
+    axes.set_xticks([0.0, 1.0], ["this x", "best vertex\nof the tangent"])
+    side = axes.get_yaxis_transform()
+    arrow = {"arrowstyle": "<->", "color": BOUND, "shrinkA": 0.0, "shrinkB": 0.0}
+    axes.annotate(
+        "",
+        (1.05, section.bound),
+        (1.05, section.value),
+        xycoords=side,
+        textcoords=side,
+        arrowprops=arrow,
+        annotation_clip=False,
+    )
+    late = 150  # of 200 steps: a place on the curve for its name
+    for x, y, text, (right, up), colour in (
+        (0.0, section.bound, f"ceiling: value + gap = {section.bound:.1f}", (5, 3), INK),
+        (0.0, optimum, f"optimum {optimum:.1f}", (5, -10), INK),
+        (0.0, section.value, f"value {section.value:.1f}", (8, -8), INK),
+        (section.steps[late], section.values[late], "objective", (-53, -10), BLUE),
+        (1.05, (section.value + section.bound) / 2.0, f"gap\n{section.gap:.1f}", (5, -8), INK),
+    ):
+        axes.annotate(
+            text,
+            (float(x), float(y)),
+            (right, up),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+class Frontier(NamedTuple):
+    """What a sweep over alpha gives: Jain's index and average cumulative reward by alpha."""
+
+    jain: Vector
+    reward: Vector
+
+
+def frontier(rewards: Sequence[Vector]) -> Frontier:
+    """Rounded to what the eye can see: the optimum is flat near alpha = 1, and where a solver stops means nothing."""
+    return Frontier(metrics.jain_index(np.array(rewards)).round(3), metrics.average_reward(np.array(rewards)).round())
+
+
+def price_of_fairness_toy() -> Figure:
+    """Average reward against Jain's index along alpha, on the ratings that come with the package."""
+    stream = streams.bundled(min_ratings=500)
+    size = stream.n_contexts, stream.n_arms
+    totals = context_reward_totals(stream)
+    online = frontier([simulate(AlphaFair(*size, alpha=alpha), stream).final for alpha in SWEEP])
+    best = frontier([offline_optimum(totals, alpha).cumulative_rewards for alpha in SWEEP])
+    with style():
+        figure = _page("The price of fairness: how much reward, how equally shared", 4.1)
+        axes = _axes(figure, 0.85, 0.55, WIDTH - 1.1, 3.0)
+        marked = [SWEEP.index(alpha) for alpha in MARKED]
+        hollow: Any = {"markersize": 4, "markerfacecolor": "white", "linestyle": (0, (5.0, 2.0)), "linewidth": 1.2}
+        axes.plot(*best, color=INK, marker="o", markevery=marked, gid="optimum", **hollow)
+        axes.plot(*online, color=BLUE, marker=look("alpha-fair").marker, markevery=marked, gid="alpha-fair")
+        places = [(8, 3), (8, 3), (8, 3), (8, 3), (-7, -9), (-3, -17), (8, -8)]
+        for number, place in zip(marked, places, strict=True):
+            axes.annotate(
+                f"{ALPHA} = {SWEEP[number]:g}",
+                (float(online.jain[number]), float(online.reward[number])),
+                place,
+                textcoords="offset points",
+                fontsize=LABEL_SIZE,
+                ha="left" if place[0] > 0 else "right",
+            )
+        axes.text(0.53, 955, "AlphaFair, which learns as it goes", color=BLUE, fontsize=LABEL_SIZE)
+        axes.text(0.325, 1000, "best fixed policy\nin hindsight", fontsize=LABEL_SIZE, ha="right", va="center")
+        note = f"MovieLens latest-small: {size[0]} users, {size[1]} genres, {stream.n_rounds:,} ratings"
+        axes.text(0.99, 0.96, note, transform=axes.transAxes, fontsize=LABEL_SIZE, ha="right", style="italic")
+        for policy in (Hedge(*size), Uniform(*size)):
+            alone = frontier([simulate(policy, stream).final])
+            point = float(alone.jain[0]), float(alone.reward[0])
+            axes.plot(*point, color=look(policy.name).colour, marker=look(policy.name).marker, markersize=8)
+            axes.annotate(policy.name, point, (0, -14), textcoords="offset points", fontsize=LABEL_SIZE, ha="center")
+        axes.set_xlim(0.0, 1.0)
+        axes.set_ylim(600.0, 1300.0)
+        axes.set_xlabel("Jain's index (1: all arms alike)")
+        axes.set_ylabel("average cumulative reward of an arm")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    return figure
+
+
+PICTURES = {
+    "reductions": reductions,
+    "what-alpha-does": what_alpha_does,
+    "price-of-fairness": price_of_fairness_toy,
+    "tangent": tangent,
+}
+
+
+def _page(title: str, height: float) -> Figure:
+    figure = Figure(figsize=(WIDTH, height))
+    figure.text(0.15 / WIDTH, 1.0 - 0.22 / height, title, fontsize=11.5, fontweight="bold", va="center")
+    return figure
+
+
+def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches."""
+    tall = figure.get_figheight()
+    return figure.add_axes((left / WIDTH, bottom / tall, width / WIDTH, height / tall))
+
+
+def _canvas(title: str, height: float) -> tuple[Figure, Axes]:
+    """A page to draw on in inches."""
+    figure = _page(title, height)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_xlim(0.0, WIDTH)
+    axes.set_ylim(0.0, height)
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _box(
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str,
+    *,
+    face: str = SHADE,
+    edge: str = FAINT,
+    dashed: bool = False,
+) -> None:
+    axes.add_patch(
+        FancyBboxPatch(
+            (x, y),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.08",
+            facecolor="white" if dashed else face,
+            edgecolor=edge,
+            linewidth=1.6 if edge != FAINT else 1.0,
+            linestyle=(0, (3.0, 2.0)) if dashed else "-",
+        )
+    )
+    _label(axes, x + width / 2, y + height / 2, text)
+
+
+def _arrow(
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    *,
+    colour: str = INK,
+    width: float = 1.3,
+    dashed: bool = False,
+) -> None:
+    axes.add_patch(
+        FancyArrowPatch(
+            start,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=11,
+            shrinkA=0.0,
+            shrinkB=0.0,
+            color=colour,
+            linewidth=width,
+            linestyle=(0, (2.0, 2.0)) if dashed else "-",
+        )
+    )
+
+
+def _route(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """An arrow with corners."""
+    axes.plot(*zip(*points[:-1], strict=True), color=INK, linewidth=1.3, solid_joinstyle="miter")
+    _arrow(axes, points[-2], points[-1])
+
+
+def _label(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: float = LABEL_SIZE,
+    side: str = "center",
+    colour: str = INK,
+    on_line: bool = False,
+) -> None:
+    box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 2.0} if on_line else None
+    axes.text(
+        x, y, text, fontsize=size, ha=side, va="center", color=colour, linespacing=1.35, bbox=box, parse_math=True
+    )
+
+
+def _number(axes: Axes, x: float, y: float, number: int, *, filled: bool = True) -> None:
+    """The number of a reduction, in a circle."""
+    axes.add_patch(
+        Circle((x, y), 0.115, facecolor=BLUE if filled else "white", edgecolor=BLUE, linewidth=1.2, zorder=4)
+    )
+    axes.text(
+        x,
+        y - 0.005,
+        str(number),
+        ha="center",
+        va="center_baseline",
+        fontsize=8.5,
+        fontweight="bold",
+        color="white" if filled else BLUE,
+        zorder=5,
+    )
+
+
+def _account(axes: Axes, earned: Vector, alpha: float, x: float, y: float, width: float, height: float) -> None:
+    """The shared account: what every arm has earned, and what one more unit counts for, as bars."""
+    _box(axes, x, y, width, height, "", face="white", edge=BLUE)
+    weights = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(earned, alpha).max()
+    top = y + height - 0.17
+    for left, text in (
+        (x + 0.72, "R: earned so far"),
+        (x + 2.95, r"$\varphi'(R) = R^{-\alpha}$, relative"),
+    ):
+        _label(axes, left, top, text, side="left")
+    for row, (seller, amount, weight) in enumerate(zip(SELLERS, earned, weights, strict=True)):
+        middle = top - 0.25 * (row + 1)
+        _label(axes, x + 0.2, middle, seller, side="left")
+        for left, size, text in (
+            (x + 0.72, amount / earned.max(), f"{amount:,.0f}"),
+            (x + 2.95, weight, f"{weight:.2f}"),
+        ):
+            axes.add_patch(Rectangle((left, middle - 0.075), 1.35 * size, 0.15, facecolor=BLUE, alpha=0.75))
+            _label(axes, left + 1.35 * size + 0.06, middle, text, side="left", size=8.0)

@@ -1,0 +1,170 @@
+"""Results that nobody measured, in the shape that the runner hands to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from alphafair import metrics
+from alphafair.figures import ALPHA
+from alphafair.types import Matrix, Vector
+
+NASTY = "<b>&"
+ARMS = ("Drama", "Comedy", NASTY, "$War$", "Film-Noir")
+EXPONENT = 0.9
+SERIES = ("alpha_performance", "jain_index", "average_reward", "standard_regret", "approximate_regret", "ratio")
+
+
+def band(values: Matrix) -> dict[str, Any]:
+    """Mean and a band over the first axis, the seeds."""
+    mean = values.mean(axis=0)
+    half = 0.0 * mean if len(values) == 1 else 2.0 * values.std(axis=0, ddof=1) / len(values) ** 0.5
+    return {side: (mean + sign * half).tolist() for side, sign in (("mean", 0.0), ("low", -1.0), ("high", 1.0))}
+
+
+def contender(
+    policy: str, feedback: str, skew: float, optimum: Vector, rounds: Vector, n_seeds: int = 1
+) -> dict[str, Any]:
+    """A policy whose arms earn steadily, the first ones faster by the skew."""
+    slopes = np.arange(len(ARMS), 0.0, -1.0) ** skew
+    noise = np.random.default_rng(0).normal(0.0, 0.03, (n_seeds, 1, len(ARMS))) if n_seeds > 1 else np.zeros((1, 1, 1))
+    earned = 1.0 + rounds[:, None] * 0.6 * slopes / slopes.sum() * np.exp(noise)
+    performance = metrics.alpha_performance(earned, EXPONENT)
+    measured = (
+        performance,
+        metrics.jain_index(earned),
+        metrics.average_reward(earned),
+        optimum - performance,
+        optimum - metrics.approximation_factor(EXPONENT) * performance,
+        optimum / performance,
+    )
+    uniform = float(metrics.alpha_performance(1.0 + np.full(len(ARMS), rounds[-1] * 0.1), EXPONENT))
+    return {
+        "policy": policy,
+        "feedback": feedback,
+        "settings": {"horizon": int(rounds[-1])},
+        "n_seeds": n_seeds,
+        **{name: band(values) for name, values in zip(SERIES, measured, strict=True)},
+        "final_rewards": earned[:, -1].mean(axis=0).tolist(),
+        "pull_shares": (slopes / slopes.sum()).tolist(),
+        "gap_closed": band((performance[:, -1] - uniform) / (optimum[-1] - uniform)),
+    }
+
+
+def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], n_seeds: int) -> dict[str, Any]:
+    rounds = np.arange(20.0, 1001.0, 20.0)
+    optimum = metrics.alpha_performance(1.0 + 0.14 * rounds[:, None] * np.ones(len(ARMS)), EXPONENT)
+    return {
+        "title": title,
+        "digest": "0123456789ab",
+        "settings": {"reward_floor": 0.2, "rows": 1000},
+        "alpha": EXPONENT,
+        "n_rounds": 1000,
+        "n_contexts": 4,
+        "n_arms": len(ARMS),
+        "arm_labels": list(ARMS),
+        "seeds": n_seeds,
+        "rounds": rounds.astype(int).tolist(),
+        "optimum": {"values": optimum.tolist(), "gaps": (1e-9 * optimum).tolist()},
+        "contenders": {
+            label: contender(policy, feedback, skew, optimum, rounds, seeds)
+            for label, policy, feedback, skew, seeds in entries
+        },
+    }
+
+
+def made_up_results(*, stand_in: bool = True, holds: Sequence[bool] = (True, False)) -> dict[str, Any]:
+    """All experiments; `holds` is one verdict a claim."""
+    full = [
+        (f"{ALPHA}-FairCB", "alpha-fair", "full", 0.3, 1),
+        ("Hedge", "hedge", "full", 6.0, 1),
+        (f"FairCB {NASTY}", "fair-cb", "full", 2.0, 1),
+        ("FairCB (bandit)", "fair-cb", "bandit", 1.5, 30),
+        ("uniform", "uniform", "full", 0.6, 1),
+    ]
+    bandit = [
+        (f"{ALPHA}-FairCB (bandit)", "alpha-fair-bandit", "bandit", 0.5, 30),
+        ("scale-free bandit", "scale-free", "bandit", 4.0, 30),
+        ("uniform", "uniform", "bandit", 0.6, 30),
+    ]
+    sign = [bandit[0], ("published sign", "published-sign", "bandit", 1.2, 30), bandit[2]]
+    readings = [("before", 0.3), ("next_visit", 0.301), ("after", 0.302)]
+    alphas = np.arange(20) / 20.0
+    earned = 1.0 + 500.0 * np.arange(len(ARMS), 0.0, -1.0) ** (3.0 * (1.0 - alphas[:, None]))
+    earned /= earned.sum(axis=1, keepdims=True) / (1000.0 - 300.0 * alphas[:, None])
+    floors = [0.1, 0.5, 0.9]
+    ours = contender("alpha-fair", "full", 0.3, np.array([60.0]), np.array([1000.0]))
+    level = {name: {side: ours[name][side][0] for side in ("mean", "low", "high")} for name in SERIES[:3]}
+    swept = [contender("fair-cb", "full", 2.0 - floor, np.array([60.0]), np.array([1000.0])) for floor in floors]
+    sweep = {
+        name: {side: [run[name][side][0] for run in swept] for side in ("mean", "low", "high")} for name in SERIES[:3]
+    }
+    limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in (0.5, 0.9)]
+    return {
+        "command": "alphafair reproduce --jobs 2 && echo done",
+        "versions": {"alphafair": "0.0", "python": "3.11", "numpy": "2.0", "numba": "0.60"},
+        "data": {
+            "name": f"made up {NASTY}",
+            "stand_in": stand_in,
+            "digest": "fedcba987654",
+            "n_ratings": 1234,
+            "note": "Nobody rated anything.",
+        },
+        "claims": [
+            {
+                "id": f"A{place}",
+                "experiment": "A",
+                "claim": f"{ALPHA}-FairCB leads {NASTY}",
+                "measured": "2 > 1",
+                "holds": verdict,
+                "data": "made up",
+            }
+            for place, verdict in enumerate(holds, start=1)
+        ],
+        "experiments": {
+            "A": experiment("Full information", full, 30),
+            "B": experiment("Bandit feedback", bandit, 30),
+            "C": {
+                "title": f"Many values of {ALPHA}",
+                "digest": "ccc",
+                "n_rounds": 5000,
+                "n_contexts": 3,
+                "n_arms": len(ARMS),
+                "alphas": alphas.tolist(),
+                "jain_index": metrics.jain_index(earned).tolist(),
+                "average_reward": metrics.average_reward(earned).tolist(),
+                "final_rewards": earned.tolist(),
+                "arm_labels": list(ARMS),
+                "stand_in": stand_in,
+            },
+            "floor_sweep": {
+                "title": "FairCB along its floor",
+                "alpha": EXPONENT,
+                "floors": floors,
+                "n_seeds": 30,
+                "fair_cb": {"bandit": sweep, "full": sweep},
+                "alpha_fair": {"full": level, "bandit": level},
+            },
+            "impossibility": {
+                "title": "Nobody can win",
+                "halves": [10, 100, 1000],
+                "alphas": [0.5, 0.9],
+                "limits": limits,
+                "ratios": [[limit * (1.0 - 0.1 / n) for n in (10, 100, 1000)] for limit in limits],
+            },
+            "sign": {
+                **experiment("The sign", sign, 30),
+                "toy": {
+                    "arms": [0.9, 0.5, 0.1],
+                    "shares": {
+                        f"{ALPHA}-FairCB (bandit)": [0.95, 0.03, 0.02],
+                        "published sign": [0.02, 0.03, 0.95],
+                        "uniform": [1 / 3, 1 / 3, 1 / 3],
+                    },
+                },
+            },
+            "readings": experiment("Readings", [(word, "alpha-fair", "full", skew, 1) for word, skew in readings], 1),
+        },
+    }

@@ -1,0 +1,279 @@
+"""Downloads, against a server on this machine: whole, resumed, damaged, out of reach."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import socket
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from alphafair import data
+from alphafair.cli.data import app
+
+
+def zipped(text: bytes = b"userId,movieId,rating,timestamp\n") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("ml/ratings.csv", text * 40_000)  # stored: more than one chunk
+    return buffer.getvalue()
+
+
+CONTENT = zipped()
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """What GroupLens does, and what can go wrong on the way."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {"/ml-25m.zip": CONTENT}
+        self.breaks: list[int] = []  # the next answers stop after so many bytes
+        self.ranges = True
+        self.asked: list[tuple[str, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers["Range"]
+        self.server.asked.append((self.path, wanted))
+        content = self.server.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.server.ranges else 0
+        if start and start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        stop = self.server.breaks.pop(0) if self.server.breaks and self.path.endswith(".zip") else len(content)
+        self.wfile.write(content[start : start + stop])
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The server, known to the library as the home of 25m and of a data set without a checksum."""
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        monkeypatch.setenv("no_proxy", "*")
+        monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
+        monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", MD5))
+        monkeypatch.setitem(data.DATASETS, "32m", data.Dataset("32m", made.url + "ml-25m.zip", 1, "ratings"))
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache" / "ml-25m.zip.part"
+
+
+def ranges(server: Server) -> list[str | None]:
+    return [wanted for path, wanted in server.asked if path.endswith(".zip")]
+
+
+def test_a_whole_download_is_kept_and_asked_for_once(server: Server, tmp_path: Path) -> None:
+    path = data.get("25m")
+    assert path == tmp_path / "cache" / "ml-25m.zip" == data.path_of("25m")
+    assert path.read_bytes() == CONTENT
+    assert data.get("25m") == path
+    assert server.asked == [("/ml-25m.zip", None)]
+    assert [file.name for file in path.parent.iterdir()] == ["ml-25m.zip"], "the .part must be gone"
+
+
+def test_a_broken_connection_is_continued_where_it_stopped(server: Server) -> None:
+    server.breaks = [300_000, 500_000]
+    assert data.get("25m").read_bytes() == CONTENT
+    assert ranges(server) == [None, "bytes=300000-", "bytes=800000-"]
+
+
+def test_a_part_of_an_earlier_run_is_continued(server: Server, part: Path) -> None:
+    part.write_bytes(CONTENT[:1000])
+    assert data.get("25m").read_bytes() == CONTENT
+    assert ranges(server) == ["bytes=1000-"]
+
+
+def test_a_part_that_is_whole_is_only_verified(server: Server, part: Path) -> None:
+    part.write_bytes(CONTENT)
+    assert data.get("25m").read_bytes() == CONTENT
+    assert ranges(server) == [f"bytes={len(CONTENT)}-"]
+
+
+def test_a_part_that_is_too_long_is_thrown_away(server: Server, part: Path) -> None:
+    part.write_bytes(CONTENT + b"more")
+    assert data.get("25m").read_bytes() == CONTENT
+    assert ranges(server) == [f"bytes={len(CONTENT) + 4}-", None]
+
+
+def test_a_server_without_ranges_sends_it_all_again(server: Server, part: Path) -> None:
+    server.ranges = False
+    part.write_bytes(b"x" * 1000)
+    assert data.get("25m").read_bytes() == CONTENT
+
+
+def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the_part(
+    server: Server, part: Path
+) -> None:
+    server.breaks = [300_000, 0]
+    with pytest.raises(data.DownloadError) as refusal:
+        data.get("25m")
+    text = str(refusal.value)
+    assert f"the connection broke off after 300,000 of {len(CONTENT):,} bytes" in text
+    assert "`alphafair data get 25m` again and it continues" in text
+    assert part.read_bytes() == CONTENT[:300_000]
+    assert not data.path_of("25m").exists()
+
+
+def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None:
+    part.write_bytes(b"\0" * 1000)
+    with pytest.raises(data.DownloadError, match=rf"damaged or was changed \(its md5 is .*, and should be {MD5}"):
+        data.get("25m")
+    assert list(part.parent.iterdir()) == []
+    assert data.get("25m").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("line", [f"{MD5}  ml-25m.zip\n", f"MD5 (ml-25m.zip) = {MD5.upper()}\n"])
+def test_the_publishers_own_checksum_counts_where_none_is_known(server: Server, line: str) -> None:
+    server.files["/ml-25m.zip.md5"] = line.encode()
+    assert data.get("32m").read_bytes() == CONTENT
+    assert [path for path, _ in server.asked] == ["/ml-25m.zip.md5", "/ml-25m.zip"]
+    data.path_of("32m").unlink()
+    server.files["/ml-25m.zip"] = zipped(b"another release, whole in itself\n")
+    with pytest.raises(data.DownloadError, match=f"should be {MD5}"):
+        data.get("32m")
+
+
+def test_without_any_checksum_the_zip_must_be_whole(server: Server) -> None:
+    assert data.get("32m").read_bytes() == CONTENT
+    data.path_of("32m").unlink()
+    flipped = bytearray(CONTENT)
+    flipped[5000] ^= 1
+    for damaged in (CONTENT[:-100], bytes(flipped)):
+        server.files["/ml-25m.zip"] = damaged
+        with pytest.raises(data.DownloadError, match="damaged or was changed"):
+            data.get("32m")
+
+
+def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) -> None:
+    by_hand = part.with_suffix("")
+    by_hand.write_bytes(CONTENT[:-1])
+    with pytest.raises(data.DownloadError, match=re.escape(f"{by_hand} is not what {server.url}ml-25m.zip holds")):
+        data.get("25m")
+    assert by_hand.exists(), "it is the user's"
+    by_hand.write_bytes(CONTENT)
+    assert data.get("25m") == by_hand
+    assert server.asked == []
+
+
+def nobody() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/ml-25m.zip"
+
+
+@pytest.mark.parametrize("md5", [MD5, None])
+def test_no_network_says_what_to_do(md5: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = nobody()
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", url, 1, "ratings", md5))
+    answer = CliRunner().invoke(app, ["get", "25m"])
+    assert answer.exit_code == 1
+    assert answer.stdout == ""
+    (line,) = [line for line in answer.stderr.splitlines() if line.startswith("error: ")]
+    assert line == (
+        f"error: {url} could not be reached (Connection refused): when there is a network, run `alphafair data get "
+        f"25m` again and it continues; or download that address elsewhere and put the file at "
+        f"{tmp_path / 'ml-25m.zip'}; or pass a copy that you have with --data PATH."
+    )
+
+
+def test_an_error_of_the_server_is_named(server: Server) -> None:
+    server.files.clear()
+    with pytest.raises(data.DownloadError, match=r"could not be reached \(the server answered 404 Not Found"):
+        data.get("25m")
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "file" / "folder"))
+    with pytest.raises(data.DownloadError, match=r"folder/ml-25m.zip could not be written .* ALPHAFAIR_DATA"):
+        data.get("25m")
+
+
+def test_the_known_data_sets() -> None:
+    assert list(data.DATASETS) == ["25m", "32m", "latest", "latest-small", "1m"]
+    for name, dataset in data.DATASETS.items():
+        assert dataset.url == f"https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
+    assert data.DATASETS["25m"].md5 == "6b51fb2759a8657d3bfcbfc42b592ada"
+
+
+def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
+    assert "alphafair" in data.folder().parts
+
+
+# alphafair data
+
+
+def test_get_prints_the_path_alone(server: Server) -> None:
+    answer = CliRunner().invoke(app, ["get", "25m"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout == f"{data.path_of('25m')}\n"
+    assert "not for commercial use" in answer.stderr
+
+
+def test_list_and_where_show_what_is_here(server: Server) -> None:
+    runner = CliRunner()
+    assert re.search(r"^25m +1 MB  -     ratings$", runner.invoke(app, ["list"]).stdout, re.MULTILINE)
+    missing = runner.invoke(app, ["where", "25m"])
+    assert (missing.exit_code, missing.stdout) == (1, f"{data.path_of('25m')}\n")
+    assert "alphafair data get 25m" in missing.stderr
+    data.get("25m")
+    assert re.search(r"^25m +1 MB  here  ratings$", runner.invoke(app, ["list"]).stdout, re.MULTILINE)
+    assert runner.invoke(app, ["where", "25m"]).exit_code == 0
+    assert runner.invoke(app, ["where"]).stdout == f"{data.folder()}\n"
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    for command in ("get", "where"):
+        problem = CliRunner().invoke(app, [command, "26m"]).exception
+        assert isinstance(problem, ValueError)
+        assert str(problem).startswith("NAME must be one of '25m', '32m', 'latest', 'latest-small', '1m'; got '26m'.")
+
+
+def test_help_is_whole() -> None:
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    assert "..." not in text[text.index("Commands:") :]
+    assert list(typer.main.get_command(app).commands) == ["list", "get", "where"]  # type: ignore[attr-defined]

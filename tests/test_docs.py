@@ -1,0 +1,173 @@
+"""The pages: their examples run, their links lead somewhere, their pictures are those that the code draws."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from alphafair import illustrations, metrics
+from alphafair.offline import context_reward_totals, offline_optimum
+
+pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?P<image>!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\((?P<target>[^()\s]+)\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def links(page: Path) -> Iterator[tuple[bool, str]]:
+    """Whether it is an image, and where it leads; code is not prose."""
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.finditer(prose):
+        yield bool(link["image"]), link["target"]
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings as GitHub names them."""
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def make_pictures() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_local_links_lead_somewhere(page: Path) -> None:
+    for _, target in links(page):
+        if re.match(r"[a-z]+:", target):
+            continue  # the web is not tested
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{name(page)} links to {target}"
+        assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
+        if anchor:
+            assert anchor in anchors(found), f"{name(page)} links to {target}: no such heading"
+
+
+def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
+    """A pattern that never matched would make the test above pass."""
+    page = tmp_path / "page.md"
+    text = "# One: \u03b1 & *two*\n![an\nimage](a.svg) and [a [nested] link](b.md#c)\n```\n[no](link)\n```\n"
+    page.write_text(text, encoding="utf-8")
+    assert list(links(page)) == [(True, "a.svg"), (False, "b.md#c")]
+    assert anchors(page) == {"one-\u03b1--two"}
+    assert (True, "pictures/tangent.svg") in links(DOCS / "certificate.md")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=name)
+def test_examples_run(page: Path) -> None:
+    result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert result.failed == 0
+    assert result.attempted > 0 or ">>>" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["method.md", "certificate.md"])
+def test_the_explanations_have_examples_and_pictures(page: str) -> None:
+    assert ">>> " in (DOCS / page).read_text(encoding="utf-8")
+    assert any(image for image, _ in links(DOCS / page))
+
+
+# pictures
+
+
+def test_every_picture_is_shown_and_no_other_is_kept() -> None:
+    shown = {target for page in DOCS.glob("*.md") for image, target in links(page) if image}
+    kept = {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+    assert shown == kept
+    assert {Path(path).stem for path in kept} == set(illustrations.PICTURES)
+
+
+def test_pictures_are_up_to_date(tmp_path: Path) -> None:
+    tool = make_pictures()
+    drawn = tool.make(tmp_path)
+    for path in drawn:
+        kept = tool.FOLDER / path.name
+        assert kept.exists(), "run: python docs/make_pictures.py"
+        assert kept.stat().st_size <= tool.MOST_BYTES
+        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(tool.DRAWN_BY):
+            assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python docs/make_pictures.py"
+
+
+@pytest.fixture(scope="module", params=illustrations.PICTURES.values(), ids=list(illustrations.PICTURES))
+def picture(request: pytest.FixtureRequest) -> Figure:
+    figure: Figure = request.param()
+    figure.draw_without_rendering()
+    return figure
+
+
+def drawn_texts(figure: Figure) -> list[Text]:
+    """All words that one sees; ticks outside their axes are kept by Matplotlib but not drawn."""
+    unseen: set[Text] = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks():
+                if not axes.axison or not low <= tick.get_loc() <= high:
+                    unseen |= {tick.label1, tick.label2}
+    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    return [text for text in texts if text.get_visible() and text.get_text().strip() and text not in unseen]
+
+
+def test_no_text_lies_on_another_or_leaves_the_picture(picture: Figure) -> None:
+    boxes = [(text.get_text(), text.get_window_extent()) for text in drawn_texts(picture)]
+    assert len(boxes) > 10
+    for text, box in boxes:
+        assert picture.bbox.x0 <= box.x0 < box.x1 <= picture.bbox.x1, text
+        assert picture.bbox.y0 <= box.y0 < box.y1 <= picture.bbox.y1, text
+    for (one, box), (two, other) in combinations(boxes, 2):
+        assert not box.overlaps(other), (one, two)
+
+
+def test_text_is_readable_at_700_pixels(picture: Figure) -> None:
+    pixels_a_point = 700 / picture.get_figwidth() / 72
+    assert min(text.get_fontsize() for text in drawn_texts(picture)) * pixels_a_point >= 10
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_the_tangent_is_above_the_curve_and_its_top_above_the_optimum(alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    totals = context_reward_totals(illustrations.market(1000))
+    best = offline_optimum(totals, alpha)
+    for x in rng.dirichlet(np.ones(3), size=(50, 2)):
+        found = illustrations.tangent_slice(totals, x, alpha)
+        assert (found.values <= found.value + found.steps * found.gap + 1e-9).all()
+        assert found.value <= best.value + best.gap
+        assert found.bound >= best.value
+
+
+def test_the_market_is_the_one_on_the_page() -> None:
+    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    for query, row in zip(illustrations.QUERIES, illustrations.PAYS, strict=True):
+        assert f"| a visitor for {query} | {' | '.join(map(str, row))} |" in page
+    assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
+
+
+def test_weights_are_drawn_as_they_are() -> None:
+    axes = illustrations.what_alpha_does().axes[0]
+    for alpha, line in zip(illustrations.ALPHAS, axes.get_lines(), strict=False):
+        earned = np.asarray(line.get_xdata(), dtype=np.float64)
+        expected = metrics.marginal_utility(earned, alpha) * 1000.0**alpha
+        np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=np.float64), expected, rtol=1e-12)

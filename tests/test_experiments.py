@@ -1,0 +1,243 @@
+"""Experiments: values, runs that resume, numbers that the oracle confirms, the same bytes twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphafair import metrics, streams
+from alphafair.experiments import paper, reproduce, results
+from alphafair.experiments import run as running
+from alphafair.experiments.claims import claims
+from alphafair.experiments.value import Contender, Experiment, stream_digest
+from alphafair.types import Feedback, Stream
+from tests import naive
+
+
+class PublishedSign(naive.AlphaFairBandit):
+    """The oracle with the gain fed as a loss."""
+
+    def learn(self, context: int, arm: int, propensity: float, p: Any, outcome: Any) -> None:
+        gain = float(naive.marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
+        self.learners[context].learn(0, arm, propensity, p, -gain)
+        self.cumulative_rewards[arm] += outcome
+
+
+ORACLES: dict[str, Any] = {
+    "alpha-fair": naive.AlphaFair,
+    "alpha-fair-bandit": naive.AlphaFairBandit,
+    "independent-alpha-fair": naive.IndependentAlphaFair,
+    "scale-free": naive.ScaleFree,
+    "hedge": naive.Hedge,
+    "fair-cb": naive.FairCB,
+    "uniform": naive.Uniform,
+    "published-sign": PublishedSign,
+}
+
+
+def oracle(contender: Contender, stream: Stream, alpha: float) -> naive.Policy:
+    settings = dict(contender.make(stream, alpha).settings)
+    if contender.policy == "uniform":
+        settings = {}
+    if settings.get("context_weights") is not None:
+        settings["context_weights"] = np.array(settings["context_weights"])
+    policy: naive.Policy = ORACLES[contender.policy](stream.n_contexts, stream.n_arms, **settings)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return streams.bundled(rows=300)
+
+
+SMOKE = [experiment.smoke() for experiment in paper.EXPERIMENTS if experiment.rows is not None]
+
+
+@pytest.mark.parametrize("experiment", SMOKE, ids=lambda experiment: experiment.name)
+def test_smoke_numbers_are_the_oracles(experiment: Experiment, stream: Stream, tmp_path: Path) -> None:
+    (alpha,) = experiment.alphas
+    ran = running.run(experiment, stream, tmp_path)
+    rewards = stream.reward_table[stream.items]
+    kept = [c for c in experiment.contenders if c.policy != "fair-cb"]
+    kept += [c for c in experiment.contenders if c.policy == "fair-cb"][:2]  # the oracle of FairCB is slow
+    for contender in kept:
+        part = ran.part(contender, alpha)
+        feedback: Any = ran.feedback(contender).value
+        for seed in experiment.seeds(ran.feedback(contender))[:2]:
+            uniforms = np.random.default_rng(seed).random(stream.n_rounds)
+            _, _, earned = naive.play(
+                oracle(contender, stream, alpha), stream.contexts.tolist(), rewards, uniforms, feedback
+            )
+            np.testing.assert_allclose(part.rewards[seed, -1], earned, rtol=1e-9)
+            assert metrics.alpha_performance(part.rewards[seed, -1], alpha) == pytest.approx(
+                naive.alpha_performance(earned, alpha), rel=1e-10
+            )
+
+
+def test_experiments_are_values() -> None:
+    a = paper.FULL_INFORMATION
+    assert a == replace(a)
+    assert hash(a) == hash(replace(a))
+    assert "alpha-fair" in repr(a)
+    with pytest.raises(FrozenInstanceError):
+        a.name = "Z"  # type: ignore[misc]
+    assert a.digest("x") == replace(a).digest("x")
+    assert len({a.digest("x"), a.digest("y"), a.smoke().digest("x"), replace(a, n_seeds=31).digest("x")}) == 4
+    assert a.seeds(Feedback.FULL) == (0,)
+    assert len(a.seeds(Feedback.BANDIT)) >= 30
+    assert all(len(e.seeds(Feedback.BANDIT)) >= 30 for e in paper.EXPERIMENTS)
+
+
+def test_the_papers_settings(stream: Stream) -> None:
+    hedge = paper.HEDGE.make(stream, 0.9)
+    assert hedge.settings == {"horizon": None, "learning_rate": np.sqrt(np.log(19) / stream.n_rounds)}
+    floor = paper.FAIR_CB.make(stream, 0.9)
+    assert floor.settings["pull_floor"] == 1 / 38
+    assert floor.settings["horizon"] == stream.n_rounds
+    assert sum(floor.settings["context_weights"]) == pytest.approx(1.0)
+    assert len(paper.PRICE_OF_FAIRNESS.alphas) == 100
+    assert paper.PRICE_OF_FAIRNESS.min_ratings == 5000
+
+
+def test_a_stopped_run_goes_on(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = paper.BANDIT_FEEDBACK.smoke()
+    done: list[str] = []
+    real = running._run_part
+
+    def stops_after_one(ran: Any, contender: Contender, alpha: float) -> None:
+        if done:
+            raise KeyboardInterrupt
+        done.append(contender.label)
+        real(ran, contender, alpha)
+
+    monkeypatch.setattr(running, "_run_part", stops_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(experiment, stream, tmp_path, jobs=1)
+    assert len(list(tmp_path.glob("*/*.parquet"))) == 1
+    again: list[str] = []
+
+    def counts(ran: Any, contender: Contender, alpha: float) -> None:
+        again.append(contender.label)
+        real(ran, contender, alpha)
+
+    monkeypatch.setattr(running, "_run_part", counts)
+    ran = running.run(experiment, stream, tmp_path, jobs=1)
+    assert sorted(again + done) == sorted(c.label for c in experiment.contenders)
+    whole = running.run(experiment, stream, tmp_path / "other", jobs=2)
+    for contender in experiment.contenders:
+        assert np.array_equal(ran.part(contender, 0.9).rewards, whole.part(contender, 0.9).rewards)
+
+
+def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
+    experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
+    part = running.run(experiment, stream, tmp_path).part(paper.UNIFORM, 0.9)
+    np.testing.assert_allclose(results.uniform_rewards(stream, part.rounds), part.rewards[0], rtol=1e-12)
+
+
+def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
+    experiment = replace(paper.READINGS.smoke(), n_records=7)
+    part = running.run(experiment, stream, tmp_path).part(experiment.contenders[0], 0.9)
+    assert part.rounds.tolist() == running.record_rounds(stream.n_rounds, 7).tolist()
+
+
+def test_reproduce_smoke(tmp_path: Path) -> None:
+    """The whole way, twice: everything there, nothing run again, the same bytes."""
+    told: dict[str, int] = {}
+
+    def started(title: str, total: int) -> Any:
+        return lambda done: told.update({title: told.get(title, 0) + done})
+
+    page = reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True, started=started)
+    first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert page == tmp_path / "index.html"
+    assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert set(found["experiments"]) == {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
+    assert {claim["experiment"] for claim in found["claims"]} == {"A", "B", "C", "impossibility", "sign"}
+    assert found["data"]["stand_in"] is True
+    section = found["experiments"]["A"]
+    for contender in section["contenders"].values():
+        assert len(contender["jain_index"]["mean"]) == len(section["rounds"])
+        assert contender["standard_regret"]["mean"][-1] >= -1e-9, "better than the optimum"
+    assert all(gap <= 1e-9 * value for value, gap in zip(*section["optimum"].values(), strict=True))
+    reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True)
+    second = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert first.keys() == second.keys()
+    assert [str(name) for name in first if first[name] != second[name]] == []
+
+
+def made_up(values: list[float]) -> dict[str, list[float]]:
+    return {"mean": values, "low": values, "high": values}
+
+
+def test_claims_can_fail() -> None:
+    """Turn the numbers round and every claim about them must turn."""
+    good = {
+        "A": {"contenders": {}, "n_rounds": 10, "rounds": [5, 10]},
+        "B": {"contenders": {}, "n_rounds": 10, "rounds": [5, 10]},
+        "C": {"alphas": [0.0, 0.5, 0.9], "jain_index": [0.1, 0.5, 0.9], "average_reward": [9.0, 5.0, 1.0]},
+        "impossibility": {"ratios": [[1.1, 1.03]], "limits": [1.03], "halves": [1, 2]},
+        "sign": {"toy": {"shares": {"ours": [0.9, 0.05, 0.05], "published": [0.01, 0.02, 0.97]}}},
+    }
+    order: dict[str, tuple[str, ...]] = {
+        "A": ("\u03b1-FairCB", "FairCB (full)", "FairCB (bandit)", "Hedge"),
+        "B": ("\u03b1-FairCB (bandit)", "scale-free bandit"),
+    }
+    for name, labels in order.items():
+        for rank, label in enumerate(labels):
+            good[name]["contenders"][label] = {
+                "alpha_performance": made_up([1.0, 9.0 - rank]),
+                "jain_index": made_up([1.0, 0.9 - rank / 10]),
+                "standard_regret": made_up([1.0, 1.0 + rank]),
+                "approximate_regret": made_up([1.0, 1.0 + rank]),
+            }
+    assert [claim["id"] for claim in claims(good, "x") if not claim["holds"]] == []
+    bad = json.loads(json.dumps(good))
+    for name, labels in order.items():
+        rows = [bad[name]["contenders"][label] for label in labels]
+        for label, row in zip(labels, reversed(rows), strict=True):
+            bad[name]["contenders"][label] = row
+    bad["B"]["contenders"]["scale-free bandit"]["jain_index"] = made_up([0.95, 0.95])
+    bad["C"]["jain_index"].reverse()
+    bad["C"]["average_reward"].reverse()
+    bad["impossibility"]["ratios"] = [[1.1, 1.09]]
+    bad["sign"]["toy"]["shares"]["published"] = [0.9, 0.05, 0.05]
+    assert [claim["id"] for claim in claims(bad, "x") if claim["holds"]] == []
+
+
+def test_a_setback_is_not_monotone() -> None:
+    section = {"alphas": [0.0, 0.5, 0.9], "jain_index": [0.1, 0.05, 0.9], "average_reward": [9.0, 9.01, 1.0]}
+    from alphafair.experiments.claims import _alphas
+
+    assert [claim["holds"] for claim in _alphas(section)] == [False, True]
+
+
+def test_counts_of_25m_are_asserted(stream: Stream) -> None:
+    with pytest.raises(ValueError, match=r"contexts, arms and rounds of experiment A must be \(33, 19, 4999\)"):
+        reproduce.check_counts("A", stream)
+    reproduce.check_counts("B", stream)
+
+
+def test_25m_is_known_by_its_first_row(tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n")
+    assert reproduce.Data(tmp_path).is_25m()
+    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,1,5.0,1\n")
+    assert not reproduce.Data(tmp_path).is_25m()
+    assert not reproduce.Data().is_25m()
+
+
+def test_digest_sees_every_round(stream: Stream) -> None:
+    other = Stream(stream.contexts, stream.items, stream.reward_table * 0.99, n_contexts=stream.n_contexts)
+    assert len({stream_digest(stream), stream_digest(other), stream_digest(stream.head(100))}) == 3
+
+
+def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
+    running.run(paper.READINGS.smoke(), stream, tmp_path)
+    table = pl.read_parquet(next(tmp_path.glob("*/*.parquet")))
+    assert table.columns == ["seed", "round", "arm", "reward", "pulls"]

@@ -1,0 +1,245 @@
+"""The offline optimum: golden values, a second solver, hard cases, and properties that any optimum has."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphafair import AlphaFair, Stream, metrics, offline_curve, offline_optimum, simulate, streams
+from alphafair.kernels import interior_point
+from alphafair.offline import CertificateWarning, context_reward_totals
+from tests import naive
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())["offline_optimum"]
+ALPHAS = (0.0, 0.001, 0.5, 0.9, 0.99, 0.999)
+
+
+def recomputed(totals: np.ndarray, x: np.ndarray, alpha: float) -> tuple[float, float]:
+    """Value and gap of a feasible point, in three lines of NumPy."""
+    earned = 1.0 + (totals * x).sum(axis=0)
+    slopes = totals * earned**-alpha
+    return naive.alpha_performance(earned, alpha), float((x * (slopes.max(axis=1, keepdims=True) - slopes)).sum())
+
+
+def assert_proved(totals: np.ndarray, alpha: float, tolerance: float = 1e-9) -> Any:
+    best = offline_optimum(totals, alpha, tolerance=tolerance)
+    assert best.certified
+    assert best.gap <= tolerance * best.value
+    assert (best.distributions >= 0.0).all()
+    np.testing.assert_allclose(best.distributions.sum(axis=1), 1.0, rtol=1e-12)
+    value, gap = recomputed(totals, best.distributions, alpha)
+    assert best.value == pytest.approx(value, rel=1e-12)
+    assert best.gap >= gap - 1e-13 * value
+    np.testing.assert_allclose(best.cumulative_rewards, 1.0 + (totals * best.distributions).sum(axis=0), rtol=1e-12)
+    return best
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
+def test_golden(case: dict[str, Any]) -> None:
+    best = assert_proved(np.array(case["W"]), case["alpha"], 1e-11)
+    assert best.value == pytest.approx(case["value"], rel=1e-10)
+    assert best.value <= float(case["value_20digits"]) + 1e-12 <= best.value + best.gap + 2e-12
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    m=st.integers(1, 6),
+    n=st.integers(1, 6),
+    alpha=st.sampled_from(ALPHAS),
+    spread=st.sampled_from([0.0, 1.0, 6.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_against_the_oracle_and_chance(m: int, n: int, alpha: float, spread: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    totals = 10.0 ** rng.uniform(-spread, spread, (m, n)) * (rng.random((m, n)) < 0.8)
+    best = assert_proved(totals, alpha)
+    top = best.value + best.gap
+    for _ in range(20):
+        value, _ = recomputed(totals, rng.dirichlet(np.ones(n) * rng.choice([0.1, 1.0]), size=m), alpha)
+        assert value <= top * (1.0 + 1e-13)
+    if m * n <= 12:
+        _, value, gap = naive.offline_optimum(totals, alpha)
+        assert value - 1e-12 * value <= top
+        assert best.value <= value + gap + 1e-12 * value
+
+
+@pytest.mark.compiled
+def test_never_below_clarabel() -> None:
+    """Hundreds of problems; Clarabel's gap is computed in the same way, at its own point made feasible."""
+    rng = np.random.default_rng(0)
+    for alpha in (0.5, 0.9):
+        for m, n in ((3, 4), (8, 5)):
+            weights, x = cp.Parameter((m, n), nonneg=True), cp.Variable((m, n), nonneg=True)
+            earned = 1.0 + cp.sum(cp.multiply(weights, x), axis=0)
+            problem = cp.Problem(cp.Maximize(cp.sum(cp.power(earned, 1.0 - alpha))), [cp.sum(x, axis=1) == 1])
+            for _ in range(60):
+                totals = rng.gamma(0.7, 20.0, size=(m, n))
+                weights.value = totals
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # cvxpy warns of inaccuracy, which is why the gap is recomputed
+                    problem.solve(solver=cp.CLARABEL)
+                rival = np.maximum(x.value, 0.0)
+                rival /= rival.sum(axis=1, keepdims=True)
+                value, gap = recomputed(totals, rival, alpha)
+                best = assert_proved(totals, alpha)
+                assert best.value >= value - best.gap - gap
+                assert value >= best.value - best.gap - gap
+
+
+HARD = {
+    "identical columns": np.repeat(np.arange(1.0, 7.0)[:, None], 5, axis=1),
+    "identical rows": np.tile(np.array([[50.0, 3.0, 0.0, 7.0]]), (9, 1)),
+    "one context": np.array([[9.0, 4.0, 1.0]]),
+    "one arm": np.arange(1.0, 8.0)[:, None],
+    "never seen": np.array([[0.0, 0.0], [3.0, 5.0], [0.0, 0.0]]),
+    "nothing seen": np.zeros((3, 4)),
+    "18 orders of magnitude": 10.0 ** np.random.default_rng(1).uniform(-9, 9, (40, 15)),
+    "mostly zeros": np.random.default_rng(2).gamma(1.0, 9.0, (30, 8))
+    * (np.random.default_rng(3).random((30, 8)) < 0.2),
+}
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("name", HARD)
+def test_hard_cases(name: str, alpha: float) -> None:
+    best = assert_proved(HARD[name], alpha)
+    unseen = HARD[name].max(axis=1) == 0.0
+    assert (best.distributions[unseen] == 1.0 / HARD[name].shape[1]).all()
+
+
+@pytest.mark.compiled
+def test_many_arms_and_contexts() -> None:
+    """2,000 by 2,000, and 20 by 3,000."""
+    rng = np.random.default_rng(0)
+    for shape in ((2000, 2000), (20, 3000)):
+        fits = rng.random(shape) < 0.1
+        assert_proved(np.where(fits, 1.0, 0.2) * rng.integers(1, 100, size=(shape[0], 1)), 0.9, 1e-9)
+
+
+def test_one_context_in_closed_form() -> None:
+    """Equal slopes W_i R_i^(-alpha): R_i proportional to W_i^(1/alpha) where the arm is in use."""
+    best = offline_optimum([[9.0, 4.0]], 0.5, tolerance=1e-13)
+    ratio = best.cumulative_rewards[0] / best.cumulative_rewards[1]
+    assert ratio == pytest.approx((9.0 / 4.0) ** 2, rel=1e-5)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.9]))
+def test_names_and_more_rounds(seed: int, alpha: float) -> None:
+    rng = np.random.default_rng(seed)
+    totals = rng.gamma(0.5, 30.0, size=(6, 5))
+    best = offline_optimum(totals, alpha)
+    rows, columns = rng.permutation(6), rng.permutation(5)
+    renamed = offline_optimum(totals[rows][:, columns], alpha)
+    assert renamed.value == pytest.approx(best.value, rel=3e-9)
+    np.testing.assert_allclose(renamed.cumulative_rewards, best.cumulative_rewards[columns], rtol=1e-2)
+    more = offline_optimum(totals + rng.random((6, 5)), alpha)
+    assert more.value + more.gap >= best.value
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
+def test_curve_is_the_single_solves(alpha: float) -> None:
+    stream = streams.stochastic(80, 7, 5, seed=1)
+    rounds = [1, 2, 3, 10, 40, 79, 80]
+    told: list[int] = []
+    values, gaps = offline_curve(stream, alpha, rounds, progress=told.append)
+    assert sum(told) == len(rounds)
+    for value, gap, n_rounds in zip(values, gaps, rounds, strict=True):
+        assert gap <= 1e-9 * value
+        single = offline_optimum(context_reward_totals(stream, n_rounds), alpha)
+        assert single.value - single.gap <= value + gap
+        assert value <= single.value + single.gap
+    assert (np.diff(values) >= -gaps[:-1] - gaps[1:]).all()
+
+
+def test_curve_in_chunks_and_with_empty_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that pay nothing leave the optimum where it was, also before anything was paid."""
+    rewards = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.5], [0.0, 0.0], [0.2, 0.9]])
+    stream = Stream.from_arrays([0, 1, 1, 2, 0], rewards)
+    monkeypatch.setattr("alphafair.offline.CHUNK", 2)
+    values, _ = offline_curve(stream, 0.5, [1, 2, 3, 4, 5])
+    assert values[0] == values[1] == 4.0
+    assert values[2] == pytest.approx(values[3], rel=1e-9)
+    assert values[4] == pytest.approx(offline_optimum(context_reward_totals(stream), 0.5).value, rel=2e-9)
+
+
+def test_totals_of_a_stream() -> None:
+    stream = streams.drifting(300, 4, 3, seed=0)
+    rewards = stream.reward_table[stream.items]
+    expected = naive.context_reward_totals(stream.contexts.tolist(), rewards, 4)
+    np.testing.assert_allclose(context_reward_totals(stream), expected, rtol=1e-12)
+    head = naive.context_reward_totals(stream.contexts[:50].tolist(), rewards[:50], 4)
+    np.testing.assert_allclose(context_reward_totals(stream, 50), head, rtol=1e-12)
+
+
+def test_a_gap_that_is_too_large_is_said() -> None:
+    with pytest.warns(CertificateWarning, match="certified to a relative gap of .* not to tolerance=0"):
+        best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], 0.5, tolerance=0.0)
+    assert not best.certified
+    assert 0.0 < best.gap < 1e-10
+    with pytest.warns(CertificateWarning):
+        offline_curve(streams.stochastic(5, 2, 3), 0.5, [5], tolerance=0.0)
+
+
+def test_a_hopeless_warm_start_begins_again() -> None:
+    """From a corner far from the optimum and almost no interior, the cold start still certifies."""
+    totals = np.array([[30.0, 12.0, 5.0], [7.0, 28.0, 11.0], [4.0, 9.0, 15.0]])
+    x = np.zeros((3, 3))
+    x[:, 2] = 1.0
+    z, mu, earned = np.empty((3, 3)), np.empty(3), np.empty(3)
+    value, gap, _ = interior_point.solve(totals, 0.9, 1e-9, 1e-14, x, z, mu, earned)
+    assert gap <= 1e-9 * value
+    assert value == pytest.approx(offline_optimum(totals, 0.9).value, rel=2e-9)
+
+
+def test_the_certificate_notices_a_bad_point() -> None:
+    totals = np.array([[30.0, 12.0], [7.0, 28.0]])
+    earned, prices = np.empty(2), np.empty(2)
+    value, gap = interior_point.certify(totals, np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, earned, prices)
+    optimum = offline_optimum(totals, 0.5).value
+    assert value + gap >= optimum
+    assert gap > 0.1 * value
+
+
+@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
+def test_certificate_three_on_long_runs(marginal: Any) -> None:
+    """OPT - c_alpha ALG <= the live certificate, against the certified upper end of OPT."""
+    for stream in (streams.stochastic(400, 5, 6, seed=1), streams.greedy_trap(400, 3, 5), streams.impossibility(200)):
+        for alpha in (0.0, 0.5, 0.9):
+            policy = AlphaFair(stream.n_contexts, stream.n_arms, alpha=alpha, marginal=marginal)
+            final = simulate(policy, stream).final
+            best = offline_optimum(context_reward_totals(stream), alpha)
+            regret = metrics.approximate_regret(best.value + best.gap, final, alpha)
+            assert regret <= metrics.regret_certificate(policy)
+
+
+@pytest.mark.parametrize(
+    ("totals", "alpha", "words"),
+    [
+        ([[1.0, np.nan]], 0.5, r"context_reward_totals\[0, 1\] must be a finite number; got nan"),
+        ([[1.0], [-2.0]], 0.5, r"context_reward_totals\[1, 0\] must be at least 0; got -2.0"),
+        ([[1.0]], 1.0, r"alpha must be in \[0, 1\); got 1.0"),
+        ([], 0.5, "context_reward_totals must be a table with one column an arm"),
+        ([1.0, 2.0], 0.5, "context_reward_totals must be a table with one column an arm"),
+        ("much", 0.5, "context_reward_totals must be a table"),
+    ],
+)
+def test_refusals(totals: Any, alpha: float, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        offline_optimum(totals, alpha)
+
+
+@pytest.mark.parametrize("rounds", [[0, 1], [2, 1], [1, 1], [99]])
+def test_curve_refusals(rounds: list[int]) -> None:
+    with pytest.raises(ValueError, match="rounds"):
+        offline_curve(streams.stochastic(5, 2, 3), 0.5, rounds)
+    with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be at least 0"):
+        offline_curve(Stream.from_arrays([0], [[-1.0]]), 0.5, [1])

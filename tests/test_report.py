@@ -1,0 +1,257 @@
+"""The report: one page that says what the numbers say, needs nothing else, and is the same every time."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.colors import to_hex
+
+from alphafair import figures
+from alphafair.experiments import page
+from alphafair.experiments.pictures import PICTURES, available
+from alphafair.experiments.report import as_json, write_report
+from alphafair.figures import ALPHA
+from tests.made_up_results import NASTY, made_up_results
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+FIGURES_OF_THE_PAPER = {
+    f"{key}-{series}"
+    for key in "AB"
+    for series in ("alpha-performance", "approximate-regret", "jain-index", "standard-regret")
+} | {"C-jain-index", "C-average-reward"}
+
+
+class Reader(HTMLParser):
+    """Collects what a page has, and complains about tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []  # tag, attribute, value
+        self.words: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        assert len(dict(attrs)) == len(attrs), f"an attribute twice: {attrs}"
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    return made_up_results()
+
+
+@pytest.fixture(scope="module")
+def report(results: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    told: list[int] = []
+    path = write_report(results, tmp_path_factory.mktemp("report") / "new", advance=told.append)
+    assert told == [1] * len(PICTURES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reader(report: Path) -> Reader:
+    return Reader(report.read_text(encoding="utf-8"))
+
+
+def text_page(results: dict[str, Any]) -> Reader:
+    """The page without its drawings."""
+    shown = available(results)
+    return Reader(page.html(results, shown, {picture.name: "" for picture in shown}))
+
+
+def test_every_section_is_there_and_linked(reader: Reader) -> None:
+    names = ["headlines", "claims", *(section.name for section in page.SECTIONS), "origin"]
+    for name in names:
+        assert any(attribute == "id" and value == name for _, attribute, value in reader.attributes)
+        assert ("a", "href", f"#{name}") in reader.attributes
+    assert {picture.section for picture in PICTURES.values()} == {section.name for section in page.SECTIONS}
+
+
+def test_every_figure_in_three_formats_and_inline_once(report: Path, reader: Reader) -> None:
+    assert set(PICTURES) >= FIGURES_OF_THE_PAPER
+    for name, picture in PICTURES.items():
+        assert reader.attributes.count(("figure", "id", name)) == 1
+        assert reader.attributes.count(("svg", "aria-label", picture.title)) == 1
+        for suffix in figures.SUFFIXES:
+            assert (report.parent / "figures" / f"{name}{suffix}").stat().st_size > 1000
+            assert ("a", "href", f"figures/{name}{suffix}") in reader.attributes
+    assert reader.tags["svg"] == reader.tags["figure"] == reader.tags["figcaption"] == len(PICTURES)
+
+
+def test_ids_are_unique_and_references_lead_somewhere(reader: Reader) -> None:
+    ids = Counter(value for _, name, value in reader.attributes if name == "id")
+    assert max(ids.values()) == 1
+    inside = [value[1:] for _, name, value in reader.attributes if name == "href" and value.startswith("#")]
+    inside += [found for _, _, value in reader.attributes for found in re.findall(r"url\(#([^)]+)\)", value)]
+    assert len(inside) > 100
+    assert set(inside) <= set(ids)
+
+
+def test_files_have_unique_ids_too(report: Path) -> None:
+    for path in (report.parent / "figures").glob("*.svg"):
+        ids = Counter(re.findall(r'\sid="([^"]*)"', path.read_text(encoding="utf-8")))
+        assert max(ids.values()) == 1, path.name
+
+
+def test_the_page_loads_nothing(report: Path, reader: Reader) -> None:
+    assert not {"script", "link", "img", "iframe", "image"} & set(reader.tags)
+    assert not [value for _, name, value in reader.attributes if name == "src" or value.startswith(("http", "//"))]
+    text = report.read_text(encoding="utf-8")
+    assert "@import" not in text
+    assert "url(http" not in text
+
+
+def test_names_are_escaped(reader: Reader, report: Path) -> None:
+    assert "b" in reader.tags  # our own
+    assert NASTY not in report.read_text(encoding="utf-8")
+    assert reader.text.count(NASTY) > 8  # a genre, a policy, a claim, the data
+    assert "--jobs 2 && echo done" in reader.text
+
+
+def test_the_same_results_give_the_same_bytes(results: dict[str, Any], report: Path, tmp_path: Path) -> None:
+    """Even if they come back from the file, where the keys are sorted."""
+    again = json.loads((report.parent / "results.json").read_text(encoding="utf-8"))
+    assert again == results
+    twin = write_report(again, tmp_path)
+    ours, theirs = (
+        {path.relative_to(home): path.read_bytes() for path in home.rglob("*.*")} for home in (report.parent, tmp_path)
+    )
+    assert twin.name == "index.html"
+    assert len(ours) == 3 * len(PICTURES) + 2
+    assert ours == theirs
+
+
+def test_numbers_are_sorted_compact_and_finite(results: dict[str, Any]) -> None:
+    text = as_json(results)
+    assert list(json.loads(text)) == sorted(results)
+    assert text.count("\n") < 1500
+    broken = copy.deepcopy(results)
+    broken["experiments"]["C"]["jain_index"][3] = float("nan")
+    with pytest.raises(ValueError, match=r"results\['experiments'\]\['C'\]\['jain_index'\]\[3\] must be finite"):
+        as_json(broken)
+
+
+@pytest.mark.parametrize("stand_in", [True, False])
+def test_a_stand_in_is_called_one_at_the_top_and_in_c(stand_in: bool) -> None:
+    text = text_page(made_up_results(stand_in=stand_in)).text
+    assert text.count("MovieLens latest-small stands in for MovieLens 25M") == (2 if stand_in else 0)
+
+
+def test_a_claim_that_fails_is_said_to_fail() -> None:
+    for holds in [(True, True, True), (True, False, True), (False, False, False)]:
+        text = text_page(made_up_results(holds=holds)).text
+        assert text.count("\N{BALLOT X} does not hold") == holds.count(False)
+        assert text.count("\N{CHECK MARK} holds") == holds.count(True)
+        assert f"{holds.count(True)} of {len(holds)} claims hold on these data" in text
+
+
+def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
+    """Swap who did what, and they say so."""
+    swapped = copy.deepcopy(results)
+    contenders = swapped["experiments"]["A"]["contenders"]
+    ours, hedge = contenders[f"{ALPHA}-FairCB"], contenders["Hedge"]
+    for key in set(ours) - {"policy", "feedback", "settings"}:
+        ours[key], hedge[key] = hedge[key], ours[key]
+    for name in ("A-alpha-performance", "A-approximate-regret", "A-jain-index", "A-standard-regret"):
+        assert PICTURES[name].sentence(results).startswith(f"{ALPHA}-FairCB ends")
+        assert PICTURES[name].sentence(swapped).startswith("Hedge ends")
+    assert "Hedge goes farthest" in PICTURES["how-much-was-learned"].sentence(swapped)
+    assert "best off under Hedge" in PICTURES["A-who-gets-what"].sentence(swapped)
+
+
+def test_overlapping_bands_are_no_victory(results: dict[str, Any]) -> None:
+    blurred = copy.deepcopy(results)
+    series = blurred["experiments"]["B"]["contenders"]["uniform"]["alpha_performance"]
+    series["low"] = [value - 5.0 for value in series["low"]]
+    series["high"] = [value + 5.0 for value in series["high"]]
+    assert "not clearly apart" not in PICTURES["B-alpha-performance"].sentence(results)
+    assert "not clearly apart from uniform" in PICTURES["B-alpha-performance"].sentence(blurred)
+
+
+def test_a_curve_that_turns_is_not_called_monotone(results: dict[str, Any]) -> None:
+    bent = copy.deepcopy(results)
+    bent["experiments"]["C"]["jain_index"][7] -= 0.2
+    assert "at every one of its 19 steps" in PICTURES["C-jain-index"].sentence(results)
+    assert "1 of 19 steps go the other way" in PICTURES["C-jain-index"].sentence(bent)
+    backwards = copy.deepcopy(results)
+    backwards["experiments"]["C"]["jain_index"].reverse()
+    assert "Jain's index falls" in PICTURES["C-jain-index"].sentence(backwards)
+    assert "buys no equality" in PICTURES["price-of-fairness"].sentence(backwards)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_nothing_is_cut_off_and_axes_are_named(name: str, results: dict[str, Any]) -> None:
+    figure = PICTURES[name].draw(results)
+    with figures.style():
+        figure.draw_without_rendering()
+        width, height = figure.bbox.width, figure.bbox.height
+        everything = [*figure.texts, *(text for axes in figure.axes for text in [*axes.texts, axes.yaxis.label])]
+        for text in [text for text in everything if text.get_text()]:
+            box = text.get_window_extent()
+            assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0.0, text.get_text()
+    assert figure.get_figwidth() == 7.2
+    assert figure.texts[0].get_text() == PICTURES[name].title
+
+
+def test_one_colour_a_policy_in_every_picture(results: dict[str, Any]) -> None:
+    for name in ("A-jain-index", "A-standard-regret", "A-who-gets-what", "how-much-was-learned"):
+        figure = PICTURES[name].draw(results)
+        drawn = {line.get_gid(): line for axes in figure.axes for line in axes.get_lines() if line.get_gid()}
+        for label, contender in results["experiments"]["A"]["contenders"].items():
+            assert to_hex(drawn[label].get_color()).upper() == figures.look(contender["policy"]).colour.upper()
+
+
+def test_bands_only_where_something_is_random(results: dict[str, Any]) -> None:
+    (axes,) = PICTURES["A-jain-index"].draw(results).axes
+    assert len(axes.collections) == 1  # FairCB as published
+    (axes,) = PICTURES["B-jain-index"].draw(results).axes
+    assert len(axes.collections) == 3
+
+
+def test_what_was_not_run_is_left_out(results: dict[str, Any]) -> None:
+    short = {**results, "experiments": {key: results["experiments"][key] for key in ("A", "impossibility")}}
+    reader = text_page(short)
+    assert ("section", "id", "A") in reader.attributes
+    assert ("section", "id", "C") not in reader.attributes
+    assert "floor-sweep" not in {value for _, _, value in reader.attributes}
+
+
+def test_a_run_of_one_record_is_drawn(results: dict[str, Any]) -> None:
+    last = copy.deepcopy(results)
+    run = last["experiments"]["A"]
+    run["rounds"] = run["rounds"][-1:]
+    run["optimum"] = {key: values[-1:] for key, values in run["optimum"].items()}
+    for contender in run["contenders"].values():
+        for series in [value for value in contender.values() if isinstance(value, dict) and "mean" in value]:
+            series.update({side: values[-1:] for side, values in series.items() if isinstance(values, list)})
+    for name in [name for name in PICTURES if name.startswith("A-")]:
+        PICTURES[name].draw(last).draw_without_rendering()
+        assert PICTURES[name].sentence(last)

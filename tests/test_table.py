@@ -1,0 +1,293 @@
+"""Anyone's own rounds, and the Open Bandit Dataset: what they become, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphafair import AlphaFair, simulate
+from alphafair.streams import Log, click_rates, open_bandit, table
+from alphafair.types import Stream
+
+COLUMNS: dict[str, list[Any]] = {
+    "context": ["new", "old", "new"],
+    "jazz": [1.0, 0.0, 0.25],
+    "rock": [0, 1, 1],
+}
+
+
+def check(stream: Stream) -> None:
+    assert stream.context_labels == ("new", "old")
+    assert stream.arm_labels == ("jazz", "rock")
+    assert stream.contexts.tolist() == [0, 1, 0]
+    assert [stream.rewards(t).tolist() for t in range(3)] == [[1.0, 0.0], [0.0, 1.0], [0.25, 1.0]]
+
+
+class AnArrowTable:
+    """Something of another library that speaks Arrow and nothing else."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pl.DataFrame(COLUMNS).__arrow_c_stream__(requested_schema)
+
+
+def pandas_frame(columns: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [dict, pl.DataFrame, pl.LazyFrame, pandas_frame, lambda columns: AnArrowTable()],
+    ids=["mapping", "polars", "polars lazy", "pandas", "arrow"],
+)
+def test_every_table_in_memory_gives_the_same_rounds(make: Callable[[Any], Any]) -> None:
+    check(table(make(COLUMNS)))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.parquet", "a.arrow", "a.ipc", "a.feather", "a.csv.gz"])
+def test_every_file_gives_the_same_rounds(name: str, tmp_path: Path) -> None:
+    import gzip
+
+    path, frame = tmp_path / name, pl.DataFrame(COLUMNS)
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(frame.write_csv().encode()))
+    elif name.endswith(".tsv"):
+        frame.write_csv(path, separator="\t")
+    elif name.lower().endswith(".csv"):
+        frame.write_csv(path)
+    elif name.endswith(".parquet"):
+        frame.write_parquet(path)
+    else:
+        frame.write_ipc(path)
+    check(table(path))
+    check(table(str(path)))
+
+
+def test_it_can_be_simulated() -> None:
+    stream = table(COLUMNS)
+    assert simulate(AlphaFair(stream.n_contexts, stream.n_arms), stream).final.tolist() != [1.0, 1.0]
+
+
+def test_chosen_columns_in_the_order_given() -> None:
+    stream = table({**COLUMNS, "note": ["a", "b", "c"]}, arm_columns=["rock", "jazz"])
+    assert stream.arm_labels == ("rock", "jazz")
+    assert stream.rewards(2).tolist() == [1.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        ([10, 9, 100], ("9", "10", "100")),
+        (["10", "9", "100"], ("9", "10", "100")),
+        (["007", "9", "10"], ("007", "10", "9")),  # codes, not numbers
+        (["b", "ä", "a"], ("a", "b", "ä")),
+        ([True, False, True], ("false", "true")),
+        ([-1, -2, 0], ("-2", "-1", "0")),
+    ],
+)
+def test_any_labels(labels: list[Any], order: tuple[str, ...], tmp_path: Path) -> None:
+    stream = table({"who": labels, "x": [1, 2, 3]}, context="who")
+    assert stream.context_labels == order
+    said = [order[context] for context in stream.contexts]
+    assert said == [str(label).lower() if isinstance(label, bool) else str(label) for label in labels]
+    pl.DataFrame({"who": labels, "x": [1, 2, 3]}).write_csv(tmp_path / "a.csv")
+    assert table(tmp_path / "a.csv", context="who").context_labels == order
+
+
+@pytest.mark.parametrize(
+    "times",
+    [[3, 1, 1], [3.5, -1.0, -1.0], [datetime.date(2024, 5, 3), datetime.date(2024, 5, 1), datetime.date(2024, 5, 1)]],
+)
+def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tmp_path: Path) -> None:
+    columns = {"context": ["c", "a", "b"], "when": times, "x": [3, 1, 2]}
+    pl.DataFrame(columns).write_csv(tmp_path / "a.csv")
+    for source in (columns, tmp_path / "a.csv", pandas_frame(columns)):
+        stream = table(source, time="when")
+        assert stream.contexts.tolist() == [0, 1, 2]
+        assert stream.reward_table[:, 0].tolist() == [1.0, 2.0, 3.0]
+        assert stream.arm_labels == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "words"),
+    [
+        (
+            {"contxt": ["a"], "x": [1]},
+            {},
+            "source: columns must be names with 'context' among them; got ['contxt', 'x'].",
+        ),
+        ({"contxt": ["a"], "x": [1]}, {}, "Did you mean 'contxt'?"),
+        (COLUMNS, {"arm_columns": ["jaz"]}, "Did you mean 'jazz'?"),
+        (
+            COLUMNS,
+            {"arm_columns": ["polka"]},
+            "names with 'polka' among them; got ['context', 'jazz', 'rock']. Name the",
+        ),
+        (COLUMNS, {"time": "when"}, "names with 'when' among them"),
+        (COLUMNS, {"arm_columns": ["jazz", "jazz"]}, "arm_columns must be different columns; got ['jazz', 'jazz']"),
+        ({"context": ["a"]}, {}, "source: columns must be the context and at least one arm; got ['context']. Add one"),
+        (COLUMNS, {"arm_columns": []}, "source: columns must be the context and at least one arm"),
+        ({"context": [], "x": []}, {}, "source must be a table with rows; got 'none'. Give one row a round."),
+        ({"context": ["a", "b"], "x": [1.0, np.nan]}, {}, "source, row 1: x must be a finite number; got nan. Correct"),
+        ({"context": ["a", "b"], "x": [1.0, np.inf]}, {}, "source, row 1: x must be a finite number; got inf"),
+        ({"context": ["a", "b"], "x": [1.0, None]}, {}, "source, row 1: x must be a finite number; got None"),
+        ({"context": ["a", "b"], "x": ["1", "one"]}, {}, "source, row 1: x must be a finite number; got 'one'"),
+        (
+            {"context": ["a"], "x": [1], "note": ["hm"]},
+            {},
+            "row 0: note must be a finite number; got 'hm'. Correct it, ",
+        ),
+        ({"context": ["a", None], "x": [1, 2]}, {}, "source, row 1: context must be a value; got None. Fill it in"),
+        ({"context": [1.0, np.nan], "x": [1, 2]}, {}, "source, row 1: context must be a value; got nan"),
+        (
+            {"context": ["a", "b"], "t": [1, None], "x": [1, 2]},
+            {"time": "t"},
+            "source, row 1: t must be a value; got None",
+        ),
+        ({"context": ["a"], "t": ["noon"], "x": [1]}, {"time": "t"}, "row 0: t must be a number or a date; got 'noon'"),
+    ],
+)
+def test_a_fault_is_named_with_its_row_and_its_repair(
+    columns: dict[str, list[Any]], settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        table(columns, **settings)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="source, row 1: x must be a finite number; got None"):
+        table(pandas.DataFrame({"context": ["a", "b"], "x": [1.0, missing]}))
+    with pytest.raises(ValueError, match="source, row 1: context must be a value; got None"):
+        table(pandas.DataFrame({"context": [10, missing], "x": [1.0, 2.0]}))
+    whole = pandas.DataFrame({"context": pandas.Categorical(["b", "a"]), "x": pandas.array([1, 2], dtype="Int64")})
+    assert table(whole).context_labels == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("context,x\na,1\nb,\n", "a.csv, line 3: x must be a finite number; got None"),
+        ("context,x\na,1\nb,one\n", "a.csv, line 3: x must be a finite number; got 'one'"),
+        ("context,x\na,1\n,2\n", "a.csv, line 3: context must be a value; got None"),
+        ("context,x\na,1\nb,2,3\n", "a.csv must be a table that can be read; got 'another'. It may be cut off"),
+        ("", "a.csv must be a table that can be read; got 'another'. It may be cut off"),
+    ],
+)
+def test_a_fault_in_a_csv_file_is_named_with_its_line(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(words)) as refusal:
+        table(path)
+    assert str(refusal.value).startswith(str(path))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.csv must be a file; got 'none of that name'. Correct the path"):
+        table(tmp_path / "a.csv")
+    (tmp_path / "a.xlsx").write_text("")
+    with pytest.raises(ValueError, match=r"a.xlsx must be a file that ends in .csv, .*; got '.xlsx'"):
+        table(tmp_path / "a.xlsx")
+    pl.DataFrame(COLUMNS).write_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"a.parquet must be a table that can be read"):
+        table(tmp_path / "a.parquet")
+    for nonsense in ([1, 2], 7):
+        with pytest.raises(ValueError, match=r"source must be a table; got .* Pass a path, a polars or pandas frame"):
+            table(nonsense)
+
+
+# The Open Bandit Dataset
+
+LOG = """,timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,user-item_affinity_0
+0,2019-11-24 00:00:03.500000+00:00,4,1,0,0.25,u,x,0.0
+1,2019-11-24 00:00:01+00:00,2,3,1,0.5,v,x,0.0
+2,2019-11-24 00:00:02.000001+00:00,2,2,0,0.5,u,y,0.0
+3,2019-11-24 00:00:04.000000+00:00,10,1,1,0.125,u,x,0.0
+"""
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    path = tmp_path / "men.csv"
+    path.write_text(LOG)
+    return path
+
+
+def test_a_log_by_hand(log_file: Path) -> None:
+    log = open_bandit(log_file)
+    assert isinstance(log, Log)
+    assert (log.n_rounds, log.n_contexts, log.n_arms) == (4, 2, 3)
+    assert (log.context_labels, log.arm_labels) == (("u", "v"), ("2", "4", "10"))
+    assert log.contexts.tolist() == [1, 0, 0, 0]  # in the order of time
+    assert log.arms.tolist() == [0, 0, 1, 2]
+    assert log.rewards.tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert log.propensities.tolist() == [0.5, 0.5, 0.25, 0.125]
+    assert log.positions.tolist() == [3, 2, 1, 1]
+    assert log.timestamps[1] == np.datetime64("2019-11-24T00:00:02.000001")
+    assert log.contexts.dtype == log.arms.dtype == np.int32
+    with pytest.raises(ValueError, match="read-only"):
+        log.rewards[0] = 0.0
+
+
+def test_contexts_from_several_columns_and_a_floor(log_file: Path) -> None:
+    log = open_bandit(log_file, context=["user_feature_0", "user_feature_1"], reward_floor=0.1)
+    assert log.context_labels == ("u x", "u y", "v x")
+    assert log.contexts.tolist() == [2, 1, 0, 0]
+    assert log.rewards.tolist() == [1.0, 0.1, 0.1, 1.0]
+
+
+def test_click_rates_by_hand(log_file: Path) -> None:
+    log = open_bandit(log_file)
+    stream = click_rates(log, smoothing=2.0)  # the mean of the log is 1/2: every cell starts with 1 of 2
+    assert stream.contexts.tolist() == log.contexts.tolist()
+    assert (stream.context_labels, stream.arm_labels) == (log.context_labels, log.arm_labels)
+    assert stream.rewards(1) == pytest.approx([1 / 3, 1 / 3, 2 / 3])
+    assert stream.rewards(0) == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+    assert stream.reward_table.shape == (2, 3)
+    with pytest.raises(ValueError, match="smoothing must be a number in "):
+        click_rates(log, smoothing=0.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("10,1,1,0.125", "10,1,1,0", "men.csv, line 5: propensity_score must be a number in (0, 1]; got '0'. Correct"),
+        ("10,1,1,0.125", "10,1,1,", "men.csv, line 5: propensity_score must be a number in (0, 1]; got None"),
+        ("10,1,1,0.125", "10,1,1,NaN", "men.csv, line 5: propensity_score must be a number in (0, 1]; got 'NaN'"),
+        ("10,1,1,0.125", "10,1,2,0.125", "men.csv, line 5: click must be 0 or 1; got '2'"),
+        ("10,1,1,0.125", "ten,1,1,0.125", "men.csv, line 5: item_id must be a whole number; got 'ten'"),
+        ("10,1,1,0.125", "10,top,1,0.125", "men.csv, line 5: position must be a whole number; got 'top'"),
+        ("2019-11-24 00:00:01+00:00", "noon", "men.csv, line 3: timestamp must be a time such as 2019-11-24 00:01:03"),
+        ("0.5,v,x", "0.5,,x", "men.csv, line 3: user_feature_0 must be a value; got None"),
+        ("click", "clicks", "men.csv: columns must be names with 'click' among them"),
+        ("click", "clicks", "Did you mean 'clicks'?"),
+    ],
+)
+def test_a_fault_in_a_log_is_named(old: str, new: str, words: str, log_file: Path) -> None:
+    log_file.write_text(LOG.replace(old, new, 1))
+    with pytest.raises(ValueError, match=re.escape(words)):
+        open_bandit(log_file)
+
+
+def test_a_log_without_rows_or_without_a_file(log_file: Path) -> None:
+    log_file.write_text(LOG.splitlines()[0] + "\n")
+    with pytest.raises(ValueError, match=r"men.csv must be a log with rows; got 'a header alone'"):
+        open_bandit(log_file)
+    with pytest.raises(ValueError, match=r"women.csv must be a file; got 'none of that name'"):
+        open_bandit(log_file.with_name("women.csv"))
+    with pytest.raises(ValueError, match=r"men.parquet must be a .csv file of the data set"):
+        open_bandit(log_file.with_suffix(".parquet"))
+
+
+def test_the_columns_of_a_log_are_of_one_length() -> None:
+    one = np.zeros(1, dtype=np.int32)
+    with pytest.raises(ValueError, match="rewards must be 1 entries; got 2"):
+        Log(one, one, np.zeros(2), np.ones(1), one, np.array(["2020"], dtype="M8[us]"), ("a",), ("b",))
