@@ -9,7 +9,7 @@ INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,conformance errata golden
 .PHONY: run test bench lint clean
 
 run: $(VENV)/installed
-	$(BIN)/alphafair simulate
+	$(BIN)/alphafair reproduce
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup

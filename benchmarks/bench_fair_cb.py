@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ def rows() -> Iterator[Row]:
     times, short, gaps = [], [], []
     for t in ROUNDS:
         ours, losses = OurStep(stream, weights, t), losses_after(stream, t)
-        turns = {
+        turns: dict[str, Callable[[], float]] = {
             "ours": ours.play,
             "built once": partial(rival.solve, losses),
             "built anew": partial(built_anew, weights, losses),

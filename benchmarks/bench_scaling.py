@@ -16,7 +16,7 @@ CONTEXTS = (N_CONTEXTS, 200_000)
 ARM_ROUNDS = 2_000  # the same for every size: early rounds cost more than late ones
 CONTEXT_ROUNDS = 2_000_000
 NOISE = 1.1  # what two runs of the same thing differ by on a shared machine
-REPEATS = 3
+REPEATS = 5
 
 
 def rows() -> Iterator[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from alphafair import Stream
@@ -27,7 +26,8 @@ def project(v: Vector, ranks: Vector) -> Vector:
     ordered = np.sort(v)[::-1]
     excess = ordered.cumsum() - 1.0
     size = np.count_nonzero(ordered * ranks > excess)
-    return np.maximum(v - excess[size - 1] / size, 0.0)
+    projected: Vector = np.maximum(v - excess[size - 1] / size, 0.0)
+    return projected
 
 
 def level(v: Vector, guess: float, tolerance: float) -> float:
@@ -35,9 +35,9 @@ def level(v: Vector, guess: float, tolerance: float) -> float:
     mu = min(max(guess, 1.0), float(len(v)))
     while True:
         inverse = 1.0 / (mu + v)
-        total = inverse.sum()
+        total = float(inverse.sum())
         before = mu
-        mu = max(1.0, mu + total * (total - 1.0) / (inverse @ inverse))
+        mu = max(1.0, mu + total * (total - 1.0) / float(inverse @ inverse))
         if abs(mu - before) <= tolerance * before:
             return mu
 

@@ -71,4 +71,5 @@ def print_table(rows: Iterable[Row]) -> None:
     table = Table(*HEADINGS)
     for row in rows:
         table.add_row(*row.cells(), style=None if row.reached else "bold red")
-    Console().print(table)
+    console = Console()
+    Console(width=None if console.is_terminal else 180).print(table)

@@ -109,7 +109,6 @@ def made_up_results(*, stand_in: bool = True, holds: Sequence[bool] = (True, Fal
             "name": f"made up {NASTY}",
             "stand_in": stand_in,
             "digest": "fedcba987654",
-            "n_ratings": 1234,
             "note": "Nobody rated anything.",
         },
         "claims": [

@@ -122,8 +122,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "One of stochastic, drifting, impossibility, greedy-trap." in text
-    assert {"stochastic", "drifting", "impossibility", "greedy-trap"} == {n.replace("_", "-") for n in streams.__all__}
+    assert "One of stochastic, drifting, impossibility, greedy-trap." in text.replace("- ", "-")
+    assert {"stochastic", "drifting", "impossibility", "greedy-trap"} == {
+        name.replace("_", "-")
+        for name in streams.__all__
+        if getattr(streams, name).__module__ == "alphafair.streams.synthetic"
+    }
 
 
 # simulate
@@ -408,3 +412,44 @@ def test_feedbacks_are_the_two_that_the_docs_explain() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     for feedback in Feedback:
         assert f"`{feedback}` policies see" in page
+
+
+def test_offline_of_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one context are added up; every alpha is certified; shares, numbers and a picture are written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.csv").write_text("context,jazz,rock\nnew,5,3\nold,2,6\nnew,3,0\n")
+    answer = run("offline", "w.csv", "--alpha", "0.5", "--alpha", "0", "--json")
+    assert answer.exit_code == 0, answer.output
+    half, none = json.loads(answer.stdout)["optima"]
+    assert half["value"] == pytest.approx(11.291502622129181, rel=1e-9)
+    assert half["certified"]
+    assert none["cumulative_rewards"] == {"jazz": 9.0, "rock": 7.0}
+    assert (tmp_path / "output" / "offline.png").stat().st_size > 10_000
+    lines = (tmp_path / "output" / "distributions-0.csv").read_text().splitlines()
+    assert lines == ["context,jazz,rock", "new,1.0,0.0", "old,0.0,1.0"]
+    table = run("offline", "w.csv")
+    assert "No split, however clever, is worth more than value + gap" in table.stdout
+    wrong = run("offline", "w.csv", "--context", "contxt")
+    assert wrong.exit_code == 2
+    assert "Did you mean 'context'?" in wrong.stderr
+
+
+def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"{'ab'[k % 2]},{1 + 4 * (k % 2)},{5 - 4 * (k % 2)}" for k in range(200))
+    (tmp_path / "rounds.csv").write_text(f"user,jazz,rock\n{rows}\n")
+    common = ("simulate", "--data", "rounds.csv", "--context", "user", "--policy", "alpha-fair", "--json")
+    refused = run(*common)
+    assert refused.exit_code == 2
+    assert "rescale_rewards" in refused.stderr
+    answer = run(*common, "--reward-range", "1", "5")
+    assert answer.exit_code == 0, answer.output
+    results = json.loads(answer.stdout)
+    assert (results["stream"], results["rounds"], results["contexts"], results["arms"]) == ("rounds.csv", 200, 2, 2)
+
+
+def test_reproduce_refuses_what_is_not_there() -> None:
+    answer = run("reproduce", "--data", "no-such-folder")
+    assert answer.exit_code == 2
+    assert "--data must be a folder or zip that exists; got 'no-such-folder'" in answer.stderr
+    assert run("reproduce", "--jobs", "0").exit_code == 2

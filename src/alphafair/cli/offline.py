@@ -24,10 +24,11 @@ def command(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
 ) -> None:
-    """The fair optimum: who should get what, if all rewards had been known.
+    """The fair optimum in hindsight: who should get what.
 
-    Rows of the same context are added up, so the table may hold one row a context or one row a round. By default it
-    is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are written as one CSV an alpha.
+    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row a context
+    or one row a round. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are written as one
+    CSV an alpha.
     """
     import polars as pl
 

@@ -25,9 +25,10 @@ def command(
     smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rows, in seconds.")] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Reproduce the paper: run its experiments and write a report with every claim, number and figure.
+    """Reproduce the paper: its experiments, and a report of them.
 
-    Results are kept as they come. A stopped run goes on where it was, and a second one reuses everything.
+    The report has every claim with its numbers and every figure. Results are kept as they come: a stopped run goes on
+    where it was, and a second one reuses everything.
     """
     from functools import partial
 

@@ -55,8 +55,7 @@ def command(
     """Compare policies: how much arms earn, and how fairly.
 
     Every policy plays the same rounds, synthetic ones or yours, with the same random numbers. A policy that can learn
-    from all
-    rewards or from one is simulated both ways.
+    from all rewards or from one is simulated both ways.
     """
     from alphafair import figures, validate
     from alphafair.policies import POLICIES

@@ -160,7 +160,7 @@ def _head(results: Results) -> str:
     )
     lead = (
         f"The experiments of {ALPHA}-Fair Contextual Bandits (Chaudhary and Sinha, arXiv 2310.14164) on "
-        f"{data['name']}, {data['n_ratings']:,} ratings, with what each of its claims comes to."
+        f"{data['name']}, with what each of its claims comes to."
     )
     return (
         f'<header id="headlines">\n<h1>{ALPHA}-fair contextual bandits, reproduced</h1>\n{_paragraph(lead, "lead")}'
@@ -241,7 +241,7 @@ def _value(mean: float, low: float, high: float, digits: int, unit: str = "") ->
 def _origin(results: Results) -> str:
     """Data, versions, seeds, digests, and the command that makes it again."""
     data, experiments = results["data"], results["experiments"]
-    facts = [("data", data["name"]), ("ratings", f"{data['n_ratings']:,}"), ("digest of the data", data["digest"])]
+    facts = [("data", data["name"]), ("digest of the data", data["digest"])]
     facts += [("about the data", data["note"])] if data["note"] else []
     facts += [("versions", ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items())))]
     rows = [_row([escape(name), escape(str(value))]) for name, value in facts]

@@ -38,7 +38,7 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
     """
     home = Path(folder)
     (home / "figures").mkdir(parents=True, exist_ok=True)
-    (home / "results.json").write_text(as_json(results), encoding="utf-8")
+    text = as_json(results)
     shown = available(results)
     drawings = {}
     for picture in shown:
@@ -49,6 +49,7 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
             advance(1)
     target = home / "index.html"
     target.write_text(page.html(results, shown, drawings), encoding="utf-8")
+    (home / "results.json").write_text(text, encoding="utf-8")  # last: where it is, all the rest is
     return target
 
 

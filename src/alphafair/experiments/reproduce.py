@@ -14,6 +14,7 @@ import alphafair
 from alphafair import streams, validate
 from alphafair.experiments import paper, results
 from alphafair.experiments.claims import claims
+from alphafair.experiments.pictures import available
 from alphafair.experiments.report import write_report
 from alphafair.experiments.run import Ran, run
 from alphafair.experiments.value import Experiment, stream_digest
@@ -104,13 +105,27 @@ def reproduce(
             "name": data.name,
             "stand_in": data.path is None,
             "digest": stream_digest(ran["A"].stream),
-            "n_ratings": ran["C"].stream.n_rounds,
             "note": note(data, ran),
         },
         "claims": claims(sections, data.name),
         "experiments": sections,
     }
-    return write_report(json.loads(json.dumps(found)), folder, advance=started("report", 1))
+    found = json.loads(json.dumps(found))
+    if _is_written(found, folder):
+        return folder / "index.html"
+    return write_report(found, folder, advance=started("report", len(available(found))))
+
+
+def _is_written(found: dict[str, Any], folder: Path) -> bool:
+    """Whether the report of just these results is there, whole: results.json is written last."""
+    kept = folder / "results.json"
+    if not kept.is_file() or json.loads(kept.read_text(encoding="utf-8")) != found:
+        return False
+    files = [folder / "index.html"]
+    files += [
+        folder / "figures" / f"{picture.name}.{kind}" for picture in available(found) for kind in ("png", "svg", "pdf")
+    ]
+    return all(path.is_file() for path in files)
 
 
 def check_counts(name: str, stream: Stream) -> None:
@@ -131,8 +146,8 @@ def note(data: Data, ran: dict[str, Ran]) -> str:
     least = ran["C"].experiment.min_ratings
     return (
         f"A and B: the first {ran['A'].experiment.rows:,} rows of {data.name}, {a.n_rounds:,} rounds once movies "
-        f"without genres are dropped, {a.n_contexts} users, {a.n_arms} genres. C: users with at least {least:,} ratings, "
-        f"{c.n_rounds:,} rounds, {c.n_contexts} users."
+        f"without genres are dropped, {a.n_contexts} users, {a.n_arms} genres. "
+        f"C: users with at least {least:,} ratings, {c.n_rounds:,} rounds, {c.n_contexts} users."
     )
 
 

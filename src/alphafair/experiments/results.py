@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair import metrics, streams
 from alphafair.experiments.paper import FLOORS, HALVES, IMPOSSIBILITY_ALPHAS, TOY_ARMS
@@ -20,7 +21,7 @@ def _band(samples: Vector) -> dict[str, Any]:
     return plain(metrics.average_over_seeds(samples))
 
 
-def uniform_rewards(stream: Stream, rounds: Vector) -> Vector:
+def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
     """R of uniform play after each of the rounds, in closed form: 1 + the sum of rewards over n."""
     totals = np.zeros(stream.n_arms)
     found, start = [], 0
@@ -168,4 +169,4 @@ def toy(contenders: tuple[Contender, ...], n_rounds: int = 3000, n_seeds: int = 
         policy = contender.make(stream, 0.0)
         pulls = sum(simulate(policy.fresh(), stream, seed=seed).pulls for seed in range(n_seeds))
         shares[contender.label] = (np.asarray(pulls) / np.sum(pulls)).tolist()
-    return {"arms": list(TOY_ARMS), "shares": shares}
+    return {"alpha": 0.0, "arms": list(TOY_ARMS), "shares": shares}

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from alphafair import figures
-from alphafair.figures import ALPHA, INK, LABEL_SIZE, Look, look
+from alphafair.figures import ALPHA, LABEL_SIZE, Look, look
 from alphafair.policies import POLICIES
 from alphafair.types import Vector
 
@@ -159,12 +159,6 @@ def styles_note(curves: Iterable[Line]) -> str:
     return "solid: sees all rewards, dashed: sees one" if len(kinds) > 1 else ""
 
 
-def axis_text(axes: Axes, x: float, y: float, text: str, **more: Any) -> None:
-    """A remark inside a panel, at a place in parts of its width and height."""
-    defaults = {"fontsize": LABEL_SIZE, "style": "italic", "color": INK, "va": "center"}
-    axes.text(x, y, text, transform=axes.transAxes, **{**defaults, **more})
-
-
 def number(value: float, digits: int = 4) -> str:
     """Four figures, a true minus sign, commas between thousands, no exponent unless it is tiny.
 
@@ -177,7 +171,7 @@ def number(value: float, digits: int = 4) -> str:
     if size >= 10.0 ** (digits - 1):
         text = f"{value:,.0f}" if size >= 1000.0 else f"{value:.{max(0, digits - 3)}f}"
     else:
-        text = (f"{value:g}" if value == int(value) else f"{value:#.{digits}g}").removesuffix(".")
+        text = (f"{value:g}" if value == int(value) else f"{value:#.{digits}g}").replace(".e", "e").removesuffix(".")
     return text.replace("-", MINUS)
 
 

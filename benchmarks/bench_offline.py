@@ -1,0 +1,130 @@
+"""The offline optimum against CVXPY with Clarabel on the same matrix, both gaps computed in the same way."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from alphafair import offline_curve, offline_optimum
+from alphafair.offline import context_reward_totals
+from alphafair.types import Matrix
+from benchmarks.jobs import common
+from benchmarks.table import Row, duration, faster, named
+from benchmarks.timing import best
+
+ALPHA = 0.9
+SIZES = (((33, 19), 50.0, 15), ((1000, 19), 25.0, 5), ((20_000, 20), 40.0, 1))  # shape, target, repeats
+
+
+def matrix(n_contexts: int, n_arms: int, seed: int = 0) -> Matrix:
+    """Totals like those of ratings: rewards 1 or 0.2, users whose numbers of rounds have a heavy tail."""
+    rng = np.random.default_rng(seed)
+    rounds = np.ceil(20.0 * (1.0 + rng.pareto(1.2, n_contexts))).astype(np.int64)
+    taste = np.where(rng.random((n_contexts, n_arms)) < 0.2, 0.7, 0.1)
+    fits = rng.binomial(rounds[:, None], taste)
+    return fits + 0.2 * (rounds[:, None] - fits)
+
+
+def relative_gap(totals: Matrix, x: Matrix) -> float:
+    """The certificate of any rows, made feasible first."""
+    x = np.maximum(x, 0.0)
+    x /= x.sum(axis=1, keepdims=True)
+    earned = 1.0 + (totals * x).sum(axis=0)
+    slopes = totals * earned**-ALPHA
+    gap = (x * (slopes.max(axis=1, keepdims=True) - slopes)).sum()
+    return float(gap / (earned ** (1.0 - ALPHA) / (1.0 - ALPHA)).sum())
+
+
+def clarabel(totals: Matrix) -> Matrix:
+    cp: Any = importlib.import_module("cvxpy")
+    x = cp.Variable(totals.shape, nonneg=True)
+    earned = 1.0 + cp.sum(cp.multiply(totals, x), axis=0)
+    problem = cp.Problem(cp.Maximize(cp.sum(cp.power(earned, 1.0 - ALPHA))), [cp.sum(x, axis=1) == 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that a solution may be inaccurate; the gap says how inaccurate
+        problem.solve(solver=cp.CLARABEL)
+    return np.asarray(x.value)
+
+
+def rows() -> Iterator[Row]:
+    yield from large()  # first: a child's peak memory counts what its parent held
+    rival = f"{named('cvxpy')}, {named('clarabel')}"
+    for shape, target, repeats in SIZES:
+        totals = matrix(*shape)
+        kept: dict[str, Matrix] = {}
+
+        def ours(totals: Matrix = totals, kept: dict[str, Matrix] = kept) -> float:
+            start = time.perf_counter()
+            kept["ours"] = offline_optimum(totals, ALPHA).distributions
+            return time.perf_counter() - start
+
+        def theirs(totals: Matrix = totals, kept: dict[str, Matrix] = kept) -> float:
+            start = time.perf_counter()
+            kept["theirs"] = clarabel(totals)
+            return time.perf_counter() - start
+
+        ours()
+        taken = best({"ours": ours, "theirs": theirs}, repeats)
+        row = faster(f"offline optimum {shape}", taken["ours"], rival, taken["theirs"], target)
+        gaps = {key: f"{relative_gap(totals, x):.0e}" for key, x in kept.items()}
+        yield row._replace(ours=f"{row.ours}, gap {gaps['ours']}", theirs=f"{row.theirs}, gap {gaps['theirs']}")
+    yield curve()
+
+
+def large() -> Iterator[Row]:
+    """All users of MovieLens 25M, and a square problem, each in a process of its own."""
+    for shape in ((162_541, 20), (2000, 2000)):
+        code = (
+            "import resource, time; from alphafair import offline_optimum\n"
+            "from benchmarks.bench_offline import matrix\n"
+            f"totals = matrix{shape}; offline_optimum(totals[:3], 0.9); start = time.perf_counter()\n"
+            "best = offline_optimum(totals, 0.9); spent = time.perf_counter() - start\n"
+            "print(spent, best.gap / best.value, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)"
+        )
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        spent, gap, gigabytes = (float(word) for word in answer.stdout.split())
+        yield Row(
+            f"offline optimum {shape}",
+            f"{duration(spent)}, gap {gap:.0e}",
+            "memory",
+            f"{gigabytes:.2f} GB",
+            "-",
+            "gap 1e-09, 1 GB",
+            gap <= 1e-9 and gigabytes <= 1.0,
+        )
+
+
+def curve() -> Row:
+    """Every prefix of 5,000 rounds, against single solves of the last."""
+    stream = common(5000)
+    totals = context_reward_totals(stream)
+
+    def single() -> float:
+        start = time.perf_counter()
+        offline_optimum(totals, ALPHA)
+        return time.perf_counter() - start
+
+    def prefixes() -> float:
+        start = time.perf_counter()
+        values, gaps = offline_curve(stream, ALPHA, np.arange(1, stream.n_rounds + 1))
+        assert (gaps <= 1e-9 * values).all()
+        return time.perf_counter() - start
+
+    taken = best({"curve": prefixes, "single": single}, 5)
+    ratio = taken["curve"] / taken["single"]
+    return Row(
+        "offline curve, 5,000 prefixes certified",
+        duration(taken["curve"]),
+        "one single solve",
+        duration(taken["single"]),
+        f"{ratio:,.0f} solves",
+        "under 4,000 solves",
+        ratio < 4000,
+    )
