@@ -9,11 +9,11 @@ from typing import TypeVar
 Name = TypeVar("Name")
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """The time that one call takes."""
-    start = time.perf_counter()
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """The time that one call takes, by the clock on the wall or by another."""
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def best(contenders: Mapping[Name, Callable[[], float]], repeats: int) -> dict[Name, float]:

@@ -9,30 +9,12 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
-from alphafair.jit import kernel
+from alphafair.experiments.value import PublishedSign
 from alphafair.kernels import fair_bandit
-from alphafair.kernels.log_barrier import ADAPTIVE, absorb
-from alphafair.kernels.utility import marginal_utility
 from alphafair.policies.base import BasePolicy
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
-
-
-@kernel
-def learn_with_the_published_sign(shared, learners, context, arm, propensity, reward) -> None:  # type: ignore[no-untyped-def]
-    """The published code's update: the gain itself is fed as a loss."""
-    n = shared.shape[2] - 2
-    gain = marginal_utility(shared[0, 0, arm], shared[0, 0, n]) * reward
-    absorb(learners, context, arm, propensity, gain, ADAPTIVE, shared[0, 1, :n])
-    shared[0, 0, arm] += reward
-
-
-class PublishedSign(AlphaFairBandit):
-    """alpha-FairCB as the authors' code has it; for showing what the sign does, not for use."""
-
-    name = "published-sign"
-    _learn = staticmethod(learn_with_the_published_sign)
 
 
 def test_the_published_sign_is_what_golden_says() -> None:

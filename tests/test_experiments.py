@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
@@ -230,12 +231,37 @@ def test_counts_of_25m_are_asserted(stream: Stream) -> None:
     reproduce.check_counts("B", stream)
 
 
+def small_copy(folder: Path, first: str = "1,296,5.0,1147880044") -> Path:
+    """A MovieLens folder of a few users, the first of them with 60 ratings."""
+    folder.mkdir(parents=True)
+    rows = [first, *(f"1,{k % 3 + 1},4.0,{k}" for k in range(60)), *(f"{k},1,3.0,{k}" for k in range(2, 6))]
+    (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n")
+    movies = ["1,a,Drama", "2,b,Comedy|Drama", "3,c,War", "296,d,Crime"]
+    (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
+    return folder
+
+
 def test_25m_is_known_by_its_first_row(tmp_path: Path) -> None:
-    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n")
-    assert reproduce.Data(tmp_path).is_25m()
-    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,1,5.0,1\n")
-    assert not reproduce.Data(tmp_path).is_25m()
+    folder = small_copy(tmp_path / "parent" / "ml-25m")
+    shutil.make_archive(str(tmp_path / "ml-25m"), "zip", tmp_path / "parent")
+    for path in (folder, folder.parent, tmp_path / "ml-25m.zip"):
+        assert reproduce.Data(path).is_25m(), path
+    assert not reproduce.Data(small_copy(tmp_path / "other", "1,1,5.0,1")).is_25m()
     assert not reproduce.Data().is_25m()
+
+
+def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
+    data = reproduce.Data(small_copy(tmp_path / "small"))
+    experiment, stream = reproduce.loaded(data, paper.PRICE_OF_FAIRNESS)
+    assert (experiment.min_ratings, stream.n_contexts, stream.n_rounds) == (50, 1, 61)
+    experiment, stream = reproduce.loaded(reproduce.Data(), paper.PRICE_OF_FAIRNESS)
+    assert (experiment.min_ratings, stream.n_contexts, stream.n_rounds) == (500, 43, 40_034)
+
+
+def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = paper.READINGS.digest("x")
+    monkeypatch.setattr("alphafair.experiments.value.code_digest", lambda: "another")
+    assert paper.READINGS.digest("x") != before
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:

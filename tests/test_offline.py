@@ -229,6 +229,7 @@ def test_certificate_three_on_long_runs(marginal: Any) -> None:
         ([[1.0]], 1.0, r"alpha must be in \[0, 1\); got 1.0"),
         ([], 0.5, "context_reward_totals must be a table with one column an arm"),
         ([1.0, 2.0], 0.5, "context_reward_totals must be a table with one column an arm"),
+        ([[1e308, 1e308], [1e308, 1.0]], 0.0, "context_reward_totals must be small enough to be added up; got 1e.308"),
         ("much", 0.5, "context_reward_totals must be a table"),
     ],
 )

@@ -29,9 +29,9 @@ Function = Callable[..., Any]
 
 
 def fingerprint() -> str:
-    """Digest of every kernel's source, so that machine code is never older than what it came from."""
+    """Digest of every kernel's source and of this file, so that no machine code is older than what it came from."""
     digest = hashlib.sha256()
-    for path in sorted(_KERNELS.glob("*.py")):
+    for path in (Path(__file__), *sorted(_KERNELS.glob("*.py"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

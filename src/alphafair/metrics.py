@@ -77,7 +77,7 @@ def standard_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: floa
 
 
 def approximate_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
-    """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the standard regret and `ratio`."""
+    """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the two around it."""
     achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha)
     return np.asarray(np.asarray(optimum, dtype=np.float64) - achieved)
 

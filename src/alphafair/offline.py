@@ -69,6 +69,13 @@ def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance
     z, mu = np.empty_like(rows), np.empty(len(rows))
     value, gap, iterations = interior_point.solve(rows, alpha, tolerance, 1.0, x, z, mu, earned)
     distributions[seen] = x
+    if not np.isfinite(value):
+        raise validate.refusal(
+            "context_reward_totals",
+            "small enough to be added up",
+            float(totals.max()),
+            "Divide them all by one number.",
+        )
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)

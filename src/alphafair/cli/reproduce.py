@@ -42,7 +42,7 @@ def command(
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
         raise validate.refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
-    words = ["alphafair reproduce", *(["--data", data.name] if data else []), *(["--smoke"] if smoke else [])]
+    words = ["alphafair reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     with progress_bar() as bar:
 
         def started(title: str, total: int) -> Callable[[int], None]:

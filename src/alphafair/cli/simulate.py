@@ -24,7 +24,7 @@ def command(
         typer.Option(metavar="NAME", help="A policy; repeat for several. Default: all. A wrong name lists them."),
     ] = None,
     stream: Annotated[
-        str, typer.Option(metavar="NAME", help="One of stochastic, drifting, impossibility, greedy-trap.")
+        str, typer.Option(metavar="NAME", help="Made here: greedy-trap, stochastic, drifting or impossibility.")
     ] = "stochastic",
     data: Annotated[
         Path | None,

@@ -61,7 +61,8 @@ def _full_information(section: Mapping[str, Any]) -> list[dict[str, Any]]:
             _claim(
                 f"A{number}",
                 "A",
-                f"With full information \u03b1-FairCB ends with {words} of the paper's policies.",
+                f"With full information \u03b1-FairCB ends with {words} of the paper's policies."
+                + (" (The same order as A1.)" if "regret" in metric else ""),
                 _listed(section, PAPER_A, metric, digits),
                 _best(section, PAPER_A, metric, highest=highest),
             )
@@ -103,7 +104,9 @@ def _bandit(section: Mapping[str, Any]) -> list[dict[str, Any]]:
             "B3",
             "B",
             "If the scale-free bandit leads in Jain's index at all, it is in the first rounds only.",
-            f"it leads up to round {until:,} of {section['n_rounds']:,}" if until else "it never leads",
+            f"it leads up to round {until:,} of {section['n_rounds']:,} (first half asked)"
+            if until
+            else f"it leads at none of the {len(ours):,} recorded rounds, the first of which is {section['rounds'][0]}",
             until < half,
         )
     )

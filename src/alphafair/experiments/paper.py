@@ -20,7 +20,9 @@ FULL_INFORMATION = Experiment(
     "Full information",
     (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM),
 )
-BANDIT_FEEDBACK = Experiment("B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100)
+BANDIT_FEEDBACK = Experiment(
+    "B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100, n_records=500
+)
 PRICE_OF_FAIRNESS = Experiment(
     "C",
     "100 values of \u03b1",

@@ -20,7 +20,8 @@ from alphafair.experiments.run import Ran, run
 from alphafair.experiments.value import Experiment, stream_digest
 from alphafair.types import Stream
 
-STAND_IN_RATINGS = 500  # of a user, for experiment C, where nobody has the paper's 5,000
+PAPER_RATINGS = 5000  # of a user, for experiment C
+STAND_IN_RATINGS = 500  # where nobody has as many
 # What the paper's rows hold; checked whenever the data are MovieLens 25M itself.
 COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, rounds
 FIRST_ROW_25M = "1,296,5.0,1147880044"
@@ -45,21 +46,27 @@ class Data:
         return streams.bundled(**options) if self.path is None else streams.movielens(self.path, **options)
 
     def is_25m(self) -> bool:
-        ratings = None if self.path is None else self.path / "ratings.csv"
-        if ratings is None or not ratings.is_file():
-            return False
-        with ratings.open(encoding="utf-8") as file:
-            return [next(file, "").strip() for _ in range(2)][1] == FIRST_ROW_25M
+        """MovieLens 25M itself, in a folder or a zip, is known by its first rating."""
+        return self.path is not None and streams.first_rating(self.path) == FIRST_ROW_25M
 
 
-def plan(data: Data, *, smoke: bool = False) -> tuple[Experiment, ...]:
-    """The experiments for this data set: without it, users of at least 500 ratings stand in for those of 5,000."""
-    chosen = []
-    for experiment in paper.EXPERIMENTS:
-        if data.path is None and experiment.min_ratings is not None:
-            experiment = replace(experiment, min_ratings=STAND_IN_RATINGS)
-        chosen.append(experiment.smoke() if smoke else experiment)
-    return tuple(chosen)
+def plan(*, smoke: bool = False) -> tuple[Experiment, ...]:
+    """All experiments, or the same in seconds."""
+    return tuple(experiment.smoke() if smoke else experiment for experiment in paper.EXPERIMENTS)
+
+
+def loaded(data: Data, experiment: Experiment) -> tuple[Experiment, Stream]:
+    """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
+    least = experiment.min_ratings
+    for fewer in () if least is None else (least, STAND_IN_RATINGS, 50):
+        if data.path is not None or fewer <= STAND_IN_RATINGS:
+            adapted = replace(experiment, min_ratings=fewer)
+            try:
+                return adapted, data.stream(adapted)
+            except ValueError as problem:
+                if "min_ratings" not in str(problem):
+                    raise
+    return replace(experiment, min_ratings=None), data.stream(replace(experiment, min_ratings=None))
 
 
 def reproduce(
@@ -75,11 +82,10 @@ def reproduce(
 
     `started(title, total)` is called for each piece of work and gives back the function to tell of progress.
     """
-    experiments = plan(data, smoke=smoke)
     ran: dict[str, Ran] = {}
-    for experiment in experiments:
-        advance = started(experiment.title, len(experiment.contenders) * len(experiment.alphas) + 1)
-        stream = data.stream(experiment)
+    for planned in plan(smoke=smoke):
+        advance = started(planned.title, len(planned.contenders) * len(planned.alphas) + 1)
+        experiment, stream = loaded(data, planned)
         if data.is_25m() and not smoke:
             check_counts(experiment.name, stream)
         ran[experiment.name] = run(experiment, stream, folder / "runs", jobs=jobs, advance=advance)
@@ -89,7 +95,7 @@ def reproduce(
     sections = {
         "A": results.over_time(ran["A"]),
         "B": results.over_time(ran["B"]),
-        "C": {**results.over_alpha(ran["C"]), "stand_in": data.path is None},
+        "C": {**results.over_alpha(ran["C"]), "stand_in": ran["C"].experiment.min_ratings != PAPER_RATINGS},
         "floor_sweep": results.over_floor(ran["floor_sweep"]),
         "impossibility": results.impossibility(paper.HALVES[:3] if smoke else paper.HALVES),
         "sign": {
@@ -143,7 +149,7 @@ def check_counts(name: str, stream: Stream) -> None:
 def note(data: Data, ran: dict[str, Ran]) -> str:
     """Which rows were played, in a sentence."""
     a, c = ran["A"].stream, ran["C"].stream
-    least = ran["C"].experiment.min_ratings
+    least = ran["C"].experiment.min_ratings or 1
     return (
         f"A and B: the first {ran['A'].experiment.rows:,} rows of {data.name}, {a.n_rounds:,} rounds once movies "
         f"without genres are dropped, {a.n_contexts} users, {a.n_arms} genres. "

@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import alphafair
@@ -73,8 +75,8 @@ class Experiment:
         return tuple(range(self.n_seeds if feedback is Feedback.BANDIT else 1))
 
     def digest(self, data_digest: str) -> str:
-        """Names the results: the same experiment on the same data with the same version."""
-        text = json.dumps([asdict(self), data_digest, alphafair.__version__], sort_keys=True)
+        """Names the results: the same experiment on the same data, run by the same code."""
+        text = json.dumps([asdict(self), data_digest, code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def smoke(self) -> Self:
@@ -87,6 +89,17 @@ class Experiment:
             n_seeds=min(self.n_seeds, 3),
             n_records=min(self.n_records, 5),
         )
+
+
+@cache
+def code_digest() -> str:
+    """All code that a result depends on, in sixteen letters: change it, and nothing old is reused."""
+    package = Path(alphafair.__file__).parent
+    digest = hashlib.sha256()
+    for folder in ("", "kernels", "policies", "streams", "experiments"):
+        for path in sorted((package / folder).glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def stream_digest(stream: Stream) -> str:

@@ -6,7 +6,7 @@ Every policy is two kernels on two arrays:
     learn(shared, learners, context, probabilities, rewards)               full information
     learn(shared, learners, context, arm, propensity, reward)              bandit feedback
 
-`shared` (1-D) is what all contexts have in common, its first entry the number of arms; `learners` has one
-row a context. The layout of both stands at the top of each policy's file. `horizon` calls these same two
-kernels once a round, which is why stepwise and compiled runs agree to the last bit.
+`shared` is what all contexts have in common; `learners` has one block of rows a context: learners[context, row, i].
+Both are three-dimensional; their layout stands at the top of each policy's file. `horizon` calls these same two kernels
+once a round, which is why stepwise and compiled runs agree to the last bit.
 """

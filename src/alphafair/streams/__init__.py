@@ -4,7 +4,7 @@ Polars loads only when a file or a table is read.
 """
 
 from alphafair.streams.bundled import bundled
-from alphafair.streams.movielens import movielens
+from alphafair.streams.movielens import first_rating, movielens
 from alphafair.streams.open_bandit import Log, click_rates, open_bandit
 from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
 from alphafair.streams.table import table
@@ -14,6 +14,7 @@ __all__ = [
     "bundled",
     "click_rates",
     "drifting",
+    "first_rating",
     "greedy_trap",
     "impossibility",
     "movielens",
