@@ -441,7 +441,9 @@ def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     common = ("simulate", "--data", "rounds.csv", "--context", "user", "--policy", "alpha-fair", "--json")
     refused = run(*common)
     assert refused.exit_code == 2
-    assert "rescale_rewards" in refused.stderr
+    assert "Say --reward-range 1 5" in refused.stderr
+    some = run(*common, "--reward-range", "1", "5", "--arm", "jazz")
+    assert json.loads(some.stdout)["arms"] == 1
     answer = run(*common, "--reward-range", "1", "5")
     assert answer.exit_code == 0, answer.output
     results = json.loads(answer.stdout)

@@ -103,7 +103,7 @@ def test_rescale_keeps_order_and_ends() -> None:
     [
         (([6.0], 0, 5), r"rewards\[0\] must be numbers in \[0, 5\]; got 6.0"),
         ((np.nan, 0, 5), r"rewards must be numbers in \[0, 5\]; got nan"),
-        (([1.0], 5, 5), r"high must be a number in \(5, inf\]; got 5"),
+        (([1.0], 5, 5), r"high must be a number in \(5, inf\); got 5"),
         (([1.0], 0, 5, 1.0), r"floor must be a number in \[0, 1\); got 1.0"),
     ],
 )

@@ -164,12 +164,17 @@ def test_snapshots_are_portable_and_safe(tmp_path: Any) -> None:
         {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5, "marginal": "before"}},
         {"settings": {**policy.snapshot().settings, "uniforms": {"generator": {}, "used": 3}}},
         {"version": 99},
+        {"arrays": {**policy.snapshot().arrays, "learners": np.full((2, 1, 5), np.inf)}},
+        {"arrays": {**policy.snapshot().arrays, "learners": np.full((2, 1, 5), -5.0)}},
     ):
         good = policy.snapshot()
         fields = {"policy": good.policy, "version": good.version, "settings": good.settings, "arrays": good.arrays}
         with pytest.raises(ValueError, match="state"):
             twin.restore(State(**{**fields, **damage}))
         assert np.array_equal(twin.cumulative_rewards, policy.cumulative_rewards)
+    strange = State("alpha-fair", 1, {"n_contexts": 2, "n_arms": 3, "bogus": 1}, {})
+    with pytest.raises(ValueError, match=r"state\.settings must be those of AlphaFair"):
+        load_policy(strange)
     with pytest.raises(ValueError, match=r"state.policy must be one of 'alpha-fair'"):
         load_policy(State("nobody", 1, {}, {}))
 
@@ -205,7 +210,13 @@ def test_hedge_takes_one_of_horizon_and_rate() -> None:
         (lambda: FairCB(2, 4, horizon=9, feedback="some"), "feedback must be one of 'full', 'bandit'; got 'some'"),
         (lambda: ScaleFree(2, 4, exploration="none"), "exploration must be one of 'adaptive', 'sqrt'; got 'none'"),
         (lambda: AlphaFair(2, 4, marginal="later"), "marginal must be one of 'before', 'next_visit', 'after'"),
-        (lambda: Hedge(2, 4, learning_rate=0), r"learning_rate must be a number in \(0, inf\]; got 0"),
+        (lambda: Hedge(2, 4, learning_rate=0), r"learning_rate must be a number in \(0, inf\); got 0"),
+        (lambda: FairCB(2, 4, horizon=9, context_weights=[1.0]), "2 numbers in .* one a context; got 'shape"),
+        (lambda: AlphaFair(2, 4).choose(-1), r"context must be an int in \[0, 1\]; got -1. Count contexts from 0."),
+        (lambda: AlphaFair(2, 4).choose(True), "context must be an int in .* got True"),
+        (lambda: AlphaFair(2, 4).choose(0, available=[[True], [True, False]]), "available must be 4 booleans"),
+        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), "0.5"), "reward must be a number in .* got '0.5'"),
+        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), np.nan), "reward .* whose reward nobody knows"),
         (lambda: AlphaFair(2, 4, seed="x"), "seed must be a whole number of at least 0; got 'x'"),
         (lambda: AlphaFair(2, True), "n_arms must be a whole number of at least 1; got True"),
     ],

@@ -96,9 +96,8 @@ class State:
             meta = json.loads(arrays.pop("meta").tobytes())
             return cls(meta["policy"], meta["version"], meta["settings"], arrays)
         except Exception as problem:  # zipfile, npy header, JSON and key errors all mean the same thing here
-            raise validate.refusal(
-                "blob", "the bytes of a State", blob[:16], f"It could not be read: {problem}"
-            ) from problem
+            repair = "It is cut off, damaged, or was not made by State.to_bytes."
+            raise validate.refusal("blob", "the bytes of a State", blob[:16], repair) from problem
 
     def save(self, path: str | Path) -> None:
         Path(path).write_bytes(self.to_bytes())

@@ -39,6 +39,7 @@ def number(
     argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
 ) -> float:
     """A finite number between low and high, either end open or closed."""
+    low_open, high_open = low_open or low == -math.inf, high_open or high == math.inf
     allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
     try:
         real = float(value)
@@ -73,17 +74,16 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
 
 def context(value: Any, n_contexts: int) -> int:
     """A context that the policy knows."""
+    allowed = f"an int in [0, {n_contexts - 1}]"
     try:
         number = operator.index(value)
     except TypeError:
-        raise refusal("context", f"an int in [0, {n_contexts - 1}]", value, "Pass its index.") from None
-    if not 0 <= number < n_contexts:
-        raise refusal(
-            "context",
-            f"an int in [0, {n_contexts - 1}]",
-            value,
-            f"For contexts that nobody announced call policy.grow({max(number, 0) + 1}) first.",
-        )
+        raise refusal("context", allowed, value, "Pass its index.") from None
+    if isinstance(value, bool | np.bool_) or number < 0:
+        raise refusal("context", allowed, value, "Count contexts from 0.")
+    if number >= n_contexts:
+        repair = f"For contexts that nobody announced call policy.grow({number + 1}) first."
+        raise refusal("context", allowed, value, repair)
     return number
 
 
@@ -105,47 +105,53 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     """The reward of one pulled arm."""
     allowed = f"a number in [{low:g}, {high:g}]"
     try:
-        real = float(value)
+        real = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         raise refusal("reward", allowed, value, "This policy learns from one float a round.") from None
+    if math.isnan(real):
+        raise refusal("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
     if not low <= real <= high:
         raise refusal("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
     return real
 
 
-def vector(argument: str, value: Any, n_arms: int, *, low: float, high: float, repair: str) -> NDArray[np.float64]:
-    """One number an arm, each in [low, high]: a fresh contiguous copy, the caller's array is never kept."""
-    allowed = f"{n_arms} numbers in [{low:g}, {high:g}], one an arm"
+def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
+    """One number in [0, 1] for each of something: a fresh contiguous copy, the caller's array is never kept."""
+    allowed = f"{size} numbers in [0, 1], one {each}"
     try:
         array = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise refusal(argument, allowed, value, "Pass a sequence of floats.") from None
-    if array.shape != (n_arms,):
-        raise refusal(argument, allowed, f"shape {array.shape}", "Give one value an arm.")
-    if not (array.min() >= low and array.max() <= high):  # false for NaN as well
-        bad = int(np.flatnonzero(~((array >= low) & (array <= high)))[0])
-        raise refusal(f"{argument}[{bad}]", f"a number in [{low:g}, {high:g}]", float(array[bad]), repair)
+    if array.shape != (size,):
+        raise refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
+    if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
+        bad = int(np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))[0])
+        repair = "Leave rounds out whose values nobody knows." if math.isnan(array[bad]) else repair
+        raise refusal(f"{argument}[{bad}]", "a number in [0, 1]", float(array[bad]), repair)
     return array
 
 
 def rewards(value: Any, n_arms: int) -> NDArray[np.float64]:
     """The rewards of all arms in one round."""
-    return vector("reward", value, n_arms, low=0.0, high=1.0, repair="Map rewards with alphafair.rescale_rewards.")
+    return unit_vector("reward", value, n_arms, "an arm", "Map rewards with alphafair.rescale_rewards.")
 
 
-def distribution(argument: str, value: Any, n_arms: int) -> NDArray[np.float64]:
-    """A probability vector over the arms."""
-    array = vector(argument, value, n_arms, low=0.0, high=1.0, repair="Pass the Decision that choose returned.")
+def distribution(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
+    """Probabilities, one for each of something."""
+    array = unit_vector(argument, value, size, each, repair)
     total = float(array.sum())
     if abs(total - 1.0) > 1e-6:
-        raise refusal(argument, "probabilities that sum to 1", total, "Pass the Decision that choose returned.")
+        raise refusal(argument, "probabilities that sum to 1", total, repair)
     return array
 
 
 def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
     """Which arms can be played now: one boolean an arm, at least one of them true."""
     allowed = f"{n_arms} booleans, one an arm, at least one of them true"
-    mask = np.asarray(value)
+    try:
+        mask = np.asarray(value)
+    except ValueError:
+        raise refusal("available", allowed, value, "Pass a flat boolean mask.") from None
     if mask.dtype != np.bool_ or mask.shape != (n_arms,):
         got = f"{mask.dtype} of shape {mask.shape}"
         raise refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")

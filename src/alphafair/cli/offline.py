@@ -15,6 +15,9 @@ def command(
         typer.Argument(metavar="FILE", help="CSV or Parquet: a context column and one column of rewards an arm."),
     ],
     context: Annotated[str, typer.Option(metavar="COLUMN", help="The column that names the context.")] = "context",
+    arm: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column of rewards; repeat. Default: all others.")
+    ] = None,
     alpha: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
     ] = None,
@@ -36,7 +39,7 @@ def command(
     from alphafair.cli.simulate import make_folder
     from alphafair.offline import context_reward_totals, offline_optimum
 
-    stream = streams.table(table, context=context)
+    stream = streams.table(table, context=context, arm_columns=arm)
     totals = context_reward_totals(stream)
     folder = make_folder(output)
     arms = list(stream.arm_labels or ())

@@ -31,6 +31,10 @@ def command(
         typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row a round."),
     ] = None,
     context: Annotated[str, typer.Option(metavar="COLUMN", help="With --data: the column of contexts.")] = "context",
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="With --data: a column of rewards; repeat. Default: all others."),
+    ] = None,
     reward_range: Annotated[
         tuple[float, float] | None,
         typer.Option(metavar="LOW HIGH", help="With --data: map rewards of this range onto [0.2, 1]."),
@@ -70,7 +74,7 @@ def command(
         validate.integer("--record-every", record_every, low=1)
     folder = make_folder(output)
 
-    played = make_stream(stream, **sizes, seed=seed) if data is None else read_stream(data, context, reward_range)
+    played = make_stream(stream, **sizes, seed=seed) if data is None else read_stream(data, context, arm, reward_range)
     every = record_every or max(1, played.n_rounds // 200)
     policies = [made for kind in kinds for made in variants(kind, played, alpha)]
     traces = _simulate_all(policies, played, seed, every)
@@ -112,12 +116,16 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     return maker(**accepted(maker, offered))
 
 
-def read_stream(path: Path, context: str, reward_range: tuple[float, float] | None) -> Stream:
+def read_stream(path: Path, context: str, arms: list[str] | None, reward_range: tuple[float, float] | None) -> Stream:
     """The rounds of a file, rewards mapped onto [0.2, 1] where their range is given."""
-    from alphafair import rescale_rewards, streams
+    from alphafair import rescale_rewards, streams, validate
     from alphafair.types import Stream
 
-    stream = streams.table(path, context=context)
+    stream = streams.table(path, context=context, arm_columns=arms)
+    least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
+    if reward_range is None and (least < 0.0 or most > 1.0):
+        repair = f"Say --reward-range {least:g} {most:g}, or name the --arm columns."
+        raise validate.refusal(f"{path}: rewards", "in [0, 1]", [least, most], repair)
     if reward_range is None:
         return stream
     rewards = rescale_rewards(stream.reward_table, *reward_range)

@@ -31,7 +31,12 @@ def load_policy(state: State) -> BasePolicy:
     """The policy that a snapshot belongs to, with all that it had learned."""
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
     settings = {key: value for key, value in state.settings.items() if key != "uniforms"}
-    policy = kind(**settings)
+    try:
+        policy = kind(**settings)
+    except TypeError as problem:
+        raise validate.refusal(
+            "state.settings", f"those of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."
+        ) from None
     policy.restore(state)
     return policy
 

@@ -110,7 +110,13 @@ class BasePolicy:
             if rewards is None or not all_within(rewards, low, high):
                 rewards = validate.rewards(reward, self.n_arms)
             if used is None or not is_distribution(used):
-                used = validate.distribution("decision.probabilities", probabilities, self.n_arms)
+                used = validate.distribution(
+                    "decision.probabilities",
+                    probabilities,
+                    self.n_arms,
+                    "an arm",
+                    "Pass the Decision that choose returned.",
+                )
             self._learn(self._shared, self._learners, context, used, rewards)
 
     def _open(self, decision: Decision) -> Decision | tuple[int, int, float, Any]:
@@ -164,6 +170,16 @@ class BasePolicy:
             "learners": _memory(state, "learners", (n_contexts, *self._first_learner.shape)),
         }
         uniforms = _Uniforms.at(state.settings.get("uniforms"))
+        out = np.empty(self.n_arms)
+        for context in range(n_contexts):
+            self._draw(arrays["shared"], arrays["learners"], context, 0.0, out)
+            if not is_distribution(out):
+                raise validate.refusal(
+                    f"state: the distribution of context {context}",
+                    "one that sums to 1",
+                    out,
+                    "The snapshot is damaged.",
+                )
         self._uniforms = uniforms
         self._shared = arrays["shared"]
         self._storage = self._learners = arrays["learners"]

@@ -90,7 +90,9 @@ class FairCB(BasePolicy):
         self.feedback = validate.choice("feedback", feedback, Feedback)
         weights = None
         if context_weights is not None:
-            weights = validate.distribution("context_weights", context_weights, n_contexts)
+            weights = validate.distribution(
+                "context_weights", context_weights, n_contexts, "a context", "Divide the counts of visits by their sum."
+            )
         self._learn = LEARN[self.feedback]
         kind = KINDS[self.feedback]
         super().__init__(
