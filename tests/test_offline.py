@@ -242,3 +242,37 @@ def test_curve_refusals(rounds: list[int]) -> None:
         offline_curve(streams.stochastic(5, 2, 3), 0.5, rounds)
     with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be at least 0"):
         offline_curve(Stream.from_arrays([0], [[-1.0]]), 0.5, [1])
+
+
+def many_rows(m: int, n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rounds = np.ceil(20.0 * (1.0 + rng.pareto(1.2, size=(m, 1))))
+    return rounds * np.where(rng.random((m, n)) < 0.3, 0.7, 0.2 + 0.1 * rng.random((m, n)))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_many_rows_are_sampled_first(alpha: float) -> None:
+    assert_proved(many_rows(500, 2), alpha)
+    assert_proved(many_rows(40, 70), alpha)
+
+
+def test_large_problems_with_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the JIT off the limits can be moved, so that small problems take the ways of large ones."""
+    monkeypatch.setattr(interior_point, "LARGE", 10)
+    assert_proved(many_rows(12, 5), 0.9)
+
+
+@pytest.mark.parametrize("limits", [("MOST_STEPS",), ("MOST_STAGES",), ("MOST_STEPS", "MOST_STAGES")])
+def test_limits_end_in_a_true_gap(limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped early, with the JIT off, the certificate still bounds the truth and says that it is not enough."""
+    totals = many_rows(12, 5)
+    truth = offline_optimum(totals, 0.9)
+    for limit in limits:
+        monkeypatch.setattr(interior_point, limit, 1)
+    monkeypatch.setattr(interior_point, "LARGE", 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CertificateWarning)
+        early = offline_optimum(totals, 0.9)
+    assert early.value <= truth.value + truth.gap
+    assert early.value + early.gap >= truth.value
+    assert early.certified == (early.gap <= 1e-9 * early.value)
