@@ -276,3 +276,16 @@ def test_limits_end_in_a_true_gap(limits: tuple[str, ...], monkeypatch: pytest.M
     assert early.value <= truth.value + truth.gap
     assert early.value + early.gap >= truth.value
     assert early.certified == (early.gap <= 1e-9 * early.value)
+
+
+@pytest.mark.parametrize("stages", [1, 12])
+def test_wrong_prices_held_with_confidence(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cost stages, nothing else; out of stages (with the JIT off), the gap says so."""
+    totals = many_rows(12, 5)
+    truth = offline_optimum(totals, 0.9)
+    monkeypatch.setattr(interior_point, "MOST_STAGES", stages)
+    x, earned = np.empty_like(totals), np.empty(5)
+    value, gap, _ = interior_point.solve(totals, 0.9, 1e-9, np.array([9.0, 1, 1, 1, 1]), np.full(5, 1e-6), x, earned)
+    assert value <= truth.value + truth.gap
+    assert value + gap >= truth.value
+    assert stages == 1 or gap <= 1e-9 * value
