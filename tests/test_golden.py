@@ -112,7 +112,7 @@ def test_stability_term(name: str) -> None:
         learner[0, 0, : run["n"]] = step["p"]
         learner[0, 0, run["n"]] = step["eta_prev"]
         arm = step["arm"]
-        close(log_barrier.stability(learner, 0, arm, step["loss_estimate"][arm], np.empty(run["n"])), step["M"])
+        close(log_barrier.stability(learner, 0, arm, step["loss_estimate"][arm], *np.empty((2, run["n"]))), step["M"])
         estimate = np.array(step["loss_estimate"])
         close(naive.log_barrier_stability(np.array(step["p"]), estimate, step["eta_prev"]), step["M"])
 

@@ -38,21 +38,26 @@ def test_projection_is_the_nearest_point(values: list[float]) -> None:
 
 
 @some
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["normal", "ties", "geometric", "flat"]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["normal", "ties", "geometric", "even", "flat"]))
 def test_many_arms_take_the_pivot_and_get_the_same(seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     v = {
         "normal": rng.normal(size=1000),
         "ties": rng.integers(0, 3, 1000) / 500.0,
         "geometric": 1.5 ** -np.arange(1000.0),
+        "even": np.arange(1000) / 1000.0,
         "flat": np.zeros(1000),
     }[kind]
     few = v - v.max()
-    total, count = simplex.above(few, -1.0)
-    by_pivot = simplex.threshold(few, total, count)
-    split = simplex._split_by_pivot(few)
-    assert split == pytest.approx(by_pivot, abs=1e-9)
+    x = projected(v)
+    theta = (few[x > 0.0].sum() - 1.0) / (x > 0.0).sum()
+    assert simplex._split_by_pivot(few) == pytest.approx(theta, abs=1e-9)
     np.testing.assert_allclose(projected(v), naive.project_on_simplex(few), atol=1e-12)
+
+
+def test_the_log_of_a_product_out_of_range() -> None:
+    factors = np.array([1e80, 1e80, 1e-3, 2.0, 1e-90, 1e-90, 1e-90, 5.0, 3.0, 1e200, 1e200])
+    assert log_barrier.log_product(factors) == pytest.approx(np.log(factors).sum(), rel=1e-14)
 
 
 def test_a_point_of_the_simplex_stays() -> None:
@@ -110,7 +115,7 @@ def test_stability_is_the_maximum_it_claims_to_be(n: int, loss: float, eta: floa
     p = rng.dirichlet(np.ones(n)) * 0.99 + 0.01 / n
     learner = log_barrier.first_learner(n)[None]
     learner[0, 0, :n], learner[0, 0, n] = p, eta
-    best = log_barrier.stability(learner, 0, 1, loss, np.empty(n))
+    best = log_barrier.stability(learner, 0, 1, loss, *np.empty((2, n)))
     estimate = np.zeros(n)
     estimate[1] = loss
     scale = 1.0 + abs(loss) + n / eta
@@ -129,7 +134,7 @@ def test_stability_of_many_arms_does_not_overflow() -> None:
     p, estimate = np.full(n, 1.0 / n), np.zeros(n)
     for loss in (-1e6, 1e6):
         estimate[0] = loss
-        ours = log_barrier.stability(learner, 0, 0, loss, np.empty(n))
+        ours = log_barrier.stability(learner, 0, 0, loss, *np.empty((2, n)))
         assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
 
 

@@ -170,7 +170,7 @@ def test_a_claim_that_fails_is_said_to_fail() -> None:
         text = text_page(made_up_results(holds=holds)).text
         assert text.count("\N{BALLOT X} does not hold") == holds.count(False)
         assert text.count("\N{CHECK MARK} holds") == holds.count(True)
-        assert f"{holds.count(True)} of {len(holds)} claims hold on these data" in text
+        assert f"{holds.count(True)} of {len(holds)} claims about ratings hold on these data" in text
 
 
 def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:

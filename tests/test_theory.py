@@ -233,7 +233,7 @@ def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, explor
 def test_level_from_any_guess(values: list[float], guess: float) -> None:
     v = np.array(values)
     v -= v.min()
-    mu = log_barrier.level(v, guess, 1e-8)
+    mu = log_barrier.level(v, guess, 1e-5, np.empty_like(v))
     assert 1.0 <= mu <= len(v) + 1e-9
     assert math.fsum(1.0 / (mu + v)) == pytest.approx(1.0, rel=1e-13)
 

@@ -23,8 +23,9 @@ import platformdirs
 _KERNELS = Path(__file__).parent / "kernels"
 OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "error_model": "numpy",
-}  # no kernel divides by zero, so none need ask before dividing
+    "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
+    "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
+}
 Function = Callable[..., Any]
 
 
@@ -55,12 +56,14 @@ _FOLDER = cache_folder()
 def kernel(function: Function) -> Any:
     """Compile a function of arrays and scalars; see the module's docstring for what that entails."""
     ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
+    allocates = not {"np", "copy"}.isdisjoint(function.__code__.co_names)
+    options = {**OPTIONS, "_nrt": allocates}  # who makes no array need not count references either
     if _FOLDER is None or not ours:  # the fingerprint speaks for no code but our own
-        return numba.njit(**OPTIONS)(function)
+        return numba.njit(**options)(function)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(_FOLDER)
     try:
-        return numba.njit(**OPTIONS, cache=True)(function)
+        return numba.njit(**options, cache=True)(function)
     finally:
         settings.CACHE_DIR = before
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.simplex import above, threshold
+from alphafair.kernels.simplex import settle
 from alphafair.kernels.utility import SLOPE, TOTAL, earn, first_account, marginal_utility
 
 BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
@@ -54,39 +54,51 @@ def first_independent_learner(n_arms: int, alpha: float) -> np.ndarray:
 
 
 @kernel
-def ascend(slopes, k, learners, context, rewards, step):
-    """The step along g = phi'(R) r, phi'(R) from account k: returns S and theta, x = max(step - theta, 0)."""
+def ascend(slopes, k, learners, context, rewards, step, out):
+    """Take the step along g = phi'(R) r, phi'(R) from account k; writes the new x to `out` and returns the new S."""
     n = rewards.shape[0]
-    squared_norm = 0.0
-    total = 0.0
     count = 0
-    for i in range(n):  # the support of x is a good first guess of the new one
-        g = slopes[k, SLOPE, i] * rewards[i]
-        step[i] = g
-        squared_norm += g * g
-        total += g if learners[context, 0, i] > 0.0 else 0.0
+    for i in range(n):
+        step[i] = slopes[k, SLOPE, i] * rewards[i]
         count += 1 if learners[context, 0, i] > 0.0 else 0
-    squared_norms = learners[context, 0, n] + squared_norm
-    if squared_norm == 0.0:  # no gradient, no step
+    q0 = q1 = s0 = s1 = 0.0  # the sums of g^2, and of g over the support of x, two side by side
+    for i in range(0, n - 1, 2):
+        g0, g1 = step[i], step[i + 1]
+        q0 += g0 * g0
+        q1 += g1 * g1
+        s0 += g0 if learners[context, 0, i] > 0.0 else 0.0
+        s1 += g1 if learners[context, 0, i + 1] > 0.0 else 0.0
+    if n % 2 == 1:
+        q0 += step[n - 1] * step[n - 1]
+        s0 += step[n - 1] if learners[context, 0, n - 1] > 0.0 else 0.0
+    squared_norms = learners[context, 0, n] + (q0 + q1)
+    if q0 + q1 == 0.0:  # no gradient, no step
         for i in range(n):
-            step[i] = learners[context, 0, i]
-        return squared_norms, 0.0
+            out[i] = learners[context, 0, i]
+        return squared_norms
     step_size = 1.0 / math.sqrt(squared_norms)
     for i in range(n):
         step[i] = learners[context, 0, i] + step_size * step[i]
-    total, count = above(step, step_size * total / count)
-    return squared_norms, threshold(step, total, count)
+    settle(step, step_size * ((s0 + s1) / count), out)  # theta, if the support of x stays; else below it
+    return squared_norms
 
 
 @kernel
 def squared_gradient_norms(shared, learners, out):
     """S_j of every context, the gradient that still waits for the next visit included."""
     n = learners.shape[2] - 2
-    step = np.empty(n)
+    step, x = np.empty(n), np.empty(n)
     for context in range(learners.shape[0]):
         out[context] = learners[context, 0, n]
         if shared[0, SETTINGS, 0] == NEXT_VISIT:
-            out[context], _ = ascend(shared, 0, learners, context, learners[context, 1, :n], step)
+            out[context] = ascend(shared, 0, learners, context, learners[context, 1, :n], step, x)
+
+
+@kernel
+def _catch_up(shared, learners, context, out):
+    """Write x after the step that has waited for this visit; the learner stays as it is."""
+    n = out.shape[0]
+    ascend(shared, 0, learners, context, learners[context, 1, :n], np.empty(n), out)
 
 
 @kernel
@@ -94,9 +106,7 @@ def draw(shared, learners, context, uniform, out):
     """Write the context's distribution to `out` and draw an arm from it."""
     n = out.shape[0]
     if shared[0, SETTINGS, 0] == NEXT_VISIT:
-        _, theta = ascend(shared, 0, learners, context, learners[context, 1, :n], out)
-        for i in range(n):
-            out[i] = max(out[i] - theta, 0.0)
+        _catch_up(shared, learners, context, out)
     else:
         for i in range(n):
             out[i] = learners[context, 0, i]
@@ -113,9 +123,7 @@ def learn(shared, learners, context, probabilities, rewards):
     if reading == AFTER:
         earn(shared, 0, probabilities, rewards)
     waiting = learners[context, 1, :n] if reading == NEXT_VISIT else rewards
-    learners[context, 0, n], theta = ascend(shared, 0, learners, context, waiting, step)
-    for i in range(n):
-        learners[context, 0, i] = max(step[i] - theta, 0.0)
+    learners[context, 0, n] = ascend(shared, 0, learners, context, waiting, step, learners[context, 0, :n])
     if reading == NEXT_VISIT:
         for i in range(n):
             learners[context, 1, i] = rewards[i]
@@ -146,7 +154,5 @@ def learn_independently(shared, learners, context, probabilities, rewards):
     """The same with R of this context alone; shared is scratch."""
     n = rewards.shape[0]
     step = shared[0, 0, :n]
-    learners[context, 0, n], theta = ascend(learners, context, learners, context, rewards, step)
-    for i in range(n):
-        learners[context, 0, i] = max(step[i] - theta, 0.0)
+    learners[context, 0, n] = ascend(learners, context, learners, context, rewards, step, learners[context, 0, :n])
     earn(learners, context, probabilities, rewards)

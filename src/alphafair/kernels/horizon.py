@@ -11,9 +11,21 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel, specialise
+from alphafair.kernels.prefetch import prefetch
 
 draw: Any = None  # the policy's kernels, put in by `horizon`
 learn: Any = None
+
+
+AHEAD = 4  # rounds between asking for a row and using it
+
+
+@kernel
+def _ask_ahead(t, learners, contexts, reward_table, items):
+    """Have the rows of a round to come in the cache when its turn comes."""
+    later = min(t + AHEAD, contexts.shape[0] - 1)
+    prefetch(learners, contexts[later])
+    prefetch(reward_table, items[later])
 
 
 @kernel
@@ -32,6 +44,7 @@ def _full(
     probabilities = np.empty(n)
     rewards = np.empty(n)
     for t in range(contexts.shape[0]):
+        _ask_ahead(t, learners, contexts, reward_table, items)
         context = np.int64(contexts[t])
         item = np.int64(items[t])
         arm, _ = draw(shared, learners, context, uniforms[t], probabilities)
@@ -48,6 +61,7 @@ def _bandit(
 ):
     probabilities = np.empty(earned.shape[0])
     for t in range(contexts.shape[0]):
+        _ask_ahead(t, learners, contexts, reward_table, items)
         context = np.int64(contexts[t])
         arm, propensity = draw(shared, learners, context, uniforms[t], probabilities)
         reward = reward_table[np.int64(items[t]), arm]

@@ -189,7 +189,7 @@ def _begin(start, arm, weight, prices, barrier, x, z):
             best = max(best, z[e])
         for e in range(start[j], start[j + 1]):
             z[e] = (best - z[e]) / barrier
-        mu = level(z[start[j] : start[j + 1]], 1.0, 1e-6)
+        mu = level(z[start[j] : start[j + 1]], 1.0, 1e-6, x[start[j] : start[j + 1]])
         for e in range(start[j], start[j + 1]):
             x[e] = 1.0 / (mu + z[e])
             z[e] = barrier * (mu + z[e])

@@ -37,70 +37,115 @@ def first_learner(n_arms: int) -> np.ndarray:
 
 
 @kernel
-def level(v, guess, tolerance):
-    """mu >= 1 with sum_k 1/(mu + v_k) = 1, for v >= 0 with smallest entry 0.
+def power_sums(w):
+    """Sums of w, w^2 and w^3; four of each side by side, because one waits for itself."""
+    s0 = s1 = s2 = s3 = q0 = q1 = q2 = q3 = c0 = c1 = c2 = c3 = 0.0
+    n = w.shape[0]
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
+        s0 += w0
+        s1 += w1
+        s2 += w2
+        s3 += w3
+        q0 += w0 * w0
+        q1 += w1 * w1
+        q2 += w2 * w2
+        q3 += w3 * w3
+        c0 += w0 * w0 * w0
+        c1 += w1 * w1 * w1
+        c2 += w2 * w2 * w2
+        c3 += w3 * w3 * w3
+    for i in range(whole, n):
+        s0 += w[i]
+        q0 += w[i] * w[i]
+        c0 += w[i] * w[i] * w[i]
+    return (s0 + s1) + (s2 + s3), (q0 + q1) + (q2 + q3), (c0 + c1) + (c2 + c3)
 
-    Newton on 1/sum, which is concave and nearly straight: from the left it rises to the root without passing
-    it, and from the right its first step lands on the left. The relative error left is below the square of
-    the last relative step.
+
+@kernel
+def level(v, guess, tolerance, w):
+    """mu >= 1 with sum_k 1/(mu + v_k) = 1, for v >= 0 with smallest entry 0; `w` is scratch (n).
+
+    Newton on f = 1/sum - 1, which is concave and nearly straight: from the left it rises to the root without passing
+    it, and from the right its first step lands on the left. `bend`, f f''/(2 f'^2), is how far f is from straight:
+    where it is small the step is corrected for it (Halley). The relative error left is about the cube of the tolerance.
     """
     n = v.shape[0]
     mu = min(max(guess, 1.0), float(n))
-    step = mu
-    while abs(step) > tolerance * mu:
-        s0 = s1 = q0 = q1 = 0.0  # sums of 1/(mu + v) and of its square, two side by side
-        for i in range(0, n - 1, 2):
-            a, b = 1.0 / (mu + v[i]), 1.0 / (mu + v[i + 1])
-            s0 += a
-            s1 += b
-            q0 += a * a
-            q1 += b * b
-        if n % 2 == 1:
-            a = 1.0 / (mu + v[n - 1])
-            s0 += a
-            q0 += a * a
-        total = s0 + s1
-        step = max(1.0 - mu, total * (total - 1.0) / (q0 + q1))
+    step, bend = mu, 1.0
+    while max(abs(step), abs(bend) * mu) > tolerance * mu:
+        for i in range(n):
+            w[i] = 1.0 / (mu + v[i])
+        total, squares, cubes = power_sums(w)
+        step = total * (total - 1.0) / squares
+        bend = (total - 1.0) * (cubes * total / (squares * squares) - 1.0)
+        if abs(bend) < 0.5:
+            step /= 1.0 - bend
+        step = max(1.0 - mu, step)
         mu += step
     return mu
 
 
 @kernel
-def stability(learners, k, arm, estimate, v):
-    """M(eta) for the loss estimate of one arm, p and eta those of learner k; `v` is scratch (n)."""
+def stability(learners, k, arm, estimate, v, w):
+    """M(eta) for the loss estimate of one arm, p and eta those of learner k; `v` and `w` are scratch (n)."""
     n = v.shape[0]
     eta = learners[k, 0, n]
     p = learners[k, 0, arm]
     move = eta * estimate
-    squares = 0.0
-    smallest = 1.0 / p + move
     for i in range(n):
         v[i] = 1.0 / learners[k, 0, i]
-        squares += learners[k, 0, i] * learners[k, 0, i]
-        if i != arm:
-            smallest = min(smallest, v[i])
-    v[arm] = 1.0 / p + move
+    v[arm] += move
+    q0 = q1 = 0.0
+    m0 = m1 = v[0]
+    for i in range(0, n - 1, 2):
+        p0, p1 = learners[k, 0, i], learners[k, 0, i + 1]
+        q0 += p0 * p0
+        q1 += p1 * p1
+        m0 = min(m0, v[i])
+        m1 = min(m1, v[i + 1])
+    if n % 2 == 1:
+        q0 += learners[k, 0, n - 1] * learners[k, 0, n - 1]
+        m0 = min(m0, v[n - 1])
+    squares, smallest = q0 + q1, min(m0, m1)
     for i in range(n):
         v[i] -= smallest
-    mu = level(v, smallest - move * p * p / squares, 1e-7)
+    mu = level(v, smallest - move * p * p / squares, 1e-3, w)
     lam = mu - smallest
-    product = 1.0
-    logarithm = 0.0
     for i in range(n):
-        product *= learners[k, 0, i] * (mu + v[i])  # 1 + a_i
-        if not 1e-100 < product < 1e100:
-            logarithm += math.log(product)
-            product = 1.0
+        w[i] = learners[k, 0, i] * (mu + v[i])  # 1 + a_i
     total = lam + move * p  # sum of the a_i
-    return max(0.0, (total - (logarithm + math.log(product))) / eta)
+    return max(0.0, (total - log_product(w)) / eta)
 
 
 @kernel
-def absorb(learners, k, arm, propensity, loss, option, v):
+def log_product(w):
+    """The logarithm of a product of positive numbers: one `log` for many factors, while they stay in range."""
+    n = w.shape[0]
+    logarithm = 0.0
+    product = 1.0
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        four = (w[i] * w[i + 1]) * (w[i + 2] * w[i + 3])
+        if 1e-100 < product * four < 1e100:
+            product *= four
+        else:
+            logarithm += math.log(w[i]) + math.log(w[i + 1]) + math.log(w[i + 2]) + math.log(w[i + 3])
+    for i in range(whole, n):
+        if 1e-100 < product * w[i] < 1e100:
+            product *= w[i]
+        else:
+            logarithm += math.log(w[i])
+    return logarithm + math.log(product)
+
+
+@kernel
+def absorb(learners, k, arm, propensity, loss, option, v, w):
     """One round of learner k: take in the loss of an arm that was drawn with that probability."""
     n = v.shape[0]
     estimate = loss / propensity
-    learners[k, 1, n + 1] += stability(learners, k, arm, estimate, v)
+    learners[k, 1, n + 1] += stability(learners, k, arm, estimate, v, w)
     learners[k, 1, n + 2] += learners[k, 0, n + 1] * abs(estimate)
     learners[k, 0, n + 2] += 1.0
     learners[k, 1, arm] += estimate
@@ -109,18 +154,19 @@ def absorb(learners, k, arm, propensity, loss, option, v):
         gamma = n / (2.0 * n + learners[k, 1, n + 2])
     else:
         gamma = min(0.5, math.sqrt(n / learners[k, 0, n + 2]))
-    smallest = learners[k, 1, 0]
-    for i in range(1, n):
-        smallest = min(smallest, learners[k, 1, i])
+    m0 = m1 = learners[k, 1, 0]
+    for i in range(1, n - 1, 2):
+        m0 = min(m0, learners[k, 1, i])
+        m1 = min(m1, learners[k, 1, i + 1])
+    smallest = min(min(m0, m1), learners[k, 1, n - 1])
     for i in range(n):
         v[i] = eta * (learners[k, 1, i] - smallest)
-    mu = level(v, learners[k, 1, n], 1e-8)
-    total = 0.0
+    mu = level(v, learners[k, 1, n], 1e-5, w)
     for i in range(n):
-        v[i] = 1.0 / (mu + v[i])
-        total += v[i]
+        w[i] = 1.0 / (mu + v[i])
+    total, _, _ = power_sums(w)
     for i in range(n):
-        learners[k, 0, i] = v[i] / total
+        learners[k, 0, i] = w[i] / total
     learners[k, 0, n], learners[k, 0, n + 1], learners[k, 1, n] = eta, gamma, mu
 
 

@@ -13,5 +13,5 @@ def learn(shared, learners, context, arm, propensity, reward):
     """Feed the context's learner the loss +phi'(R) r, then earn r."""
     n = shared.shape[2] - 2
     gain = marginal_utility(shared[0, 0, arm], shared[0, 0, n]) * reward
-    absorb(learners, context, arm, propensity, gain, ADAPTIVE, shared[0, 1, :n])
+    absorb(learners, context, arm, propensity, gain, ADAPTIVE, shared[0, 1, :n], shared[0, 2, :n])
     shared[0, 0, arm] += reward

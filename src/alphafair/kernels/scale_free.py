@@ -26,4 +26,4 @@ def draw(shared, learners, context, uniform, out):
 def learn(shared, learners, context, arm, propensity, reward):
     """Feed the learner the loss -r."""
     n = shared.shape[2] - 3
-    absorb(shared, 0, arm, propensity, -reward, shared[1, 0, n], shared[1, 0, :n])
+    absorb(shared, 0, arm, propensity, -reward, shared[1, 0, n], shared[1, 0, :n], shared[1, 1, :n])

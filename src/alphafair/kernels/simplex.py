@@ -4,36 +4,40 @@
 
 For any set A of coordinates, theta_A = (sum_A v - 1)/|A| is a lower bound of theta, so any guess is a fair
 start: the next set {v > theta_A} contains the support, and passes over it only ever drop coordinates. That
-is a handful of passes for twenty arms. For thousands, a pivot splits what is left, as in quickselect, so the
-expected time is linear whatever the input. Both end with the same sum over the same set in the same order.
+is a handful of passes, mostly. Where it is not, with many arms, a pivot splits what is left, as in quickselect,
+so the expected time is linear whatever the input. Both end with the same sum over the same set in the same order.
 """
+
+import numpy as np
 
 from alphafair.jit import kernel
 
-MANY_ARMS = 256
+MANY_ARMS, MANY_PASSES = 256, 6
 
 
 @kernel
 def above(v, theta):
-    """Sum and number of the coordinates above theta; four sums side by side, because one waits for itself."""
+    """Sum of the coordinates above theta; four sums side by side, because one waits for itself."""
     s0 = s1 = s2 = s3 = 0.0
-    k0 = k1 = k2 = k3 = 0
     n = v.shape[0]
     whole = n - n % 4
     for i in range(0, whole, 4):
-        v0, v1, v2, v3 = v[i], v[i + 1], v[i + 2], v[i + 3]
-        s0 += v0 if v0 > theta else 0.0
-        s1 += v1 if v1 > theta else 0.0
-        s2 += v2 if v2 > theta else 0.0
-        s3 += v3 if v3 > theta else 0.0
-        k0 += 1 if v0 > theta else 0
-        k1 += 1 if v1 > theta else 0
-        k2 += 1 if v2 > theta else 0
-        k3 += 1 if v3 > theta else 0
+        s0 += v[i] if v[i] > theta else 0.0
+        s1 += v[i + 1] if v[i + 1] > theta else 0.0
+        s2 += v[i + 2] if v[i + 2] > theta else 0.0
+        s3 += v[i + 3] if v[i + 3] > theta else 0.0
     for i in range(whole, n):
         s0 += v[i] if v[i] > theta else 0.0
-        k0 += 1 if v[i] > theta else 0
-    return (s0 + s1) + (s2 + s3), (k0 + k1) + (k2 + k3)
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel
+def number_above(v, theta):
+    """Number of the coordinates above theta; a loop of its own, because whole numbers are counted eight at a time."""
+    count = 0
+    for i in range(v.shape[0]):
+        count += 1 if v[i] > theta else 0
+    return count
 
 
 @kernel
@@ -67,19 +71,27 @@ def _split_by_pivot(v):
 
 
 @kernel
-def threshold(v, total, count):
-    """theta, given sum and number of some set of coordinates that holds the support.
+def settle(v, theta, out):
+    """Write the projection of v to `out`, from any lower bound of theta; the closer, the fewer passes.
 
     v must not be large against 1: `project` shifts it first, and the ascent step of a policy never is.
     """
-    if v.shape[0] > MANY_ARMS:
-        total, count = above(v, _split_by_pivot(v) - 1e-9)  # below theta whatever the rounding
+    n = v.shape[0]
+    count = number_above(v, theta)
+    n_passes = 0
     while True:
-        theta = (total - 1.0) / count
+        if n_passes == MANY_PASSES and n > MANY_ARMS:
+            theta = _split_by_pivot(v) - 1e-9  # below theta whatever the rounding
+            count = number_above(v, theta)
+        theta = (above(v, theta) - 1.0) / count
         before = count
-        total, count = above(v, theta)
+        count = 0
+        for i in range(n):
+            out[i] = max(v[i] - theta, 0.0)
+            count += 1 if v[i] > theta else 0
+        n_passes += 1
         if count >= before:  # exactly the same set; by rounding, a coordinate equal to theta may come back
-            return theta
+            return
 
 
 @kernel
@@ -88,9 +100,7 @@ def project(v, out):
     largest = v[0]
     for i in range(1, v.shape[0]):
         largest = max(largest, v[i])
+    shifted = np.empty(v.shape[0])
     for i in range(v.shape[0]):
-        out[i] = v[i] - largest
-    total, count = above(out, -1.0)
-    theta = threshold(out, total, count)
-    for i in range(v.shape[0]):
-        out[i] = max(out[i] - theta, 0.0)
+        shifted[i] = v[i] - largest
+    settle(shifted, -1.0, out)
