@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
+from tests import naive
 
-from alphafair import AlphaFair, AlphaFairBandit, Policy, simulate
+from alphafair import AlphaFair, AlphaFairBandit, Policy, Stream, simulate
+from alphafair.types import Vector
 from benchmarks import numpy_loops
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named
@@ -16,13 +20,22 @@ OURS, THEIRS, REPEATS = 1_000_000, 20_000, 5  # rounds of a turn, and turns
 
 
 def rows() -> Iterator[Row]:
-    yield compare("AlphaFair", lambda: AlphaFair(N_CONTEXTS, N_ARMS, alpha=ALPHA), numpy_loops.alpha_fair)
-    yield compare(
-        "AlphaFairBandit", lambda: AlphaFairBandit(N_CONTEXTS, N_ARMS, alpha=ALPHA), numpy_loops.alpha_fair_bandit
-    )
+    """Two rivals each: a loop tuned line by line, and the oracle of the tests, which says the formulas as they are."""
+    fair, bandit = (partial(kind, N_CONTEXTS, N_ARMS, alpha=ALPHA) for kind in (AlphaFair, AlphaFairBandit))
+    yield compare("AlphaFair", fair, numpy_loops.alpha_fair, "tuned loop")
+    yield compare("AlphaFair", fair, partial(oracle, naive.AlphaFair, "full"), "plain loop (tests/naive.py)")
+    yield compare("AlphaFairBandit", bandit, numpy_loops.alpha_fair_bandit, "tuned loop")
 
 
-def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loops.Outcome]) -> Row:
+def oracle(kind: Any, feedback: Any, stream: Stream, uniforms: Vector, alpha: float) -> numpy_loops.Outcome:
+    """A run of `tests/naive.py` on the same rounds."""
+    policy = kind(stream.n_contexts, stream.n_arms, alpha=alpha)
+    rewards = stream.reward_table[stream.items]
+    arms, _, earned = naive.play(policy, stream.contexts.tolist(), rewards, uniforms, feedback)
+    return earned, np.bincount(arms, minlength=stream.n_arms)
+
+
+def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loops.Outcome], words: str) -> Row:
     long = common(OURS)
     short = long.head(THEIRS)
     uniforms = np.random.default_rng(0).random(THEIRS)
@@ -40,4 +53,4 @@ def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loo
 
     times = best({"compiled": compiled, "numpy": interpreted}, REPEATS)
     job = f"simulate {name}: {1e-6 / times['compiled']:.2f} million rounds a second"
-    return faster(job, times["compiled"], f"{named('numpy')} loop", times["numpy"], 100)
+    return faster(job, times["compiled"], f"{named('numpy')}, {words}", times["numpy"], 100)

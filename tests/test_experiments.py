@@ -95,6 +95,15 @@ def test_experiments_are_values() -> None:
     assert all(len(e.seeds(Feedback.BANDIT)) >= 30 for e in paper.EXPERIMENTS)
 
 
+def test_instances_made_here_are_values_too() -> None:
+    for instance in (paper.IMPOSSIBILITY, paper.TOY):
+        assert instance == replace(instance)
+        assert instance.digest() != instance.smoke().digest()
+    coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in paper.IMPOSSIBILITY.seeds}
+    assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
+    assert len(paper.TOY.seeds) >= 30
+
+
 def test_the_papers_settings(stream: Stream) -> None:
     hedge = paper.HEDGE.make(stream, 0.9)
     assert hedge.settings == {"horizon": None, "learning_rate": np.sqrt(np.log(19) / stream.n_rounds)}

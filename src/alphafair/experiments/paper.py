@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alphafair.experiments.value import Contender, Experiment
+from alphafair.experiments.value import Contender, Experiment, Impossibility, Toy
 
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
 ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
@@ -58,8 +58,7 @@ FLOOR_SWEEP = Experiment(
     ),
     n_records=1,
 )
-HALVES = (10, 100, 1000, 10_000, 100_000)
-IMPOSSIBILITY_ALPHAS = (0.25, 0.5, 0.75, 0.9)
-TOY_ARMS = (0.9, 0.5, 0.1)
+IMPOSSIBILITY = Impossibility((10, 100, 1000, 10_000, 100_000), alphas=(0.25, 0.5, 0.75, 0.9), seeds=(0, 1, 2, 3))
+TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, seeds=tuple(range(30)))
 
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, READINGS)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import metrics, streams
-from alphafair.experiments.paper import FLOORS, HALVES, IMPOSSIBILITY_ALPHAS, TOY_ARMS
+from alphafair.experiments.paper import FLOORS
 from alphafair.experiments.run import Part, Ran, plain
-from alphafair.experiments.value import Contender
+from alphafair.experiments.value import Contender, Impossibility, Toy
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import AlphaFair
 from alphafair.simulation import simulate
@@ -139,34 +139,39 @@ def over_floor(ran: Ran) -> dict[str, Any]:
     }
 
 
-def impossibility(halves: tuple[int, ...] = HALVES) -> dict[str, Any]:
+def impossibility(instance: Impossibility) -> dict[str, Any]:
     """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
     ratios = []
-    for alpha in IMPOSSIBILITY_ALPHAS:
+    for alpha in instance.alphas:
         row = []
-        for n_half in halves:
-            stream = streams.impossibility(n_half)
-            earned = simulate(AlphaFair(2, 2, alpha=alpha), stream).final
-            optimum = offline_optimum(context_reward_totals(stream), alpha).value
-            row.append(float(metrics.performance_ratio(optimum, earned, alpha)))
+        for n_half in instance.halves:
+            found = []
+            for seed in instance.seeds:
+                stream = streams.impossibility(n_half, seed=seed)
+                earned = simulate(AlphaFair(2, 2, alpha=alpha), stream).final
+                optimum = offline_optimum(context_reward_totals(stream), alpha).value
+                found.append(float(metrics.performance_ratio(optimum, earned, alpha)))
+            row.append(float(np.mean(found)))
         ratios.append(row)
-    limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in IMPOSSIBILITY_ALPHAS]
+    limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas]
     return {
         "title": "Why c_\u03b1 cannot be 1",
-        "halves": list(halves),
-        "alphas": list(IMPOSSIBILITY_ALPHAS),
+        "digest": instance.digest(),
+        "seeds": len(instance.seeds),
+        "halves": list(instance.halves),
+        "alphas": list(instance.alphas),
         "limits": limits,
         "ratios": ratios,
     }
 
 
-def toy(contenders: tuple[Contender, ...], n_rounds: int = 3000, n_seeds: int = 30) -> dict[str, Any]:
-    """Three arms that pay 0.9, 0.5 and 0.1, one context, alpha 0: how often each is pulled."""
-    zeros = np.zeros(n_rounds, dtype=np.int32)
-    stream = Stream(zeros, zeros, np.array([TOY_ARMS]))
+def toy(instance: Toy) -> dict[str, Any]:
+    """How often each arm is pulled, over all seeds."""
+    zeros = np.zeros(instance.n_rounds, dtype=np.int32)
+    stream = Stream(zeros, zeros, np.array([instance.arms]))
     shares = {}
-    for contender in contenders:
+    for contender in instance.contenders:
         policy = contender.make(stream, 0.0)
-        pulls = sum(simulate(policy.fresh(), stream, seed=seed).pulls for seed in range(n_seeds))
+        pulls = sum(simulate(policy.fresh(), stream, seed=seed).pulls for seed in instance.seeds)
         shares[contender.label] = (np.asarray(pulls) / np.sum(pulls)).tolist()
-    return {"alpha": 0.0, "arms": list(TOY_ARMS), "shares": shares}
+    return {"alpha": 0.0, "digest": instance.digest(), "arms": list(instance.arms), "shares": shares}

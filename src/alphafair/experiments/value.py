@@ -76,8 +76,7 @@ class Experiment:
 
     def digest(self, data_digest: str) -> str:
         """Names the results: the same experiment on the same data, run by the same code."""
-        text = json.dumps([asdict(self), data_digest, code_digest()], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _digest([asdict(self), data_digest])
 
     def smoke(self) -> Self:
         """The same in seconds: few rows, few seeds, few alphas."""
@@ -89,6 +88,43 @@ class Experiment:
             n_seeds=min(self.n_seeds, 3),
             n_records=min(self.n_records, 5),
         )
+
+
+@dataclass(frozen=True)
+class Impossibility:
+    """The two-context instance, for rising lengths, at several alphas, under both outcomes of its coin."""
+
+    halves: tuple[int, ...]
+    alphas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    name: str = "impossibility"
+
+    def digest(self) -> str:
+        return _digest(asdict(self))
+
+    def smoke(self) -> Self:
+        return replace(self, halves=self.halves[:3])
+
+
+@dataclass(frozen=True)
+class Toy:
+    """One context, a few arms of fixed pay, alpha 0: who gets pulled."""
+
+    contenders: tuple[Contender, ...]
+    arms: tuple[float, ...]
+    n_rounds: int
+    seeds: tuple[int, ...]
+    name: str = "toy"
+
+    def digest(self) -> str:
+        return _digest(asdict(self))
+
+    def smoke(self) -> Self:
+        return replace(self, seeds=self.seeds[:3])
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps([content, code_digest()], sort_keys=True).encode()).hexdigest()[:12]
 
 
 @cache
