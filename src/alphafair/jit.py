@@ -59,7 +59,7 @@ def kernel(function: Function) -> Any:
     allocates = not {"np", "copy"}.isdisjoint(function.__code__.co_names)
     options = {**OPTIONS, "_nrt": allocates}  # who makes no array need not count references either
     if _FOLDER is None or not ours:  # the fingerprint speaks for no code but our own
-        return numba.njit(**options)(function)
+        return numba.njit(**OPTIONS)(function)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(_FOLDER)
     try:

@@ -160,7 +160,7 @@ def _newton_direction(hessian, gradient, dual, free, factor, direction):
                 for b in range(n):  # arms already sent to 0
                     if free[b] == 0.0 and direction[b] != 0.0:
                         value -= (hessian[a, b] if b < a else hessian[b, a]) * direction[b]
-                factor[a, a] = hessian[a, a] * (1.0 + 1e-13) + 1e-300
+                factor[a, a] = hessian[a, a] * (1.0 + 1e-13) + 1e-100
                 for b in range(a):
                     if free[b] > 0.0:
                         entry = hessian[a, b]
@@ -171,7 +171,7 @@ def _newton_direction(hessian, gradient, dual, free, factor, direction):
                         factor[a, b] = entry
                         factor[a, a] -= entry * entry
                         value -= entry * direction[b]
-                factor[a, a] = math.sqrt(max(factor[a, a], 1e-15 * hessian[a, a] + 1e-300))
+                factor[a, a] = math.sqrt(max(factor[a, a], 1e-15 * hessian[a, a] + 1e-100))
                 direction[a] = value / factor[a, a]
         for a in range(n - 1, -1, -1):
             if free[a] > 0.0:
@@ -215,7 +215,7 @@ def _climb(learners, rate, floor, dual):
         if promise <= 0.0:  # not uphill, after arms were sent to 0: go along the gradient, scaled arm by arm
             promise = 0.0
             for i in range(n):
-                direction[i] = max(gradient[i] / (hessian[i, i] + 1e-300), -dual[i])
+                direction[i] = max(gradient[i] / (hessian[i, i] + 1e-100), -dual[i])
                 promise += gradient[i] * direction[i]
         for i in range(n):
             longest = max(longest, abs(direction[i]))
