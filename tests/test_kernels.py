@@ -138,6 +138,20 @@ def test_stability_of_many_arms_does_not_overflow() -> None:
         assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
 
 
+def test_contexts_without_weight_have_no_part() -> None:
+    """The floors are met by the others alone, and a context of weight 0 keeps its own exponential weights."""
+    learners = np.stack([pull_floor.first_learner(3)] * 3)
+    learners[:, 0, 3] = 0.6, 0.0, 0.4
+    learners[:, 1, :3] = [0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]
+    dual = np.zeros(3)
+    for context in range(3):
+        pull_floor._weigh(learners, context, 0.5, dual)
+    pull_floor.solve(learners, 0.5, 0.2, dual)
+    assert dual.max() > 0.0
+    assert (learners[:, 0, 3] @ learners[:, 0, :3]).min() >= 0.2 - 1e-12
+    np.testing.assert_allclose(learners[1, 0, :3], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
+
+
 def test_floors_hold_from_far_away() -> None:
     """Losses that saturate every weight: one climb sees no slope, the one that scales them up does."""
     rng = np.random.default_rng(0)

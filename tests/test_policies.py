@@ -26,6 +26,7 @@ from alphafair import (
     simulate,
 )
 from alphafair.policies.base import BasePolicy
+from alphafair.policies.fitting import known_settings
 from tests import naive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {
@@ -122,6 +123,13 @@ def test_fair_cb_keeps_every_floor() -> None:
             policy.update(decision, rewards if feedback == "full" else float(rewards[decision.arm]))
             assert policy.marginals.min() >= 0.15 - 1e-9, f"round {t}: {policy.marginals}"
         assert policy.marginals.min() < 0.15 + 1e-6, "the floor never mattered, so this test shows nothing"
+
+
+def test_settings_that_a_stream_tells() -> None:
+    stream = Stream.from_arrays([0, 1, 1, 1], np.ones((4, 2)))
+    known = known_settings(FairCB, stream, 0.9)
+    assert known == {"horizon": 4, "context_weights": [0.25, 0.75]}
+    assert known_settings(AlphaFair, stream, 0.9) == {"alpha": 0.9}
 
 
 def test_fair_cb_contexts_that_grow_weigh_nothing() -> None:

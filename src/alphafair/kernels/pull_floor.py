@@ -219,9 +219,7 @@ def _climb(learners, rate, floor, dual):
                 promise += gradient[i] * direction[i]
         for i in range(n):
             longest = max(longest, abs(direction[i]))
-        if longest == 0.0:
-            break
-        length = min(1.0, 30.0 / (heaviest * longest))  # a weight that changes by e^30 is change enough
+        length = 30.0 / max(30.0, heaviest * longest)  # a weight that changes by e^30 is change enough
         value = _tally(learners, floor, dual, gradient)
         while True:
             for i in range(n):
