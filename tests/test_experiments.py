@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import polars as pl
 import pytest
 
 from alphafair import metrics, streams
-from alphafair.experiments import paper, reproduce, results
-from alphafair.experiments import run as running
+from alphafair.experiments import paper, reproduce, results, tables
 from alphafair.experiments.claims import claims
-from alphafair.experiments.value import Contender, Experiment, stream_digest
-from alphafair.types import Feedback, Stream
+from alphafair.experiments.run import read, run
+from alphafair.experiments.value import Contender, Experiment, Loaded, Task, Work, digest, stream_digest
+from alphafair.types import Stream
 from tests import naive
 
 
@@ -63,14 +64,14 @@ SMOKE = [experiment.smoke() for experiment in paper.EXPERIMENTS if experiment.ro
 @pytest.mark.parametrize("experiment", SMOKE, ids=lambda experiment: experiment.name)
 def test_smoke_numbers_are_the_oracles(experiment: Experiment, stream: Stream, tmp_path: Path) -> None:
     (alpha,) = experiment.alphas
-    ran = running.run(experiment, stream, tmp_path)
+    folder = run(Loaded(experiment, stream), tmp_path)
     rewards = stream.reward_table[stream.items]
     kept = [c for c in experiment.contenders if c.policy != "fair-cb"]
     kept += [c for c in experiment.contenders if c.policy == "fair-cb"][:2]  # the oracle of FairCB is slow
     for contender in kept:
-        part = ran.part(contender, alpha)
-        feedback: Any = ran.feedback(contender).value
-        for seed in experiment.seeds(ran.feedback(contender))[:2]:
+        part = tables.part(read(folder, contender.key(alpha)))
+        feedback: Any = contender.make(stream, alpha).feedback.value
+        for seed in range(len(part.rewards)):
             uniforms = np.random.default_rng(seed).random(stream.n_rounds)
             _, _, earned = naive.play(
                 oracle(contender, stream, alpha), stream.contexts.tolist(), rewards, uniforms, feedback
@@ -81,27 +82,34 @@ def test_smoke_numbers_are_the_oracles(experiment: Experiment, stream: Stream, t
             )
 
 
-def test_experiments_are_values() -> None:
+def test_experiments_are_values(stream: Stream) -> None:
     a = paper.FULL_INFORMATION
     assert a == replace(a)
     assert hash(a) == hash(replace(a))
     assert "alpha-fair" in repr(a)
     with pytest.raises(FrozenInstanceError):
         a.name = "Z"  # type: ignore[misc]
-    assert a.digest("x") == replace(a).digest("x")
-    assert len({a.digest("x"), a.digest("y"), a.smoke().digest("x"), replace(a, n_seeds=31).digest("x")}) == 4
-    assert a.seeds(Feedback.FULL) == (0,)
-    assert len(a.seeds(Feedback.BANDIT)) >= 30
-    assert all(len(e.seeds(Feedback.BANDIT)) >= 30 for e in paper.EXPERIMENTS)
+    here = digest(Loaded(a, stream))
+    assert here == digest(Loaded(replace(a), stream))
+    others = (Loaded(a, stream.head(100)), Loaded(a.smoke(), stream), Loaded(replace(a, n_seeds=31), stream))
+    assert len({here, *map(digest, others)}) == 4
+    assert all(experiment.n_seeds >= 30 for experiment in paper.EXPERIMENTS)
 
 
 def test_instances_made_here_are_values_too() -> None:
     for instance in (paper.IMPOSSIBILITY, paper.TOY):
         assert instance == replace(instance)
-        assert instance.digest() != instance.smoke().digest()
+        assert digest(instance) != digest(instance.smoke())
     coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in paper.IMPOSSIBILITY.seeds}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
-    assert len(paper.TOY.seeds) >= 30
+    assert paper.TOY.n_seeds >= 30
+
+
+def test_one_seed_where_nothing_is_random(stream: Stream, tmp_path: Path) -> None:
+    experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM, paper.UNIFORM_BANDIT))
+    folder = run(Loaded(experiment, stream), tmp_path)
+    seeds = [read(folder, contender.key(0.9))["seed"].n_unique() for contender in experiment.contenders]
+    assert seeds == [1, 3]
 
 
 def test_the_papers_settings(stream: Stream) -> None:
@@ -115,45 +123,57 @@ def test_the_papers_settings(stream: Stream) -> None:
     assert paper.PRICE_OF_FAIRNESS.min_ratings == 5000
 
 
-def test_a_stopped_run_goes_on(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = paper.BANDIT_FEEDBACK.smoke()
-    done: list[str] = []
-    real = running._run_part
+class Counted:
+    """Work that counts its tasks as they are done, and stops before one too many."""
 
-    def stops_after_one(ran: Any, contender: Contender, alpha: float) -> None:
-        if done:
-            raise KeyboardInterrupt
-        done.append(contender.label)
-        real(ran, contender, alpha)
+    def __init__(self, work: Work, most: int) -> None:
+        self.work, self.most, self.done = work, most, 0
+        self.name, self.title, self.settings = work.name, work.title, work.settings
 
-    monkeypatch.setattr(running, "_run_part", stops_after_one)
+    def tasks(self) -> dict[str, Task]:
+        def counted(task: Task) -> pl.DataFrame:
+            if self.done == self.most:
+                raise KeyboardInterrupt
+            table = task()
+            self.done += 1
+            return table
+
+        return {name: partial(counted, task) for name, task in self.work.tasks().items()}
+
+
+WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), paper.IMPOSSIBILITY.smoke(), paper.TOY.smoke()]
+
+
+@pytest.mark.parametrize("value", WORKS, ids=lambda value: value.name)
+def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, tmp_path: Path) -> None:
+    work: Work = Loaded(value, stream) if isinstance(value, Experiment) else value
+    n_tasks = len(work.tasks())
+    stopped, again, reused = Counted(work, 2), Counted(work, n_tasks), Counted(work, 0)
     with pytest.raises(KeyboardInterrupt):
-        running.run(experiment, stream, tmp_path, jobs=1)
-    assert len(list(tmp_path.glob("*/*.parquet"))) == 1
-    again: list[str] = []
-
-    def counts(ran: Any, contender: Contender, alpha: float) -> None:
-        again.append(contender.label)
-        real(ran, contender, alpha)
-
-    monkeypatch.setattr(running, "_run_part", counts)
-    ran = running.run(experiment, stream, tmp_path, jobs=1)
-    assert sorted(again + done) == sorted(c.label for c in experiment.contenders)
-    whole = running.run(experiment, stream, tmp_path / "other", jobs=2)
-    for contender in experiment.contenders:
-        assert np.array_equal(ran.part(contender, 0.9).rewards, whole.part(contender, 0.9).rewards)
+        run(stopped, tmp_path, jobs=1)
+    assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+    told: list[int] = []
+    folder = run(again, tmp_path, jobs=1, advance=told.append)
+    assert (again.done, told) == (n_tasks - 2, [1] * n_tasks)
+    assert run(reused, tmp_path) == folder
+    assert folder.name == f"{value.name}-{digest(work)}"
+    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings()))
+    whole = run(work, tmp_path / "other", jobs=2)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert files == {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert len(files) == n_tasks + 1
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
-    part = running.run(experiment, stream, tmp_path).part(paper.UNIFORM, 0.9)
+    part = tables.part(read(run(Loaded(experiment, stream), tmp_path), paper.UNIFORM.key(0.9)))
     np.testing.assert_allclose(results.uniform_rewards(stream, part.rounds), part.rewards[0], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    part = running.run(experiment, stream, tmp_path).part(experiment.contenders[0], 0.9)
-    assert part.rounds.tolist() == running.record_rounds(stream.n_rounds, 7).tolist()
+    part = tables.part(read(run(Loaded(experiment, stream), tmp_path), experiment.contenders[0].key(0.9)))
+    assert part.rounds.tolist() == tables.record_rounds(stream.n_rounds, 7).tolist()
 
 
 def test_reproduce_smoke(tmp_path: Path) -> None:
@@ -261,16 +281,15 @@ def test_25m_is_known_by_its_first_row(tmp_path: Path) -> None:
 
 def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     data = reproduce.Data(small_copy(tmp_path / "small"))
-    experiment, stream = reproduce.loaded(data, paper.PRICE_OF_FAIRNESS)
-    assert (experiment.min_ratings, stream.n_contexts, stream.n_rounds) == (50, 1, 61)
-    experiment, stream = reproduce.loaded(reproduce.Data(), paper.PRICE_OF_FAIRNESS)
-    assert (experiment.min_ratings, stream.n_contexts, stream.n_rounds) == (500, 43, 40_034)
+    for source, expected in ((data, (50, 1, 61)), (reproduce.Data(), (500, 43, 40_034))):
+        found = reproduce.loaded(source, paper.PRICE_OF_FAIRNESS)
+        assert (found.experiment.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = paper.READINGS.digest("x")
+    before = digest(paper.TOY)
     monkeypatch.setattr("alphafair.experiments.value.code_digest", lambda: "another")
-    assert paper.READINGS.digest("x") != before
+    assert digest(paper.TOY) != before
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:
@@ -279,6 +298,6 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 
 
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
-    running.run(paper.READINGS.smoke(), stream, tmp_path)
-    table = pl.read_parquet(next(tmp_path.glob("*/*.parquet")))
+    folder = run(Loaded(paper.READINGS.smoke(), stream), tmp_path)
+    table = pl.read_parquet(folder / f"{paper.READINGS.contenders[0].key(0.9)}.parquet")
     assert table.columns == ["seed", "round", "arm", "reward", "pulls"]

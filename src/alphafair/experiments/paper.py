@@ -59,6 +59,6 @@ FLOOR_SWEEP = Experiment(
     n_records=1,
 )
 IMPOSSIBILITY = Impossibility((10, 100, 1000, 10_000, 100_000), alphas=(0.25, 0.5, 0.75, 0.9), seeds=(0, 1, 2, 3))
-TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, seeds=tuple(range(30)))
+TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
 
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, READINGS)

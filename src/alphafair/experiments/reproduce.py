@@ -16,8 +16,8 @@ from alphafair.experiments import paper, results
 from alphafair.experiments.claims import claims
 from alphafair.experiments.pictures import available
 from alphafair.experiments.report import write_report
-from alphafair.experiments.run import Ran, run
-from alphafair.experiments.value import Experiment, stream_digest
+from alphafair.experiments.run import run
+from alphafair.experiments.value import Experiment, Loaded, Work, stream_digest
 from alphafair.types import Stream
 
 PAPER_RATINGS = 5000  # of a user, for experiment C
@@ -55,18 +55,19 @@ def plan(*, smoke: bool = False) -> tuple[Experiment, ...]:
     return tuple(experiment.smoke() if smoke else experiment for experiment in paper.EXPERIMENTS)
 
 
-def loaded(data: Data, experiment: Experiment) -> tuple[Experiment, Stream]:
+def loaded(data: Data, experiment: Experiment) -> Loaded:
     """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
     least = experiment.min_ratings
     for fewer in () if least is None else (least, STAND_IN_RATINGS, 50):
         if data.path is not None or fewer <= STAND_IN_RATINGS:
             adapted = replace(experiment, min_ratings=fewer)
             try:
-                return adapted, data.stream(adapted)
+                return Loaded(adapted, data.stream(adapted))
             except ValueError as problem:
                 if "min_ratings" not in str(problem):
                     raise
-    return replace(experiment, min_ratings=None), data.stream(replace(experiment, min_ratings=None))
+    unasked = replace(experiment, min_ratings=None)
+    return Loaded(unasked, data.stream(unasked))
 
 
 def reproduce(
@@ -82,32 +83,30 @@ def reproduce(
 
     `started(title, total)` is called for each piece of work and gives back the function to tell of progress.
     """
-    ran: dict[str, Ran] = {}
-    for planned in plan(smoke=smoke):
-        advance = started(planned.title, len(planned.contenders) * len(planned.alphas) + 1)
-        experiment, stream = loaded(data, planned)
+
+    def ran(work: Work) -> Path:
+        return run(work, folder / "runs", jobs=jobs, advance=started(work.title, len(work.tasks())))
+
+    ready = {}
+    planned = plan(smoke=smoke)
+    read = started("Reading the ratings", len(planned))
+    for experiment in planned:
+        ready[experiment.name] = loaded(data, experiment)
         if data.is_25m() and not smoke:
-            check_counts(experiment.name, stream)
-        ran[experiment.name] = run(experiment, stream, folder / "runs", jobs=jobs, advance=advance)
-        if len(experiment.alphas) == 1:
-            ran[experiment.name].optimum(experiment.alphas[0])
-        advance(1)
-    advance = started("instances made here", 2)
-    limit = results.impossibility(paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY)
-    advance(1)
-    pulled = results.toy(paper.TOY.smoke() if smoke else paper.TOY)
-    advance(1)
+            check_counts(experiment.name, ready[experiment.name].stream)
+        read(1)
+    runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
+    limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
+    arms = paper.TOY.smoke() if smoke else paper.TOY
+    a, c = ready["A"], ready["C"]
     sections = {
-        "A": results.over_time(ran["A"]),
-        "B": results.over_time(ran["B"]),
-        "C": {**results.over_alpha(ran["C"]), "stand_in": ran["C"].experiment.min_ratings != PAPER_RATINGS},
-        "floor_sweep": results.over_floor(ran["floor_sweep"]),
-        "impossibility": limit,
-        "sign": {
-            **results.over_time(ran["sign"]),
-            "toy": pulled,
-        },
-        "readings": results.over_time(ran["readings"]),
+        "A": results.over_time(*runs["A"]),
+        "B": results.over_time(*runs["B"]),
+        "C": {**results.over_alpha(*runs["C"]), "stand_in": c.experiment.min_ratings != PAPER_RATINGS},
+        "floor_sweep": results.over_floor(*runs["floor_sweep"]),
+        "impossibility": results.impossibility(limit, ran(limit)),
+        "sign": {**results.over_time(*runs["sign"]), "toy": results.toy(arms, ran(arms))},
+        "readings": results.over_time(*runs["readings"]),
     }
     found = {
         "command": command,
@@ -115,8 +114,8 @@ def reproduce(
         "data": {
             "name": data.name,
             "stand_in": data.path is None,
-            "digest": stream_digest(ran["A"].stream),
-            "note": note(data, ran),
+            "digest": stream_digest(a.stream),
+            "note": note(data, a, c),
         },
         "claims": claims(sections, data.name),
         "experiments": sections,
@@ -151,14 +150,13 @@ def check_counts(name: str, stream: Stream) -> None:
         )
 
 
-def note(data: Data, ran: dict[str, Ran]) -> str:
+def note(data: Data, a: Loaded, c: Loaded) -> str:
     """Which rows were played, in a sentence."""
-    a, c = ran["A"].stream, ran["C"].stream
-    least = ran["C"].experiment.min_ratings or 1
+    least = c.experiment.min_ratings or 1
     return (
-        f"A and B: the first {ran['A'].experiment.rows:,} rows of {data.name}, {a.n_rounds:,} rounds once movies "
-        f"without genres are dropped, {a.n_contexts} users, {a.n_arms} genres. "
-        f"C: users with at least {least:,} ratings, {c.n_rounds:,} rounds, {c.n_contexts} users."
+        f"A and B: the first {a.experiment.rows:,} rows of {data.name}, {a.stream.n_rounds:,} rounds once movies "
+        f"without genres are dropped, {a.stream.n_contexts} users, {a.stream.n_arms} genres. "
+        f"C: users with at least {least:,} ratings, {c.stream.n_rounds:,} rounds, {c.stream.n_contexts} users."
     )
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import metrics, streams
+from alphafair import metrics
 from alphafair.experiments.paper import FLOORS
-from alphafair.experiments.run import Part, Ran, plain
-from alphafair.experiments.value import Contender, Impossibility, Toy
-from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import AlphaFair
-from alphafair.simulation import simulate
+from alphafair.experiments.run import read
+from alphafair.experiments.tables import Part, part
+from alphafair.experiments.value import Contender, Impossibility, Loaded, Toy, digest, optimum_key
 from alphafair.types import Stream, Vector
 
 
 def _band(samples: Vector) -> dict[str, Any]:
-    return plain(metrics.average_over_seeds(samples))
+    return {key: np.asarray(value).tolist() for key, value in metrics.average_over_seeds(samples)._asdict().items()}
+
+
+def _part(folder: Path, contender: Contender, alpha: float) -> Part:
+    return part(read(folder, contender.key(alpha)))
 
 
 def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
@@ -33,38 +36,32 @@ def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
     return np.array(found)
 
 
-def series(ran: Ran, contender: Contender, alpha: float, *, regrets: bool = True) -> dict[str, Any]:
+def series(stream: Stream, contender: Contender, alpha: float, optimum: Vector, folder: Path) -> dict[str, Any]:
     """Every metric over the recorded rounds, with bands over the seeds."""
-    part = ran.part(contender, alpha)
-    rewards = part.rewards
-    found: dict[str, Any] = {
+    rounds, rewards, pulls = _part(folder, contender, alpha)
+    uniform = uniform_rewards(stream, rounds[-1:])
+    return {
         "policy": contender.policy,
-        "feedback": ran.feedback(contender).value,
+        "feedback": contender.make(stream, alpha).feedback.value,
         "settings": dict(contender.settings),
         "n_seeds": len(rewards),
         "alpha_performance": _band(metrics.alpha_performance(rewards, alpha)),
         "jain_index": _band(metrics.jain_index(rewards)),
         "average_reward": _band(metrics.average_reward(rewards)),
         "final_rewards": rewards[:, -1].mean(axis=0).tolist(),
-        "pull_shares": (part.pulls / part.pulls.sum(axis=1, keepdims=True)).mean(axis=0).tolist(),
+        "pull_shares": (pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0).tolist(),
+        "standard_regret": _band(metrics.standard_regret(optimum, rewards, alpha)),
+        "approximate_regret": _band(metrics.approximate_regret(optimum, rewards, alpha)),
+        "ratio": _band(metrics.performance_ratio(optimum, rewards, alpha)),
+        "gap_closed": _band(metrics.gap_closed(optimum[-1:], uniform, rewards[:, -1:], alpha)[:, 0]),
     }
-    if regrets:
-        optimum, _ = ran.optimum(alpha)
-        uniform = uniform_rewards(ran.stream, part.rounds[-1:])
-        found |= {
-            "standard_regret": _band(metrics.standard_regret(optimum, rewards, alpha)),
-            "approximate_regret": _band(metrics.approximate_regret(optimum, rewards, alpha)),
-            "ratio": _band(metrics.performance_ratio(optimum, rewards, alpha)),
-            "gap_closed": _band(metrics.gap_closed(optimum[-1:], uniform, rewards[:, -1:], alpha)[:, 0]),
-        }
-    return found
 
 
-def _about(ran: Ran) -> dict[str, Any]:
-    experiment, stream = ran.experiment, ran.stream
+def _about(loaded: Loaded) -> dict[str, Any]:
+    experiment, stream = loaded.experiment, loaded.stream
     return {
         "title": experiment.title,
-        "digest": ran.digest,
+        "digest": digest(loaded),
         "n_rounds": stream.n_rounds,
         "n_contexts": stream.n_contexts,
         "n_arms": stream.n_arms,
@@ -78,27 +75,30 @@ def _about(ran: Ran) -> dict[str, Any]:
     }
 
 
-def over_time(ran: Ran) -> dict[str, Any]:
+def over_time(loaded: Loaded, folder: Path) -> dict[str, Any]:
     """Sections A, B, sign and readings."""
-    (alpha,) = ran.experiment.alphas
-    values, gaps = ran.optimum(alpha)
-    contenders = ran.experiment.contenders
+    (alpha,) = loaded.experiment.alphas
+    best = read(folder, optimum_key(alpha))
+    values = best["value"].to_numpy()
     return {
-        **_about(ran),
+        **_about(loaded),
         "alpha": alpha,
-        "rounds": ran.part(contenders[0], alpha).rounds.tolist(),
-        "optimum": {"values": values.tolist(), "gaps": gaps.tolist()},
-        "contenders": {contender.label: series(ran, contender, alpha) for contender in contenders},
+        "rounds": best["round"].to_list(),
+        "optimum": {"values": values.tolist(), "gaps": best["gap"].to_list()},
+        "contenders": {
+            contender.label: series(loaded.stream, contender, alpha, values, folder)
+            for contender in loaded.experiment.contenders
+        },
     }
 
 
-def over_alpha(ran: Ran) -> dict[str, Any]:
+def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
     """Section C."""
-    (contender,) = ran.experiment.contenders
-    final = np.array([ran.part(contender, alpha).rewards[0, -1] for alpha in ran.experiment.alphas])
+    (contender,) = loaded.experiment.contenders
+    final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
     return {
-        **_about(ran),
-        "alphas": list(ran.experiment.alphas),
+        **_about(loaded),
+        "alphas": list(loaded.experiment.alphas),
         "jain_index": metrics.jain_index(final).tolist(),
         "average_reward": metrics.average_reward(final).tolist(),
         "final_rewards": final.tolist(),
@@ -112,10 +112,10 @@ MEASURES = {
 }
 
 
-def over_floor(ran: Ran) -> dict[str, Any]:
+def over_floor(loaded: Loaded, folder: Path) -> dict[str, Any]:
     """The floor sweep."""
-    (alpha,) = ran.experiment.alphas
-    fair, bandit, *sweep = ran.experiment.contenders
+    (alpha,) = loaded.experiment.alphas
+    fair, bandit, *sweep = loaded.experiment.contenders
 
     def measured(parts: list[Part]) -> dict[str, Any]:
         found = {}
@@ -125,53 +125,40 @@ def over_floor(ran: Ran) -> dict[str, Any]:
         return found
 
     def single(contender: Contender) -> dict[str, Any]:
-        bands = measured([ran.part(contender, alpha)])
+        bands = measured([_part(folder, contender, alpha)])
         return {name: {key: values[0] for key, values in band.items()} for name, band in bands.items()}
 
-    parts = [ran.part(contender, alpha) for contender in sweep]
+    parts = [_part(folder, contender, alpha) for contender in sweep]
     return {
-        **_about(ran),
+        **_about(loaded),
         "alpha": alpha,
         "floors": list(FLOORS),
-        "n_seeds": ran.experiment.n_seeds,
+        "n_seeds": loaded.experiment.n_seeds,
         "fair_cb": {"bandit": measured(parts[: len(FLOORS)]), "full": measured(parts[len(FLOORS) :])},
         "alpha_fair": {"full": single(fair), "bandit": single(bandit)},
     }
 
 
-def impossibility(instance: Impossibility) -> dict[str, Any]:
+def impossibility(instance: Impossibility, folder: Path) -> dict[str, Any]:
     """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
-    ratios = []
-    for alpha in instance.alphas:
-        row = []
-        for n_half in instance.halves:
-            found = []
-            for seed in instance.seeds:
-                stream = streams.impossibility(n_half, seed=seed)
-                earned = simulate(AlphaFair(2, 2, alpha=alpha), stream).final
-                optimum = offline_optimum(context_reward_totals(stream), alpha).value
-                found.append(float(metrics.performance_ratio(optimum, earned, alpha)))
-            row.append(float(np.mean(found)))
-        ratios.append(row)
-    limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas]
     return {
-        "title": "Why c_\u03b1 cannot be 1",
-        "digest": instance.digest(),
+        "title": instance.title,
+        "digest": digest(instance),
         "seeds": len(instance.seeds),
         "halves": list(instance.halves),
         "alphas": list(instance.alphas),
-        "limits": limits,
-        "ratios": ratios,
+        "limits": [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas],
+        "ratios": [
+            [float(read(folder, instance.key(alpha, n_half))["ratio"].to_numpy().mean()) for n_half in instance.halves]
+            for alpha in instance.alphas
+        ],
     }
 
 
-def toy(instance: Toy) -> dict[str, Any]:
+def toy(instance: Toy, folder: Path) -> dict[str, Any]:
     """How often each arm is pulled, over all seeds."""
-    zeros = np.zeros(instance.n_rounds, dtype=np.int32)
-    stream = Stream(zeros, zeros, np.array([instance.arms]))
-    shares = {}
-    for contender in instance.contenders:
-        policy = contender.make(stream, 0.0)
-        pulls = sum(simulate(policy.fresh(), stream, seed=seed).pulls for seed in instance.seeds)
-        shares[contender.label] = (np.asarray(pulls) / np.sum(pulls)).tolist()
-    return {"alpha": 0.0, "digest": instance.digest(), "arms": list(instance.arms), "shares": shares}
+    shares = {
+        contender.label: (_part(folder, contender, 0.0).pulls / instance.n_rounds).mean(axis=0).tolist()
+        for contender in instance.contenders
+    }
+    return {"alpha": 0.0, "digest": digest(instance), "arms": list(instance.arms), "shares": shares}

@@ -5,16 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import polars as pl
 
 import alphafair
+from alphafair.experiments import tables
 from alphafair.kernels import published_sign
 from alphafair.policies import POLICIES, AlphaFairBandit, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
+
+Task = Callable[[], pl.DataFrame]
+
+
+class Work(Protocol):
+    """What the runner asks of an experiment: what names its results, and tasks by name, each of which makes a table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    def settings(self) -> dict[str, Any]: ...
+    def tasks(self) -> dict[str, Task]: ...
+
+
+def digest(work: Work) -> str:
+    """Names the results: the same experiment on the same rounds, run by the same code."""
+    content = json.dumps([work.settings(), code_digest()], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 class PublishedSign(AlphaFairBandit):
@@ -52,6 +76,17 @@ class Contender:
             settings.pop("horizon", None)
         return kind(stream.n_contexts, stream.n_arms, **settings)
 
+    def key(self, alpha: float) -> str:
+        """Names the table of what it did at this alpha."""
+        content = json.dumps([asdict(self), alpha], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
+        """Under full information rewards are booked as expected, so one seed says it all."""
+        policy = self.make(stream, alpha)
+        seeds = range(n_seeds if policy.feedback is Feedback.BANDIT else 1)
+        return tables.played(policy, stream, seeds, n_records)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -70,14 +105,6 @@ class Experiment:
     n_seeds: int = 30
     n_records: int = 100
 
-    def seeds(self, feedback: Feedback) -> tuple[int, ...]:
-        """Under full information rewards are booked as expected, so one seed says it all."""
-        return tuple(range(self.n_seeds if feedback is Feedback.BANDIT else 1))
-
-    def digest(self, data_digest: str) -> str:
-        """Names the results: the same experiment on the same data, run by the same code."""
-        return _digest([asdict(self), data_digest])
-
     def smoke(self) -> Self:
         """The same in seconds: few rows, few seeds, few alphas."""
         thin = max(1, len(self.alphas) // 3)
@@ -91,6 +118,43 @@ class Experiment:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """An experiment with its rounds."""
+
+    experiment: Experiment
+    stream: Stream
+
+    @property
+    def name(self) -> str:
+        return self.experiment.name
+
+    @property
+    def title(self) -> str:
+        return self.experiment.title
+
+    def settings(self) -> dict[str, Any]:
+        return {**asdict(self.experiment), "rounds": stream_digest(self.stream)}
+
+    def tasks(self) -> dict[str, Task]:
+        """One a contender and alpha; over time also the optimum."""
+        plan, stream = self.experiment, self.stream
+        tasks: dict[str, Task] = {
+            contender.key(alpha): partial(contender.played, stream, alpha, plan.n_seeds, plan.n_records)
+            for contender in plan.contenders
+            for alpha in plan.alphas
+        }
+        if plan.n_records > 1:
+            tasks |= {
+                optimum_key(alpha): partial(tables.optimum, stream, alpha, plan.n_records) for alpha in plan.alphas
+            }
+        return tasks
+
+
+def optimum_key(alpha: float) -> str:
+    return f"optimum-{alpha:g}"
+
+
+@dataclass(frozen=True)
 class Impossibility:
     """The two-context instance, for rising lengths, at several alphas, under both outcomes of its coin."""
 
@@ -98,9 +162,20 @@ class Impossibility:
     alphas: tuple[float, ...]
     seeds: tuple[int, ...]
     name: str = "impossibility"
+    title: str = "Why c_\u03b1 cannot be 1"
 
-    def digest(self) -> str:
-        return _digest(asdict(self))
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def tasks(self) -> dict[str, Task]:
+        return {
+            self.key(alpha, n_half): partial(tables.two_contexts, n_half, alpha, self.seeds)
+            for alpha in self.alphas
+            for n_half in self.halves
+        }
+
+    def key(self, alpha: float, n_half: int) -> str:
+        return f"{alpha:g}-{n_half}"
 
     def smoke(self) -> Self:
         return replace(self, halves=self.halves[:3])
@@ -113,18 +188,22 @@ class Toy:
     contenders: tuple[Contender, ...]
     arms: tuple[float, ...]
     n_rounds: int
-    seeds: tuple[int, ...]
+    n_seeds: int
     name: str = "toy"
+    title: str = "Three arms of fixed pay"
 
-    def digest(self) -> str:
-        return _digest(asdict(self))
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def tasks(self) -> dict[str, Task]:
+        zeros = np.zeros(self.n_rounds, dtype=np.int32)
+        stream = Stream(zeros, zeros, np.array([self.arms]))
+        return {
+            contender.key(0.0): partial(contender.played, stream, 0.0, self.n_seeds, 1) for contender in self.contenders
+        }
 
     def smoke(self) -> Self:
-        return replace(self, seeds=self.seeds[:3])
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps([content, code_digest()], sort_keys=True).encode()).hexdigest()[:12]
+        return replace(self, n_seeds=min(self.n_seeds, 3))
 
 
 @cache
