@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import metrics
+from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 from alphafair.figures import ALPHA
 from alphafair.types import Matrix, Vector
 
@@ -75,8 +76,8 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
     }
 
 
-def made_up_results(*, stand_in: bool = True, holds: Sequence[bool] = (True, False)) -> dict[str, Any]:
-    """All experiments; `holds` is one verdict a claim."""
+def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:
+    """All experiments; one verdict a claim."""
     full = [
         (f"{ALPHA}-FairCB", "alpha-fair", "full", 0.3, 1),
         ("Hedge", "hedge", "full", 6.0, 1),
@@ -117,10 +118,11 @@ def made_up_results(*, stand_in: bool = True, holds: Sequence[bool] = (True, Fal
                 "experiment": "A",
                 "claim": f"{ALPHA}-FairCB leads {NASTY}",
                 "measured": "2 > 1",
-                "holds": verdict,
-                "data": "made up",
+                "verdict": verdict,
+                "leads": [{"what": "2 above 1", "mean": 1.0, "low": 0.5, "high": 1.5}],
+                "data": f"made up {NASTY}",
             }
-            for place, verdict in enumerate(holds, start=1)
+            for place, verdict in enumerate(verdicts, start=1)
         ],
         "experiments": {
             "A": experiment("Full information", full, 30),

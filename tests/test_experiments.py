@@ -15,7 +15,6 @@ import pytest
 
 from alphafair import metrics, streams
 from alphafair.experiments import paper, reproduce, results, tables
-from alphafair.experiments.claims import claims
 from alphafair.experiments.run import read, run
 from alphafair.experiments.value import Contender, Experiment, Loaded, Task, Work, digest, stream_digest
 from alphafair.types import Stream
@@ -189,7 +188,9 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
     found = json.loads((tmp_path / "results.json").read_text())
     assert set(found["experiments"]) == {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
-    assert {claim["experiment"] for claim in found["claims"]} == {"A", "B", "C", "impossibility", "sign"}
+    assert {claim["experiment"] for claim in found["claims"]} == set(found["experiments"])
+    verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}
+    assert (verdicts["A1"], verdicts["S2"]) == ("holds", "not decided"), "three seeds leave a small difference open"
     assert found["data"]["stand_in"] is True
     section = found["experiments"]["A"]
     for contender in section["contenders"].values():
@@ -206,52 +207,6 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
-
-
-def made_up(values: list[float]) -> dict[str, list[float]]:
-    return {"mean": values, "low": values, "high": values}
-
-
-def test_claims_can_fail() -> None:
-    """Turn the numbers round and every claim about them must turn."""
-    good = {
-        "A": {"contenders": {}, "n_rounds": 10, "rounds": [5, 10]},
-        "B": {"contenders": {}, "n_rounds": 10, "rounds": [5, 10]},
-        "C": {"alphas": [0.0, 0.5, 0.9], "jain_index": [0.1, 0.5, 0.9], "average_reward": [9.0, 5.0, 1.0]},
-        "impossibility": {"ratios": [[1.1, 1.03]], "limits": [1.03], "halves": [1, 2]},
-        "sign": {"toy": {"shares": {"ours": [0.9, 0.05, 0.05], "published": [0.01, 0.02, 0.97]}}},
-    }
-    order: dict[str, tuple[str, ...]] = {
-        "A": ("\u03b1-FairCB", "FairCB (full)", "FairCB (bandit)", "Hedge"),
-        "B": ("\u03b1-FairCB (bandit)", "scale-free bandit"),
-    }
-    for name, labels in order.items():
-        for rank, label in enumerate(labels):
-            good[name]["contenders"][label] = {
-                "alpha_performance": made_up([1.0, 9.0 - rank]),
-                "jain_index": made_up([1.0, 0.9 - rank / 10]),
-                "standard_regret": made_up([1.0, 1.0 + rank]),
-                "approximate_regret": made_up([1.0, 1.0 + rank]),
-            }
-    assert [claim["id"] for claim in claims(good, "x") if not claim["holds"]] == []
-    bad = json.loads(json.dumps(good))
-    for name, labels in order.items():
-        rows = [bad[name]["contenders"][label] for label in labels]
-        for label, row in zip(labels, reversed(rows), strict=True):
-            bad[name]["contenders"][label] = row
-    bad["B"]["contenders"]["scale-free bandit"]["jain_index"] = made_up([0.95, 0.95])
-    bad["C"]["jain_index"].reverse()
-    bad["C"]["average_reward"].reverse()
-    bad["impossibility"]["ratios"] = [[1.1, 1.09]]
-    bad["sign"]["toy"]["shares"]["published"] = [0.9, 0.05, 0.05]
-    assert [claim["id"] for claim in claims(bad, "x") if claim["holds"]] == []
-
-
-def test_a_setback_is_not_monotone() -> None:
-    section = {"alphas": [0.0, 0.5, 0.9], "jain_index": [0.1, 0.05, 0.9], "average_reward": [9.0, 9.01, 1.0]}
-    from alphafair.experiments.claims import _alphas
-
-    assert [claim["holds"] for claim in _alphas(section)] == [False, True]
 
 
 def test_counts_of_25m_are_asserted(stream: Stream) -> None:

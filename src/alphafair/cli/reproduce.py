@@ -61,10 +61,12 @@ def _print_claims(console: Console, path: Path) -> None:
 
     from rich.table import Table
 
+    from alphafair.experiments.claims import FAILS, HOLDS, OPEN
+
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("claim", "", "measured"):
+    for heading in ("claim", "verdict", "measured"):
         table.add_column(heading)
     for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
-        mark = "[green]holds[/]" if claim["holds"] else "[red]does not hold[/]"
-        table.add_row(f"{claim['id']}  {claim['claim']}", mark, claim["measured"])
+        colour = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim["verdict"]]
+        table.add_row(f"{claim['id']}  {claim['claim']}", f"[{colour}]{claim['verdict']}[/]", claim["measured"])
     console.print(table)

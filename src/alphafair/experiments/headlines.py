@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import metrics
+from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 from alphafair.experiments.pictures import Results
 from alphafair.experiments.pictures.canvas import number, ordered, percent
 from alphafair.experiments.pictures.learned import share
@@ -19,9 +20,11 @@ Headline = tuple[str, str]  # a number and what it is
 def headlines(results: Results) -> list[Headline]:
     """As far as the experiments were run."""
     experiments, claims = results["experiments"], results["claims"]
-    ratings = [claim for claim in claims if claim["experiment"] in ("A", "B", "C")]
-    holding = sum(bool(claim["holds"]) for claim in ratings)
-    found = [(f"{holding} of {len(ratings)}", "claims about ratings hold on these data")]
+    verdicts = [claim["verdict"] for claim in claims if claim["data"] == results["data"]["name"]]
+    text = "claims about ratings hold on these data"
+    counts = {word: verdicts.count(word) for word in (FAILS, OPEN)}
+    text += "".join(f"; {word}: {count}" for word, count in counts.items() if count)
+    found = [(f"{verdicts.count(HOLDS)} of {len(verdicts)}", text)]
     if "A" in experiments:
         found += _learned(experiments["A"], "alpha-fair", "seeing all rewards")
         found += _ratio(experiments["A"])

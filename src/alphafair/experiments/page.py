@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from alphafair import metrics
+from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import Picture, Results
 from alphafair.experiments.pictures.canvas import certificate, number, ordered, rounded
@@ -83,6 +84,16 @@ SECTIONS = (
 STAND_IN = (
     "These numbers are not from the paper's data: MovieLens latest-small stands in for MovieLens 25M, which may not be "
     "redistributed."
+)
+VERDICTS = {  # class, mark
+    HOLDS: ("holds", "\N{CHECK MARK}"),
+    FAILS: ("fails", "\N{BALLOT X}"),
+    OPEN: ("open", "?"),
+}
+HOW_DECIDED = (
+    "Policies are compared seed by seed on the same draws, with a 95% confidence interval of the mean difference. A "
+    "claim holds if all of its intervals lie on its side, does not hold if one lies on the other, and is not decided "
+    "if one reaches to both: then more seeds are needed. Where nothing is random the comparison is exact."
 )
 
 
@@ -175,14 +186,12 @@ def _stand_in(so: bool, more: str = "") -> str:
 def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for claim in claims:
-        kind, mark, verdict = (
-            ("holds", "\N{CHECK MARK}", "holds") if claim["holds"] else ("fails", "\N{BALLOT X}", "does not hold")
-        )
+        kind, mark = VERDICTS[claim["verdict"]]
         cells = [str(claim[key]) for key in ("id", "claim", "measured")]
-        verdict = f'<span class="verdict {kind}">{mark} {verdict}</span>'
+        verdict = f'<span class="verdict {kind}">{mark} {claim["verdict"]}</span>'
         rows.append(_row([*map(escape, cells), verdict, escape(str(claim["data"]))]))
     table = _table(("", "claim", "measured", "verdict", "on which data"), rows)
-    return _section("claims", "The claims", [f'<div class="claims">{table}</div>'])
+    return _section("claims", "The claims", [_paragraph(HOW_DECIDED), f'<div class="claims">{table}</div>'])
 
 
 def _words(section: Section, results: Results) -> str:

@@ -98,6 +98,7 @@ def reproduce(
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
     arms = paper.TOY.smoke() if smoke else paper.TOY
+    pulled = arms, ran(arms)
     a, c = ready["A"], ready["C"]
     sections = {
         "A": results.over_time(*runs["A"]),
@@ -105,9 +106,11 @@ def reproduce(
         "C": {**results.over_alpha(*runs["C"]), "stand_in": c.experiment.min_ratings != PAPER_RATINGS},
         "floor_sweep": results.over_floor(*runs["floor_sweep"]),
         "impossibility": results.impossibility(limit, ran(limit)),
-        "sign": {**results.over_time(*runs["sign"]), "toy": results.toy(arms, ran(arms))},
+        "sign": {**results.over_time(*runs["sign"]), "toy": results.toy(*pulled)},
         "readings": results.over_time(*runs["readings"]),
     }
+    samples = {name: results.samples(*runs[name]) for name in ("A", "B", "floor_sweep", "sign", "readings")}
+    samples["toy"] = results.pull_shares(*pulled)
     found = {
         "command": command,
         "versions": versions(),
@@ -117,7 +120,7 @@ def reproduce(
             "digest": stream_digest(a.stream),
             "note": note(data, a, c),
         },
-        "claims": claims(sections, data.name),
+        "claims": claims(sections, samples, data.name),
         "experiments": sections,
     }
     found = json.loads(json.dumps(found))

@@ -36,24 +36,42 @@ def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
     return np.array(found)
 
 
-def series(stream: Stream, contender: Contender, alpha: float, optimum: Vector, folder: Path) -> dict[str, Any]:
+def samples(loaded: Loaded, folder: Path) -> dict[str, dict[str, Vector]]:
+    """Every metric of every contender, by seed and recorded round; against the optimum too, where it was recorded."""
+    (alpha,) = loaded.experiment.alphas
+    found = {}
+    for contender in loaded.experiment.contenders:
+        rewards = _part(folder, contender, alpha).rewards
+        found[contender.label] = {
+            "alpha_performance": metrics.alpha_performance(rewards, alpha),
+            "jain_index": metrics.jain_index(rewards),
+            "average_reward": metrics.average_reward(rewards),
+        }
+        if optimum_key(alpha) in loaded.tasks():
+            best = read(folder, optimum_key(alpha))["value"].to_numpy()
+            found[contender.label] |= {
+                "standard_regret": metrics.standard_regret(best, rewards, alpha),
+                "approximate_regret": metrics.approximate_regret(best, rewards, alpha),
+                "ratio": metrics.performance_ratio(best, rewards, alpha),
+            }
+    return found
+
+
+def _series(loaded: Loaded, folder: Path, contender: Contender, measured: dict[str, Vector]) -> dict[str, Any]:
     """Every metric over the recorded rounds, with bands over the seeds."""
+    (alpha,) = loaded.experiment.alphas
     rounds, rewards, pulls = _part(folder, contender, alpha)
-    uniform = uniform_rewards(stream, rounds[-1:])
+    uniform = uniform_rewards(loaded.stream, rounds[-1:])
+    best = read(folder, optimum_key(alpha))["value"].to_numpy()[-1:]
     return {
         "policy": contender.policy,
-        "feedback": contender.make(stream, alpha).feedback.value,
+        "feedback": contender.make(loaded.stream, alpha).feedback.value,
         "settings": dict(contender.settings),
         "n_seeds": len(rewards),
-        "alpha_performance": _band(metrics.alpha_performance(rewards, alpha)),
-        "jain_index": _band(metrics.jain_index(rewards)),
-        "average_reward": _band(metrics.average_reward(rewards)),
+        **{name: _band(values) for name, values in measured.items()},
         "final_rewards": rewards[:, -1].mean(axis=0).tolist(),
         "pull_shares": (pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0).tolist(),
-        "standard_regret": _band(metrics.standard_regret(optimum, rewards, alpha)),
-        "approximate_regret": _band(metrics.approximate_regret(optimum, rewards, alpha)),
-        "ratio": _band(metrics.performance_ratio(optimum, rewards, alpha)),
-        "gap_closed": _band(metrics.gap_closed(optimum[-1:], uniform, rewards[:, -1:], alpha)[:, 0]),
+        "gap_closed": _band(metrics.gap_closed(best, uniform, rewards[:, -1:], alpha)[:, 0]),
     }
 
 
@@ -78,15 +96,14 @@ def _about(loaded: Loaded) -> dict[str, Any]:
 def over_time(loaded: Loaded, folder: Path) -> dict[str, Any]:
     """Sections A, B, sign and readings."""
     (alpha,) = loaded.experiment.alphas
-    best = read(folder, optimum_key(alpha))
-    values = best["value"].to_numpy()
+    best, measured = read(folder, optimum_key(alpha)), samples(loaded, folder)
     return {
         **_about(loaded),
         "alpha": alpha,
         "rounds": best["round"].to_list(),
-        "optimum": {"values": values.tolist(), "gaps": best["gap"].to_list()},
+        "optimum": {"values": best["value"].to_list(), "gaps": best["gap"].to_list()},
         "contenders": {
-            contender.label: series(loaded.stream, contender, alpha, values, folder)
+            contender.label: _series(loaded, folder, contender, measured[contender.label])
             for contender in loaded.experiment.contenders
         },
     }
@@ -105,37 +122,24 @@ def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
     }
 
 
-MEASURES = {
-    "jain_index": lambda rewards, alpha: metrics.jain_index(rewards),
-    "average_reward": lambda rewards, alpha: metrics.average_reward(rewards),
-    "alpha_performance": metrics.alpha_performance,
-}
-
-
 def over_floor(loaded: Loaded, folder: Path) -> dict[str, Any]:
-    """The floor sweep."""
-    (alpha,) = loaded.experiment.alphas
-    fair, bandit, *sweep = loaded.experiment.contenders
+    """The floor sweep: bands at the end, as lists along the floors."""
+    fair, bandit, *sweep = samples(loaded, folder).values()
 
-    def measured(parts: list[Part]) -> dict[str, Any]:
-        found = {}
-        for name, measure in MEASURES.items():
-            bands = [metrics.average_over_seeds(measure(part.rewards[:, -1], alpha)) for part in parts]
-            found[name] = {key: [float(getattr(band, key)) for band in bands] for key in ("mean", "low", "high")}
-        return found
+    def ends(measured: dict[str, Vector]) -> dict[str, Any]:
+        return {name: _band(values[:, -1]) for name, values in measured.items()}
 
-    def single(contender: Contender) -> dict[str, Any]:
-        bands = measured([_part(folder, contender, alpha)])
-        return {name: {key: values[0] for key, values in band.items()} for name, band in bands.items()}
+    def along(runs: list[dict[str, Vector]]) -> dict[str, Any]:
+        found = [ends(measured) for measured in runs]
+        return {name: {side: [each[name][side] for each in found] for side in band} for name, band in found[0].items()}
 
-    parts = [_part(folder, contender, alpha) for contender in sweep]
     return {
         **_about(loaded),
-        "alpha": alpha,
+        "alpha": loaded.experiment.alphas[0],
         "floors": list(FLOORS),
         "n_seeds": loaded.experiment.n_seeds,
-        "fair_cb": {"bandit": measured(parts[: len(FLOORS)]), "full": measured(parts[len(FLOORS) :])},
-        "alpha_fair": {"full": single(fair), "bandit": single(bandit)},
+        "fair_cb": {"bandit": along(sweep[: len(FLOORS)]), "full": along(sweep[len(FLOORS) :])},
+        "alpha_fair": {"full": ends(fair), "bandit": ends(bandit)},
     }
 
 
@@ -155,10 +159,17 @@ def impossibility(instance: Impossibility, folder: Path) -> dict[str, Any]:
     }
 
 
+def pull_shares(instance: Toy, folder: Path) -> dict[str, dict[str, Vector]]:
+    """How often each arm is pulled, by seed."""
+    return {
+        contender.label: {"pull_shares": _part(folder, contender, 0.0).pulls / instance.n_rounds}
+        for contender in instance.contenders
+    }
+
+
 def toy(instance: Toy, folder: Path) -> dict[str, Any]:
     """How often each arm is pulled, over all seeds."""
     shares = {
-        contender.label: (_part(folder, contender, 0.0).pulls / instance.n_rounds).mean(axis=0).tolist()
-        for contender in instance.contenders
+        label: found["pull_shares"].mean(axis=0).tolist() for label, found in pull_shares(instance, folder).items()
     }
     return {"alpha": 0.0, "digest": digest(instance), "arms": list(instance.arms), "shares": shares}

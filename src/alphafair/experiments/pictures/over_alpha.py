@@ -180,7 +180,7 @@ def floor_sentence(experiment: Results) -> str:
         ours = {key: float(value) for key, value in experiment["alpha_fair"][feedback]["alpha_performance"].items()}
         best = int(mean.argmax())
         above, below = ours["low"] > high[best], ours["high"] < low[best]
-        verdict = "above" if above else "below" if below else "not clearly apart"
+        verdict = "above" if above else "below" if below else "with overlapping bands"
         parts.append(
             f"{seeing}, FairCB reaches its highest {ALPHA}-performance, {number(mean[best])}, with a floor of "
             f"{floors[best]:g}/N; {ALPHA}-FairCB, which needs none, ends at {number(ours['mean'])}, {verdict}"

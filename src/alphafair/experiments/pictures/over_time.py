@@ -142,7 +142,7 @@ def approximate_sentence(experiment: Results, curves: list[Line]) -> str:
 def _doubt(first: Line, rest: list[Line]) -> str:
     """A remark when the runner-up's band overlaps the winner's."""
     close = [curve.label for curve in rest if not canvas.apart(first, curve)]
-    return f" (not clearly apart from {listed(close)})" if close else ""
+    return f" (its band overlaps that of {listed(close)})" if close else ""
 
 
 def _behind_uniform(curves: list[Line]) -> str:
