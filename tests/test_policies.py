@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -249,6 +251,87 @@ def test_arrays_of_the_right_kind_are_checked_too() -> None:
             policy.update(decision._replace(probabilities=bad), np.array([0.5, 0.5]))
     assert policy.cumulative_rewards.tolist() == [1.0, 1.0]
     assert policy.distributions.tolist() == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"probabilities": np.full(4, 0.25)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+        ({"probabilities": np.full((3, 1), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+        ({"probabilities": np.full((1, 3), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+        ({"probabilities": ()}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+        ({"probabilities": "even"}, "decision.probabilities must be 3 numbers in .*; got 'even'"),
+        ({"probabilities": [0.5, 0.5, 0.5]}, "decision.probabilities must be probabilities that sum to 1; got 1.5"),
+        (
+            {"propensity": 0.5},
+            r"decision.propensity must be decision.probabilities\[2\], 0.33\d+; got 0.5. Pass the Dec",
+        ),
+        ({"arm": -1}, r"decision.arm must be a whole number in \[0, 2\]; got -1"),
+        ({"arm": 1, "probabilities": [0.2, 0.6, 0.2]}, r"decision.propensity must be decision.probabilities\[1\], 0.6"),
+    ],
+)
+def test_a_decision_that_was_not_chosen_teaches_nothing(name: str, change: dict[str, Any], words: str) -> None:
+    policy, _ = make_pair(name, 2, 3, np.random.default_rng(0))
+    reward: Any = [1.0, 0.0, 0.5] if policy.feedback == "full" else 1.0
+    decision = Decision(1, 2, 1 / 3, np.full(3, 1 / 3))
+    before = policy.snapshot().to_bytes()
+    with pytest.raises(ValueError, match=words):
+        policy.update(decision._replace(**change), reward)
+    assert policy.snapshot().to_bytes() == before
+    policy.update(decision._replace(propensity=np.float32(1 / 3)), reward)  # the same number, rounded on its way
+
+
+def test_a_log_of_propensities_teaches_a_bandit() -> None:
+    whole, bare = AlphaFairBandit(1, 2), AlphaFairBandit(1, 2)
+    whole.update(Decision(0, 1, 0.25, np.array([0.75, 0.25])), 1.0)
+    bare.update((0, 1, 0.25, None), 1.0)  # type: ignore[arg-type]
+    assert np.array_equal(bare.probabilities(0), whole.probabilities(0))
+    with pytest.raises(ValueError, match=r"decision\.probabilities must be 2 numbers"):
+        AlphaFair(1, 2).update((0, 1, 0.25, None), [1.0, 0.0])  # type: ignore[arg-type]
+
+
+class Stuck:
+    """A generator that returns one thing for ever."""
+
+    def __init__(self, drawn: Any) -> None:
+        self.drawn = drawn
+
+    def random(self) -> Any:
+        return self.drawn
+
+
+@pytest.mark.parametrize("available", [None, np.array([True, False, True])])
+def test_a_broken_generator_is_refused(available: Any) -> None:
+    policy = AlphaFairBandit(1, 3, seed=0)
+    before = policy.snapshot().to_bytes()
+    for drawn in (float("nan"), 1.0, -1e-9, float("inf"), "half", None):
+        with pytest.raises(ValueError, match=r"rng.random\(\) must be a number in \[0, 1\); got .* Pass numpy.random"):
+            policy.choose(0, rng=Stuck(drawn), available=available)
+    with pytest.raises(ValueError, match=r"rng must be something with a random\(\); got 42. Pass numpy.random"):
+        policy.choose(0, rng=42, available=available)  # type: ignore[arg-type]
+    assert policy.snapshot().to_bytes() == before
+    assert policy.choose(0, rng=Stuck(np.float32(0.99)), available=available).arm == 2
+    assert policy.choose(0, rng=Stuck(0), available=available).arm == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
+    """It draws what the original draws, learns what it learns, and neither disturbs the other."""
+    policy, _ = make_pair(name, 2, 3, np.random.default_rng(0))
+    reward: Any = [1.0, 0.0, 0.5] if policy.feedback == "full" else 1.0
+    for n_contexts in (3, 4, 5):  # rows to spare
+        policy.grow(n_contexts)
+        policy.update(policy.choose(0), reward)
+    twin = copied(policy)
+    for chooser in (twin, policy):
+        for context in (0, 1, 5):
+            chooser.grow(6)
+            decision = chooser.choose(context)
+            assert decision.probabilities.tolist() == chooser.probabilities(context).tolist()
+            chooser.update(decision, reward)
+    assert twin.snapshot().to_bytes() == policy.snapshot().to_bytes()
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:

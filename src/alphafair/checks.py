@@ -225,7 +225,7 @@ def one_compiled_signature(subject: Subject) -> str | None:
     decision = policy.choose(np.int64(1))  # type: ignore[arg-type]
     policy.choose(1, available=np.array([True, True, True, False]))
     rewards: Any = [1, 0, 1, 0] if policy.feedback is Feedback.FULL else 1
-    policy.update(Decision(np.int32(1), np.int64(0), np.float32(0.5), np.full(4, 0.25)), rewards)  # type: ignore[arg-type]
+    policy.update(Decision(np.int32(1), np.int64(0), np.float32(0.25), np.full(4, 0.25)), rewards)  # type: ignore[arg-type]
     frozen = np.array([0.1, 0.2, 0.3, 0.4])
     frozen.setflags(write=False)
     policy.update(decision, frozen[::1] if policy.feedback is Feedback.FULL else np.float32(0.5))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Choice = TypeVar("Choice")
+AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
 
 
@@ -88,17 +89,25 @@ def context(value: Any, n_contexts: int) -> int:
 
 
 def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float, Any]:
-    """The fields of a decision that `choose` could have made."""
+    """The fields of a decision that `choose` could have made; its probabilities may be None."""
     try:
         seen, arm, propensity, probabilities = value
     except (TypeError, ValueError):
-        raise refusal("decision", "what choose returned", value, "Pass the Decision itself.") from None
-    return (
-        context(seen, n_contexts),
-        integer("decision.arm", arm, low=0, high=n_arms - 1),
-        number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True),
-        probabilities,
-    )
+        raise refusal("decision", "what choose returned", value, AS_CHOSEN) from None
+    seen = context(seen, n_contexts)
+    arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
+    propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
+    if probabilities is not None:
+        probabilities = decision_probabilities(probabilities, n_arms)
+        if abs(probabilities[arm] - propensity) > 1e-6 * propensity:
+            allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
+            raise refusal("decision.propensity", allowed, propensity, AS_CHOSEN)
+    return seen, arm, propensity, probabilities
+
+
+def decision_probabilities(value: Any, n_arms: int) -> NDArray[np.float64]:
+    """The distribution that a decision was drawn from."""
+    return distribution("decision.probabilities", value, n_arms, "an arm", AS_CHOSEN)
 
 
 def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
@@ -205,3 +214,18 @@ def random_generator(argument: str, value: Any) -> np.random.Generator:
     if value is not None:
         value = integer(argument, value, low=0)
     return np.random.default_rng(value)
+
+
+def uniform(rng: Any) -> float:
+    """One number from a caller's own generator."""
+    repair = "Pass numpy.random.default_rng(seed) or another sound generator."
+    if not callable(getattr(rng, "random", None)):
+        raise refusal("rng", "something with a random()", rng, repair)
+    drawn = rng.random()
+    try:
+        real = float(drawn)
+    except (TypeError, ValueError):
+        real = math.nan
+    if not 0.0 <= real < 1.0:
+        raise refusal("rng.random()", "a number in [0, 1)", drawn, repair)
+    return real
