@@ -1,4 +1,4 @@
-"""Experiments: values, runs that resume, numbers that the oracle confirms, the same bytes twice."""
+"""Experiments: values, runs that resume, the same bytes twice."""
 
 from __future__ import annotations
 
@@ -13,72 +13,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import metrics, streams
+from alphafair import streams
 from alphafair.experiments import paper, reproduce, results, tables
 from alphafair.experiments.run import read, run
-from alphafair.experiments.value import Contender, Experiment, Loaded, Task, Work, digest, stream_digest
+from alphafair.experiments.value import Experiment, Loaded, Task, Work, digest, stream_digest
 from alphafair.types import Stream
-from tests import naive
-
-
-class PublishedSign(naive.AlphaFairBandit):
-    """The oracle with the gain fed as a loss."""
-
-    def learn(self, context: int, arm: int, propensity: float, p: Any, outcome: Any) -> None:
-        gain = float(naive.marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
-        self.learners[context].learn(0, arm, propensity, p, -gain)
-        self.cumulative_rewards[arm] += outcome
-
-
-ORACLES: dict[str, Any] = {
-    "alpha-fair": naive.AlphaFair,
-    "alpha-fair-bandit": naive.AlphaFairBandit,
-    "independent-alpha-fair": naive.IndependentAlphaFair,
-    "scale-free": naive.ScaleFree,
-    "hedge": naive.Hedge,
-    "fair-cb": naive.FairCB,
-    "uniform": naive.Uniform,
-    "published-sign": PublishedSign,
-}
-
-
-def oracle(contender: Contender, stream: Stream, alpha: float) -> naive.Policy:
-    settings = dict(contender.make(stream, alpha).settings)
-    if contender.policy == "uniform":
-        settings = {}
-    if settings.get("context_weights") is not None:
-        settings["context_weights"] = np.array(settings["context_weights"])
-    policy: naive.Policy = ORACLES[contender.policy](stream.n_contexts, stream.n_arms, **settings)
-    return policy
 
 
 @pytest.fixture(scope="module")
 def stream() -> Stream:
     return streams.bundled(rows=300)
-
-
-SMOKE = [experiment.smoke() for experiment in paper.EXPERIMENTS if experiment.rows is not None]
-
-
-@pytest.mark.parametrize("experiment", SMOKE, ids=lambda experiment: experiment.name)
-def test_smoke_numbers_are_the_oracles(experiment: Experiment, stream: Stream, tmp_path: Path) -> None:
-    (alpha,) = experiment.alphas
-    folder = run(Loaded(experiment, stream), tmp_path)
-    rewards = stream.reward_table[stream.items]
-    kept = [c for c in experiment.contenders if c.policy != "fair-cb"]
-    kept += [c for c in experiment.contenders if c.policy == "fair-cb"][:2]  # the oracle of FairCB is slow
-    for contender in kept:
-        part = tables.part(read(folder, contender.key(alpha)))
-        feedback: Any = contender.make(stream, alpha).feedback.value
-        for seed in range(len(part.rewards)):
-            uniforms = np.random.default_rng(seed).random(stream.n_rounds)
-            _, _, earned = naive.play(
-                oracle(contender, stream, alpha), stream.contexts.tolist(), rewards, uniforms, feedback
-            )
-            np.testing.assert_allclose(part.rewards[seed, -1], earned, rtol=1e-9)
-            assert metrics.alpha_performance(part.rewards[seed, -1], alpha) == pytest.approx(
-                naive.alpha_performance(earned, alpha), rel=1e-10
-            )
 
 
 def test_experiments_are_values(stream: Stream) -> None:
@@ -187,6 +131,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
     found = json.loads((tmp_path / "results.json").read_text())
+    assert found == reproduce.measure(reproduce.Data(), tmp_path / "runs", smoke=True)
     assert set(found["experiments"]) == {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
     assert {claim["experiment"] for claim in found["claims"]} == set(found["experiments"])
     verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}

@@ -70,22 +70,25 @@ def loaded(data: Data, experiment: Experiment) -> Loaded:
     return Loaded(unasked, data.stream(unasked))
 
 
-def reproduce(
+Started = Callable[[str, int], Callable[[int], None]]
+
+
+def measure(
     data: Data,
     folder: Path,
     *,
     smoke: bool = False,
     jobs: int | None = None,
     command: str = "alphafair reproduce",
-    started: Callable[[str, int], Callable[[int], None]] = lambda title, total: lambda done: None,
-) -> Path:
-    """Run what has not been run, then write the report; the path of its page.
+    started: Started = lambda title, total: lambda done: None,
+) -> dict[str, Any]:
+    """Run what has not been run: all that `results.json` holds. The tables are kept in the folder.
 
     `started(title, total)` is called for each piece of work and gives back the function to tell of progress.
     """
 
     def ran(work: Work) -> Path:
-        return run(work, folder / "runs", jobs=jobs, advance=started(work.title, len(work.tasks())))
+        return run(work, folder, jobs=jobs, advance=started(work.title, len(work.tasks())))
 
     ready = {}
     planned = plan(smoke=smoke)
@@ -123,7 +126,15 @@ def reproduce(
         "claims": claims(sections, samples, data.name),
         "experiments": sections,
     }
-    found = json.loads(json.dumps(found))
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def reproduce(
+    data: Data, folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any
+) -> Path:
+    """Measure, then write the report; the path of its page. Options are those of `measure`."""
+    found = measure(data, folder / "runs", started=started, **options)
     if _is_written(found, folder):
         return folder / "index.html"
     return write_report(found, folder, advance=started("report", len(available(found))))

@@ -75,8 +75,9 @@ def _series(loaded: Loaded, folder: Path, contender: Contender, measured: dict[s
     }
 
 
-def _about(loaded: Loaded) -> dict[str, Any]:
+def _about(loaded: Loaded, folder: Path) -> dict[str, Any]:
     experiment, stream = loaded.experiment, loaded.stream
+    alpha = experiment.alphas[0]
     return {
         "title": experiment.title,
         "digest": digest(loaded),
@@ -84,7 +85,7 @@ def _about(loaded: Loaded) -> dict[str, Any]:
         "n_contexts": stream.n_contexts,
         "n_arms": stream.n_arms,
         "arm_labels": list(stream.arm_labels or map(str, range(stream.n_arms))),
-        "seeds": experiment.n_seeds,
+        "seeds": max(len(_part(folder, contender, alpha).rewards) for contender in experiment.contenders),
         "settings": {
             "rows": experiment.rows,
             "min_ratings": experiment.min_ratings,
@@ -98,7 +99,7 @@ def over_time(loaded: Loaded, folder: Path) -> dict[str, Any]:
     (alpha,) = loaded.experiment.alphas
     best, measured = read(folder, optimum_key(alpha)), samples(loaded, folder)
     return {
-        **_about(loaded),
+        **_about(loaded, folder),
         "alpha": alpha,
         "rounds": best["round"].to_list(),
         "optimum": {"values": best["value"].to_list(), "gaps": best["gap"].to_list()},
@@ -114,7 +115,7 @@ def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
     (contender,) = loaded.experiment.contenders
     final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
     return {
-        **_about(loaded),
+        **_about(loaded, folder),
         "alphas": list(loaded.experiment.alphas),
         "jain_index": metrics.jain_index(final).tolist(),
         "average_reward": metrics.average_reward(final).tolist(),
@@ -134,7 +135,7 @@ def over_floor(loaded: Loaded, folder: Path) -> dict[str, Any]:
         return {name: {side: [each[name][side] for each in found] for side in band} for name, band in found[0].items()}
 
     return {
-        **_about(loaded),
+        **_about(loaded, folder),
         "alpha": loaded.experiment.alphas[0],
         "floors": list(FLOORS),
         "n_seeds": loaded.experiment.n_seeds,

@@ -203,7 +203,7 @@ class Toy:
         }
 
     def smoke(self) -> Self:
-        return replace(self, n_seeds=min(self.n_seeds, 3))
+        return replace(self, n_rounds=min(self.n_rounds, 1000), n_seeds=min(self.n_seeds, 3))
 
 
 @cache

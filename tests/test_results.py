@@ -1,0 +1,88 @@
+"""Every number of results.json, for the smoke versions, against the oracle: a number that it lacks is an error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import streams
+from alphafair.experiments import reproduce
+from alphafair.types import Stream
+from tests import naive_results
+
+TOLERANCE = 1e-9  # sums in another order differ by 1e-13 of themselves, and so do the roots that both sides find
+
+
+def differences(found: Any, expected: Any, where: str = "results") -> Iterator[str]:
+    """Where two results differ. Words need no counterpart, everything else does, on both sides."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for key in sorted(found.keys() | expected.keys()):
+            if key not in found:
+                yield f"{where}/{key} is missing"
+            elif key in expected:
+                yield from differences(found[key], expected[key], f"{where}/{key}")
+            else:
+                yield from (f"{leaf} has no oracle" for leaf in numbers(found[key], f"{where}/{key}"))
+    elif isinstance(found, list) and isinstance(expected, list):
+        if len(found) != len(expected):
+            yield f"{where} has {len(found)} entries, not {len(expected)}"
+        for place, (one, other) in enumerate(zip(found, expected, strict=False)):
+            yield from differences(one, other, f"{where}/{place}")
+    elif isinstance(expected, tuple):
+        if not expected[0] <= found <= expected[1]:
+            yield f"{where} is {found}, not between {expected[0]} and {expected[1]}"
+    elif isinstance(found, float) and isinstance(expected, float):
+        if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            yield f"{where} is {found}, not {expected}"
+    elif found != expected:
+        yield f"{where} is {found!r}, not {expected!r}"
+
+
+def numbers(found: Any, where: str) -> Iterator[str]:
+    """The places of all leaves that are no words."""
+    if isinstance(found, dict):
+        for key, part in found.items():
+            yield from numbers(part, f"{where}/{key}")
+    elif isinstance(found, list):
+        for place, part in enumerate(found):
+            yield from numbers(part, f"{where}/{place}")
+    elif not isinstance(found, str):
+        yield where
+
+
+def rounds(stream: Stream) -> naive_results.Rounds:
+    return naive_results.Rounds(stream.contexts.tolist(), stream.reward_table[stream.items], stream.n_contexts)
+
+
+@pytest.mark.compiled
+def test_every_number_is_the_oracles(tmp_path: Path) -> None:
+    """OPT is checked by two certificates, ours and the oracle's; what is measured against it is made from it again."""
+    found = reproduce.measure(reproduce.Data(), tmp_path, smoke=True)
+    first, many = rounds(streams.bundled(rows=300)), rounds(streams.bundled(min_ratings=500))
+    best = found["experiments"]["A"]["optimum"]
+    for value, gap, (low, high) in zip(best["values"], best["gaps"], naive_results.optima(first), strict=True):
+        assert low - gap <= value <= high
+    wrong = list(differences(found, naive_results.results(first, many, np.array(best["values"]))))
+    assert not wrong, f"{len(wrong)} differences: " + "\n".join(wrong[:20])
+
+
+def test_the_walk_misses_nothing() -> None:
+    found = {"a": [1.0, {"b": 2, "word": "x"}], "c": {"d": None}}
+    assert list(differences({"gap": 1.0}, {"gap": (0.0, 1.0)})) == []
+    assert list(differences({"gap": 1.1}, {"gap": (0.0, 1.0)})) == ["results/gap is 1.1, not between 0.0 and 1.0"]
+    assert list(differences(found, json.loads(json.dumps(found)))) == []
+    for wrong, where in (
+        ({"a": [1.0 + 1e-8, {"b": 2}], "c": {"d": None}}, "results/a/0 is 1.0, not 1.00000001"),
+        ({"a": [1.0, {"b": 3}], "c": {"d": None}}, "results/a/1/b is 2, not 3"),
+        ({"a": [1.0, {}], "c": {"d": None}}, "results/a/1/b has no oracle"),
+        ({"a": [1.0, {"b": 2}]}, "results/c/d has no oracle"),
+        ({"a": [1.0], "c": {"d": None}}, "results/a has 2 entries, not 1"),
+        ({"a": [1.0, {"b": 2, "e": 5}], "c": {"d": None}}, "results/a/1/e is missing"),
+    ):
+        assert list(differences(found, wrong)) == [where]
