@@ -101,19 +101,16 @@ def measure(
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
     arms = paper.TOY.smoke() if smoke else paper.TOY
-    pulled = arms, ran(arms)
+    measured = {name: results.samples(*runs[name]) for name in ("A", "B", "floor_sweep", "sign", "readings")}
+    measured["toy"] = results.pull_shares(arms, ran(arms))
     a, c = ready["A"], ready["C"]
     sections = {
-        "A": results.over_time(*runs["A"]),
-        "B": results.over_time(*runs["B"]),
+        **{name: results.over_time(*runs[name], measured[name]) for name in ("A", "B", "sign", "readings")},
         "C": {**results.over_alpha(*runs["C"]), "stand_in": c.experiment.min_ratings != PAPER_RATINGS},
-        "floor_sweep": results.over_floor(*runs["floor_sweep"]),
+        "floor_sweep": results.over_floor(ready["floor_sweep"], measured["floor_sweep"]),
         "impossibility": results.impossibility(limit, ran(limit)),
-        "sign": {**results.over_time(*runs["sign"]), "toy": results.toy(*pulled)},
-        "readings": results.over_time(*runs["readings"]),
     }
-    samples = {name: results.samples(*runs[name]) for name in ("A", "B", "floor_sweep", "sign", "readings")}
-    samples["toy"] = results.pull_shares(*pulled)
+    sections["sign"]["toy"] = results.toy(arms, measured["toy"])
     found = {
         "command": command,
         "versions": versions(),
@@ -123,7 +120,7 @@ def measure(
             "digest": stream_digest(a.stream),
             "note": note(data, a, c),
         },
-        "claims": claims(sections, samples, data.name),
+        "claims": claims(sections, measured, data.name),
         "experiments": sections,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))

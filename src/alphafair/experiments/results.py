@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import metrics
+from alphafair.experiments.claims import Samples
 from alphafair.experiments.paper import FLOORS
 from alphafair.experiments.run import read
 from alphafair.experiments.tables import Part, part
@@ -36,10 +38,10 @@ def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
     return np.array(found)
 
 
-def samples(loaded: Loaded, folder: Path) -> dict[str, dict[str, Vector]]:
+def samples(loaded: Loaded, folder: Path) -> Samples:
     """Every metric of every contender, by seed and recorded round; against the optimum too, where it was recorded."""
     (alpha,) = loaded.experiment.alphas
-    found = {}
+    found: dict[str, dict[str, Vector]] = {}
     for contender in loaded.experiment.contenders:
         rewards = _part(folder, contender, alpha).rewards
         found[contender.label] = {
@@ -57,7 +59,7 @@ def samples(loaded: Loaded, folder: Path) -> dict[str, dict[str, Vector]]:
     return found
 
 
-def _series(loaded: Loaded, folder: Path, contender: Contender, measured: dict[str, Vector]) -> dict[str, Any]:
+def _series(loaded: Loaded, folder: Path, contender: Contender, measured: Mapping[str, Vector]) -> dict[str, Any]:
     """Every metric over the recorded rounds, with bands over the seeds."""
     (alpha,) = loaded.experiment.alphas
     rounds, rewards, pulls = _part(folder, contender, alpha)
@@ -75,9 +77,8 @@ def _series(loaded: Loaded, folder: Path, contender: Contender, measured: dict[s
     }
 
 
-def _about(loaded: Loaded, folder: Path) -> dict[str, Any]:
+def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
     experiment, stream = loaded.experiment, loaded.stream
-    alpha = experiment.alphas[0]
     return {
         "title": experiment.title,
         "digest": digest(loaded),
@@ -85,7 +86,7 @@ def _about(loaded: Loaded, folder: Path) -> dict[str, Any]:
         "n_contexts": stream.n_contexts,
         "n_arms": stream.n_arms,
         "arm_labels": list(stream.arm_labels or map(str, range(stream.n_arms))),
-        "seeds": max(len(_part(folder, contender, alpha).rewards) for contender in experiment.contenders),
+        "seeds": n_seeds,
         "settings": {
             "rows": experiment.rows,
             "min_ratings": experiment.min_ratings,
@@ -94,12 +95,16 @@ def _about(loaded: Loaded, folder: Path) -> dict[str, Any]:
     }
 
 
-def over_time(loaded: Loaded, folder: Path) -> dict[str, Any]:
+def _most_seeds(measured: Samples) -> int:
+    return max(len(values) for each in measured.values() for values in each.values())
+
+
+def over_time(loaded: Loaded, folder: Path, measured: Samples) -> dict[str, Any]:
     """Sections A, B, sign and readings."""
     (alpha,) = loaded.experiment.alphas
-    best, measured = read(folder, optimum_key(alpha)), samples(loaded, folder)
+    best = read(folder, optimum_key(alpha))
     return {
-        **_about(loaded, folder),
+        **_about(loaded, _most_seeds(measured)),
         "alpha": alpha,
         "rounds": best["round"].to_list(),
         "optimum": {"values": best["value"].to_list(), "gaps": best["gap"].to_list()},
@@ -115,7 +120,7 @@ def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
     (contender,) = loaded.experiment.contenders
     final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
     return {
-        **_about(loaded, folder),
+        **_about(loaded, 1),
         "alphas": list(loaded.experiment.alphas),
         "jain_index": metrics.jain_index(final).tolist(),
         "average_reward": metrics.average_reward(final).tolist(),
@@ -123,19 +128,19 @@ def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
     }
 
 
-def over_floor(loaded: Loaded, folder: Path) -> dict[str, Any]:
+def over_floor(loaded: Loaded, measured: Samples) -> dict[str, Any]:
     """The floor sweep: bands at the end, as lists along the floors."""
-    fair, bandit, *sweep = samples(loaded, folder).values()
+    fair, bandit, *sweep = measured.values()
 
-    def ends(measured: dict[str, Vector]) -> dict[str, Any]:
-        return {name: _band(values[:, -1]) for name, values in measured.items()}
+    def ends(each: Mapping[str, Vector]) -> dict[str, Any]:
+        return {name: _band(values[:, -1]) for name, values in each.items()}
 
-    def along(runs: list[dict[str, Vector]]) -> dict[str, Any]:
-        found = [ends(measured) for measured in runs]
+    def along(runs: list[Mapping[str, Vector]]) -> dict[str, Any]:
+        found = [ends(each) for each in runs]
         return {name: {side: [each[name][side] for each in found] for side in band} for name, band in found[0].items()}
 
     return {
-        **_about(loaded, folder),
+        **_about(loaded, _most_seeds(measured)),
         "alpha": loaded.experiment.alphas[0],
         "floors": list(FLOORS),
         "n_seeds": loaded.experiment.n_seeds,
@@ -160,7 +165,7 @@ def impossibility(instance: Impossibility, folder: Path) -> dict[str, Any]:
     }
 
 
-def pull_shares(instance: Toy, folder: Path) -> dict[str, dict[str, Vector]]:
+def pull_shares(instance: Toy, folder: Path) -> Samples:
     """How often each arm is pulled, by seed."""
     return {
         contender.label: {"pull_shares": _part(folder, contender, 0.0).pulls / instance.n_rounds}
@@ -168,9 +173,7 @@ def pull_shares(instance: Toy, folder: Path) -> dict[str, dict[str, Vector]]:
     }
 
 
-def toy(instance: Toy, folder: Path) -> dict[str, Any]:
+def toy(instance: Toy, measured: Samples) -> dict[str, Any]:
     """How often each arm is pulled, over all seeds."""
-    shares = {
-        label: found["pull_shares"].mean(axis=0).tolist() for label, found in pull_shares(instance, folder).items()
-    }
+    shares = {label: each["pull_shares"].mean(axis=0).tolist() for label, each in measured.items()}
     return {"alpha": 0.0, "digest": digest(instance), "arms": list(instance.arms), "shares": shares}
