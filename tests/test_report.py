@@ -172,7 +172,7 @@ def test_verdicts_are_said_in_words_marks_and_colours(verdicts: tuple[str, ...])
     for word, mark, kind in ((HOLDS, "\N{CHECK MARK}", "holds"), (FAILS, "\N{BALLOT X}", "fails"), (OPEN, "?", "open")):
         assert reader.text.count(f"{mark} {word}") == verdicts.count(word)
         assert reader.attributes.count(("span", "class", f"verdict {kind}")) == verdicts.count(word)
-    assert f"{verdicts.count(HOLDS)} of 3 claims about ratings hold on these data" in reader.text
+    assert f"{verdicts.count(HOLDS)} of 3 of the paper's claims about ratings hold on these data" in reader.text
     for word in (FAILS, OPEN):
         assert (f"; {word}: {verdicts.count(word)}" in reader.text) == (word in verdicts)
 

@@ -20,8 +20,8 @@ Headline = tuple[str, str]  # a number and what it is
 def headlines(results: Results) -> list[Headline]:
     """As far as the experiments were run."""
     experiments, claims = results["experiments"], results["claims"]
-    verdicts = [claim["verdict"] for claim in claims if claim["data"] == results["data"]["name"]]
-    text = "claims about ratings hold on these data"
+    verdicts = [claim["verdict"] for claim in claims if claim["experiment"] in ("A", "B", "C")]
+    text = "of the paper's claims about ratings hold on these data"
     counts = {word: verdicts.count(word) for word in (FAILS, OPEN)}
     text += "".join(f"; {word}: {count}" for word, count in counts.items() if count)
     found = [(f"{verdicts.count(HOLDS)} of {len(verdicts)}", text)]
