@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair import AlphaFair, Stream, metrics, offline_curve, offline_optimum, simulate, streams
+from alphafair import (
+    AlphaFair,
+    Decision,
+    Stream,
+    checks,
+    illustrations,
+    offline_curve,
+    offline_optimum,
+    simulate,
+    streams,
+)
+from alphafair.experiments import tables
 from alphafair.kernels import interior_point
 from alphafair.offline import CertificateWarning, context_reward_totals
 from tests import naive
@@ -62,36 +73,74 @@ def test_against_the_oracle_and_chance(m: int, n: int, alpha: float, spread: flo
     totals = 10.0 ** rng.uniform(-spread, spread, (m, n)) * (rng.random((m, n)) < 0.8)
     best = assert_proved(totals, alpha)
     top = best.value + best.gap
-    for _ in range(20):
-        value, _ = recomputed(totals, rng.dirichlet(np.ones(n) * rng.choice([0.1, 1.0]), size=m), alpha)
+    for reach in 10.0 ** -np.arange(0.0, 6.0, 0.3):  # anywhere, and closer and closer
+        chance = rng.dirichlet(np.ones(n) * rng.choice([0.1, 1.0]), size=m)
+        value, _ = recomputed(totals, best.distributions + reach * (chance - best.distributions), alpha)
         assert value <= top * (1.0 + 1e-13)
-    if m * n <= 12:
+    if m * n <= 12 and spread <= 1.0:  # beyond that the oracle may never end
         _, value, gap = naive.offline_optimum(totals, alpha)
         assert value - 1e-12 * value <= top
         assert best.value <= value + gap + 1e-12 * value
 
 
+MADE = {
+    "smooth": lambda rng, m, n: rng.gamma(0.7, 20.0, (m, n)),
+    "small": lambda rng, m, n: rng.random((m, n)),
+    "large": lambda rng, m, n: 1e6 * rng.random((m, n)),
+    "integers": lambda rng, m, n: 1.0 * rng.integers(0, 9, (m, n)),
+    "two rewards": lambda rng, m, n: rng.integers(1, 100, (m, 1)) * rng.choice([0.2, 1.0], (m, n)),
+    "contexts never seen": lambda rng, m, n: rng.gamma(0.7, 20.0, (m, n)) * (rng.random((m, 1)) < 0.6),
+    "identical rows": lambda rng, m, n: np.tile(rng.gamma(0.7, 20.0, n), (m, 1)),
+    "identical columns": lambda rng, m, n: np.tile(rng.gamma(0.7, 20.0, (m, 1)), n),
+    "mostly zeros": lambda rng, m, n: rng.gamma(0.7, 20.0, (m, n)) * (rng.random((m, n)) < 0.2),
+    "12 orders of magnitude": lambda rng, m, n: 10.0 ** rng.uniform(-6, 6, (m, n)),
+}
+SHAPES = ((1, 12), (12, 1), (3, 4), (8, 5), (40, 20), (10, 40))
+
+
+class Clarabel:
+    """The same problem put to CVXPY, with power cones: sum t, t_i <= R_i^(1-alpha)."""
+
+    def __init__(self, m: int, n: int, alpha: float) -> None:
+        self.totals, self.x, t = cp.Parameter((m, n), nonneg=True), cp.Variable((m, n), nonneg=True), cp.Variable(n)
+        earned = 1.0 + cp.sum(cp.multiply(self.totals, self.x), axis=0)
+        utility = cp.PowCone3D(earned, np.ones(n), t, 1.0 - alpha) if alpha > 0.0 else t == earned
+        self.problem = cp.Problem(cp.Maximize(cp.sum(t)), [cp.sum(self.x, axis=1) == 1, utility])
+
+    def solve(self, totals: np.ndarray) -> np.ndarray | None:
+        """Its point, made feasible, or None if it gives up."""
+        self.totals.value = totals
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of inaccuracy, which is why the gap is recomputed
+            try:
+                self.problem.solve(solver=cp.CLARABEL)
+            except cp.SolverError:
+                return None
+        x = np.maximum(self.x.value, 0.0)
+        return x / x.sum(axis=1, keepdims=True)
+
+
 @pytest.mark.compiled
-def test_never_below_clarabel() -> None:
-    """Hundreds of problems; Clarabel's gap is computed in the same way, at its own point made feasible."""
-    rng = np.random.default_rng(0)
-    for alpha in (0.5, 0.9):
-        for m, n in ((3, 4), (8, 5)):
-            weights, x = cp.Parameter((m, n), nonneg=True), cp.Variable((m, n), nonneg=True)
-            earned = 1.0 + cp.sum(cp.multiply(weights, x), axis=0)
-            problem = cp.Problem(cp.Maximize(cp.sum(cp.power(earned, 1.0 - alpha))), [cp.sum(x, axis=1) == 1])
-            for _ in range(60):
-                totals = rng.gamma(0.7, 20.0, size=(m, n))
-                weights.value = totals
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # cvxpy warns of inaccuracy, which is why the gap is recomputed
-                    problem.solve(solver=cp.CLARABEL)
-                rival = np.maximum(x.value, 0.0)
-                rival /= rival.sum(axis=1, keepdims=True)
-                value, gap = recomputed(totals, rival, alpha)
-                best = assert_proved(totals, alpha)
-                assert best.value >= value - best.gap - gap
-                assert value >= best.value - best.gap - gap
+@pytest.mark.parametrize("alpha", [0.0, 0.001, 0.05, 0.3, 0.5, 0.9, 0.99, 0.999])
+def test_against_clarabel(alpha: float) -> None:
+    """120 problems: its value is never above our value + gap, nor ours above its value + gap, computed as ours is.
+
+    Where it gives up or ends far below us that shows nothing: nine times of ten it has to come within 1e-5.
+    """
+    rng, near, n_problems = np.random.default_rng(0), 0, 0
+    for m, n in SHAPES:
+        rival = Clarabel(m, n, alpha)
+        for make in [*MADE.values()] * 2:
+            totals = make(rng, m, n)
+            best, x = assert_proved(totals, alpha), rival.solve(totals)
+            n_problems += 1
+            if x is not None:
+                value, gap = recomputed(totals, x, alpha)
+                assert value <= (best.value + best.gap) * (1.0 + 1e-14)
+                assert best.value <= (value + gap) * (1.0 + 1e-14)
+                near += value >= (1.0 - 1e-5) * best.value
+    assert n_problems == 120
+    assert near >= 0.9 * n_problems
 
 
 HARD = {
@@ -131,18 +180,41 @@ def test_one_context_in_closed_form() -> None:
     assert ratio == pytest.approx((9.0 / 4.0) ** 2, rel=1e-5)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.9]))
-def test_names_and_more_rounds(seed: int, alpha: float) -> None:
+ANY = {"seed": st.integers(0, 2**32 - 1), "alpha": st.sampled_from(ALPHAS)}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(**ANY, tolerance=st.sampled_from([1e-1, 1e-2, 1e-4]))
+def test_a_loose_answer_is_proved_as_well(seed: int, alpha: float, tolerance: float) -> None:
+    """Its gap is nearly all that it lacks, so a gap reported too small would show."""
+    totals = np.random.default_rng(seed).gamma(0.5, 30.0, size=(6, 5))
+    loose = assert_proved(totals, alpha, tolerance)
+    assert loose.value + loose.gap >= offline_optimum(totals, alpha, tolerance=1e-12).value
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(**ANY)
+def test_new_names_for_arms_and_contexts_rename_the_answer(seed: int, alpha: float) -> None:
     rng = np.random.default_rng(seed)
-    totals = rng.gamma(0.5, 30.0, size=(6, 5))
-    best = offline_optimum(totals, alpha)
-    rows, columns = rng.permutation(6), rng.permutation(5)
-    renamed = offline_optimum(totals[rows][:, columns], alpha)
-    assert renamed.value == pytest.approx(best.value, rel=3e-9)
-    np.testing.assert_allclose(renamed.cumulative_rewards, best.cumulative_rewards[columns], rtol=1e-2)
-    more = offline_optimum(totals + rng.random((6, 5)), alpha)
-    assert more.value + more.gap >= best.value
+    totals, rows, columns = rng.gamma(0.5, 30.0, size=(6, 5)), rng.permutation(6), rng.permutation(5)
+    best = offline_optimum(totals, alpha, tolerance=1e-12)
+    renamed = offline_optimum(totals[rows][:, columns], alpha, tolerance=1e-12)
+    assert renamed.value == pytest.approx(best.value, rel=3e-12)
+    np.testing.assert_allclose(renamed.cumulative_rewards, best.cumulative_rewards[columns], rtol=1e-6)
+    np.testing.assert_allclose(renamed.distributions, best.distributions[rows][:, columns], atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(**ANY)
+def test_one_more_round_never_lowers_the_optimum(seed: int, alpha: float) -> None:
+    """Nor does it lift it by more than its largest reward: utility rises by at most 1 a reward."""
+    rng = np.random.default_rng(seed)
+    totals, rewards = rng.gamma(0.5, 30.0, size=(6, 5)), 0.1 * rng.random(5) * (rng.random(5) < 0.3)
+    before = offline_optimum(totals, alpha)
+    totals[rng.integers(0, 6)] += rewards
+    after = offline_optimum(totals, alpha)
+    assert after.value + after.gap >= before.value
+    assert after.value <= before.value + before.gap + rewards.max()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
@@ -209,14 +281,22 @@ def test_the_certificate_notices_a_bad_point() -> None:
 
 @pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
 def test_certificate_three_on_long_runs(marginal: Any) -> None:
-    """OPT - c_alpha ALG <= the live certificate, against the certified upper end of OPT."""
+    """`simulate` itself checks it in this suite: see conftest.py."""
     for stream in (streams.stochastic(400, 5, 6, seed=1), streams.greedy_trap(400, 3, 5), streams.impossibility(200)):
         for alpha in (0.0, 0.5, 0.9):
-            policy = AlphaFair(stream.n_contexts, stream.n_arms, alpha=alpha, marginal=marginal)
-            final = simulate(policy, stream).final
-            best = offline_optimum(context_reward_totals(stream), alpha)
-            regret = metrics.approximate_regret(best.value + best.gap, final, alpha)
-            assert regret <= metrics.regret_certificate(policy)
+            simulate(AlphaFair(stream.n_contexts, stream.n_arms, alpha=alpha, marginal=marginal), stream)
+
+
+def test_certificate_three_is_asked_of_every_run() -> None:
+    """One that learns nothing is found out, and nobody here has another `simulate`."""
+
+    class Asleep(AlphaFair):
+        def update(self, decision: Decision, reward: Any) -> None:
+            """Nothing is learned, nothing earned."""
+
+    with pytest.raises(AssertionError, match="alpha-fair breaks certificate 3"):
+        simulate(Asleep(1, 2, alpha=0.5), Stream.from_arrays([0] * 50, [[1.0, 0.0]] * 50), compiled=False)
+    assert simulate is checks.simulate is tables.simulate is illustrations.simulate
 
 
 @pytest.mark.parametrize(
