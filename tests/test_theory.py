@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from alphafair import (
     AlphaFair,
@@ -136,6 +137,25 @@ def test_regret_of_every_single_context(kind: str, alpha: float, n_contexts: int
     assert (gains.max(axis=1) - linear <= 2.0 * np.sqrt(policy.squared_gradient_norms) + 1e-9).all()
 
 
+def test_gradient_regret_bound_is_nearly_attained() -> None:
+    """Certificate 1 is tight: a step twice as long or half as long would break it here, and so would a constant 10%
+    smaller. Two losses add up to it, each with half of the bound:
+
+    - near a corner, every arm pays in turn and every step, of the same length as rewards grow, was for nothing;
+    - then one arm alone pays, at the other end of the simplex, and sqrt(S) is at its largest.
+    """
+    n_arms, step = 12, 0.01
+    n_turns = n_arms * 19_000
+    growth = np.exp(-0.5 * step**2 * np.arange(n_turns)[::-1])  # reward / sqrt(S) stays at `step`
+    arms = np.repeat([n_arms - 1, 0], [int(1 / step**2), int(4 / step)])
+    arms = np.insert(arms, int(1 / step**2), np.arange(n_turns) % n_arms)
+    sizes = np.concatenate([np.full(int(1 / step**2), growth[0]), growth, np.ones(int(4 / step))])
+    policy = AlphaFair(1, n_arms, alpha=0.0)
+    trace = simulate(policy, Stream.from_arrays(np.zeros(len(arms), dtype=int), np.eye(n_arms)[arms] * sizes[:, None]))
+    regret = np.bincount(arms, sizes).max() - (trace.final.sum() - n_arms)
+    assert 0.9 <= regret / (2.0 * math.sqrt(policy.squared_gradient_norms[0])) <= 1.0
+
+
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(
     kind=st.sampled_from(KINDS),
@@ -201,10 +221,14 @@ def test_both_coins_are_thrown() -> None:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, exploration: Any, seed: int) -> None:
-    """0 <= M <= (eta/2) sum p lt^2, M <= 2|lt|; eta and gamma never rise; gamma <= 1/2; p is the leader."""
+    """0 <= M <= (eta/2) sum p lt^2, M <= 2|lt|; eta and gamma never rise; gamma <= 1/2; p is the leader.
+
+    And the regret they are there for, against any q and so against the best, the leader p itself:
+    sum_t <lt, p_t> - <L, q> <= sum M + F(q)/eta, where F(q) = -sum_k log(n q_k).
+    """
     rng = np.random.default_rng(seed)
     policy = ScaleFree(1, n_arms, exploration=exploration, seed=seed)
-    n = n_arms
+    n, suffered = n_arms, 0.0
     for _ in range(40):
         (row, sums), _ = policy.snapshot().arrays["shared"]
         p, eta, gamma, stability = row[:n].copy(), row[n], row[n + 1], sums[n + 1]
@@ -223,6 +247,9 @@ def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, explor
         assert row[n + 1] <= 0.5
         leader = naive.log_barrier_leader(row[n] * sums[:n])
         np.testing.assert_allclose(row[:n], leader, rtol=1e-9, atol=1e-300)
+        suffered += loss / decision.propensity * p[decision.arm]
+        regret, bound = suffered - sums[:n] @ leader, sums[n + 1] - np.log(n * leader).sum() / row[n]
+        assert regret <= bound + rounding + 1e-12 * abs(suffered)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -249,17 +276,18 @@ def scale_free_bound(losses: np.ndarray, n_arms: int) -> float:
     )  # fmt: skip
 
 
-def test_scale_free_regret_bound() -> None:
-    """The explicit bound, which at this horizon is loose: golden values and the oracle pin the algorithm itself."""
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        rewards = rng.random((3000, 4)) * rng.random(4)
-        earned = [
-            simulate(ScaleFree(1, 4), Stream.from_arrays(np.zeros(3000, dtype=int), rewards), seed=s).final.sum() - 4.0
-            for s in range(20)
-        ]
-        regret = rewards.sum(axis=0).max() - np.mean(earned)
-        assert regret <= scale_free_bound(-rewards, 4)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("change", [0.0, 1 / 3])
+def test_scale_free_regret_bound(sign: float, change: float) -> None:
+    """The explicit bound, at a horizon where it says something: uniform play breaks it. Rewards or losses; the better
+    arm always the same, or another one after a third of the rounds."""
+    items = (np.arange(200_000) >= change * 200_000).astype(np.int32)
+    stream = Stream(np.zeros_like(items), items, sign * np.array([[0.1, 0.0], [0.0, 0.1]]))
+    rewards = stream.reward_table[items]
+    earned = [simulate(ScaleFree(1, 2), stream, seed=seed).final.sum() - 2.0 for seed in range(10)]
+    best, bound = rewards.sum(axis=0).max(), scale_free_bound(-rewards, 2)
+    assert best - np.mean(earned) <= bound
+    assert best - rewards.mean(axis=1).sum() > bound
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -270,15 +298,50 @@ def test_hedge_regret_bound(seed: int) -> None:
         assert best - (trace.final.sum() - 7.0) <= math.sqrt(5000 * math.log(7) / 2) + 1e-9
 
 
+def swings(n_rounds: int, n_arms: int, n_late: int) -> Stream:
+    """Half of the arms pay, then the other half, by turns; in the late rounds arm 0 alone: exponential weights lose
+    log(n)/rate on the second and, on the first, as much as their rate lets them swing."""
+    odd = np.arange(n_arms) % 2 == 1
+    early = np.arange(n_rounds) < n_rounds - n_late
+    items = np.where(early, np.arange(n_rounds) % 2, 2).astype(np.int32)
+    return Stream(np.zeros_like(items), items, 1.0 * np.array([odd, ~odd, np.arange(n_arms) == 0]))
+
+
+def test_hedge_regret_bound_is_nearly_attained() -> None:
+    trace = simulate(Hedge(1, 6, horizon=5000), stream := swings(5000, 6, 110))
+    best = stream.reward_table[stream.items].sum(axis=0).max()
+    assert 0.98 <= (best - (trace.final.sum() - 6.0)) / math.sqrt(5000 * math.log(6) / 2) <= 1.0
+
+
+def best_with_floors(stream: Stream, weights: np.ndarray, pull_floor: float) -> float:
+    """What the best fixed policy earns of those with sum_j q_j p^j_i >= pull_floor for every arm: a linear program."""
+    m, n = stream.n_contexts, stream.n_arms
+    totals = naive.context_reward_totals(stream.contexts.tolist(), stream.reward_table[stream.items], m)
+    pulls, sums = np.kron(weights, np.eye(n)), np.kron(np.eye(m), np.ones(n))
+    program = linprog(-totals.ravel(), -pulls, np.full(n, -pull_floor), sums, np.ones(m))
+    assert program.success
+    return float(-program.fun)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_fair_cb_full_information_regret_bound(seed: int) -> None:
-    """Against uniform play, which meets every floor: regret at most sqrt(2 T M ln N)."""
-    stream = streams.drifting(3000, 4, 5, seed=seed)
-    weights = np.bincount(stream.contexts, minlength=4) / 3000
-    policy = FairCB(4, 5, pull_floor=0.1, horizon=3000, context_weights=weights, feedback="full")
-    earned = simulate(policy, stream, seed=seed).final.sum() - 5.0
-    uniform = stream.reward_table[stream.items].mean(axis=1).sum()
-    assert uniform - earned <= math.sqrt(2 * 3000 * 4 * math.log(5))
+    """At most sqrt(2 T M ln N) behind the best policy that keeps the floors; uniform play, which keeps them, is not."""
+    for stream in (streams.drifting(3000, 4, 5, seed=seed), streams.stochastic(3000, 4, 5, seed=seed)):
+        weights = np.bincount(stream.contexts, minlength=4) / 3000
+        policy = FairCB(4, 5, pull_floor=0.1, horizon=3000, context_weights=weights, feedback="full")
+        earned = simulate(policy, stream, seed=seed).final.sum() - 5.0
+        best, bound = best_with_floors(stream, weights, 0.1), math.sqrt(2 * 3000 * 4 * math.log(5))
+        assert best - earned <= bound
+        assert best - stream.reward_table[stream.items].mean(axis=1).sum() > bound
+
+
+def test_fair_cb_full_information_regret_is_as_large_as_can_be() -> None:
+    """5/8 of the bound, half from the first loss of `swings` and an eighth from the second: its rate is pinned."""
+    stream = swings(5000, 6, 220)
+    policy = FairCB(1, 6, pull_floor=1e-4, horizon=5000, context_weights=[1.0], feedback="full")
+    earned = simulate(policy, stream).final.sum() - 6.0
+    regret = best_with_floors(stream, np.ones(1), 1e-4) - earned
+    assert 0.6 <= regret / math.sqrt(2 * 5000 * math.log(6)) <= 0.625
 
 
 @pytest.mark.parametrize("policy", [AlphaFair(2, 3, alpha=0.0), AlphaFairBandit(2, 3, alpha=0.0)], ids=lambda p: p.name)
