@@ -152,19 +152,50 @@ def test_contexts_without_weight_have_no_part() -> None:
     np.testing.assert_allclose(learners[1, 0, :3], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
 
 
-def test_floors_hold_from_far_away() -> None:
+def solved(weights: np.ndarray, losses: np.ndarray, rate: float, floor: float) -> tuple[np.ndarray, np.ndarray]:
+    """P and the multipliers, from a cold start."""
+    m, n = losses.shape
+    learners = np.stack([pull_floor.first_learner(n)] * m)
+    learners[:, 0, n], learners[:, 1, :n] = weights, losses
+    dual = np.zeros(n)
+    for context in range(m):
+        pull_floor._weigh(learners, context, rate, dual)
+    pull_floor.solve(learners, rate, floor, dual)
+    return learners[:, 0, :n], dual
+
+
+def assert_optimal(
+    weights: np.ndarray, losses: np.ndarray, rate: float, floor: float, p: np.ndarray, dual: np.ndarray
+) -> None:
+    """Karush, Kuhn and Tucker: floors held, multipliers only where they are reached, P the softmax of both."""
+    marginals = weights @ p
+    assert marginals.min() >= floor - 1e-12
+    assert (dual >= 0.0).all()
+    assert marginals[dual > 0.0] == pytest.approx(floor, abs=1e-12)
+    np.testing.assert_allclose(p, naive.softmax(weights[:, None] * dual - rate * losses), rtol=1e-9, atol=1e-15)
+
+
+# Nearly all weights are 0 or 1 on the way, and steps bent by arms that they sent to 0 missed a floor by up to 0.2. In
+# 1069 such a step is not uphill; in 338 rounding lets the last one no further.
+@pytest.mark.parametrize("seed", [385376, 340552, 161283, 295696, 130725, 212248, 364986, 117172, 157462, 1069, 338])
+def test_floors_hold_from_far_away(seed: int) -> None:
     """Losses that saturate every weight: one climb sees no slope, the one that scales them up does."""
+    rng = np.random.default_rng(seed)
+    m, n, size = int(rng.integers(1, 9)), int(rng.integers(2, 9)), 10.0 ** rng.uniform(-1, 4.2)
+    floor = rng.choice([0.01, 0.5, 0.9, 0.99, 0.999, 0.9999]) / n
+    weights, losses = rng.dirichlet(np.ones(m) * rng.choice([0.3, 1.0, 5.0])), size * rng.random((m, n))
+    losses = np.round(losses) if rng.random() < 0.3 else losses
+    assert_optimal(weights, losses, 0.7, floor, *solved(weights, losses, 0.7, floor))
+
+
+@pytest.mark.compiled
+def test_floors_hold_in_problems_without_number() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(60):
-        m, n = int(rng.integers(1, 5)), int(rng.integers(2, 8))
+    for _ in range(3000):
+        m, n = int(rng.integers(1, 9)), int(rng.integers(2, 9))
         weights, losses = rng.dirichlet(np.ones(m)), 1e4 * rng.random((m, n))
-        learners = np.stack([pull_floor.first_learner(n)] * m)
-        learners[:, 0, n], learners[:, 1, :n] = weights, losses
-        dual = np.zeros(n)
-        for context in range(m):
-            pull_floor._weigh(learners, context, 0.7, dual)
-        pull_floor.solve(learners, 0.7, 0.5 / n, dual)
-        assert (weights @ learners[:, 0, :n]).min() >= 0.5 / n - 1e-9
+        floor = rng.choice([0.5, 0.999]) / n
+        assert_optimal(weights, losses, 0.7, floor, *solved(weights, losses, 0.7, floor))
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -176,19 +207,12 @@ def test_floors_hold_from_far_away() -> None:
     st.integers(0, 2**32 - 1),
 )
 def test_floors_hold_and_nothing_is_left_to_gain(m: int, n: int, tight: float, size: float, seed: int) -> None:
-    """Cold starts, far harder than a run's warm ones: floors to 1e-9, and the objective of the oracle."""
+    """Cold starts, far harder than a run's warm ones: optimal by its own conditions, and as good as the oracle."""
     rng = np.random.default_rng(seed)
     weights, losses = rng.dirichlet(np.ones(m)), size * rng.random((m, n))
     floor, rate = tight / n, 0.7
-    learners = np.stack([pull_floor.first_learner(n)] * m)
-    learners[:, 0, n], learners[:, 1, :n] = weights, losses
-    dual = np.zeros(n)
-    for context in range(m):
-        pull_floor._weigh(learners, context, rate, dual)
-    pull_floor.solve(learners, rate, floor, dual)
-    p = learners[:, 0, :n]
-    assert (weights @ p).min() >= floor - 1e-9
-    assert (dual >= 0.0).all()
+    p, dual = solved(weights, losses, rate, floor)
+    assert_optimal(weights, losses, rate, floor, p, dual)
     oracle, _ = naive.pull_floor_step(losses, weights, floor, rate)
 
     def objective(q: np.ndarray) -> float:

@@ -25,6 +25,7 @@ BANDIT, FULL = 0, 1
 FLOOR, RATE, UPDATES, NEXT_EPOCH, PULL_FLOOR, HORIZON, KIND = 0, 1, 2, 3, 4, 5, 6
 TOLERANCE = 1e-13  # of a marginal
 MOST_STEPS = 200
+LONGEST_REACH = 30.0
 
 
 def learning_rate(n_contexts: int, n_arms: int, n_rounds: float, kind: int) -> float:
@@ -130,68 +131,98 @@ def _free_arms(learners, dual, gradient, free):
 
 
 @kernel
-def _curvature(learners, free, hessian):
-    """sum_j q_j^2 (diag p^j - p^j p^j') on the free arms, lower half."""
+def _curvature(learners, damping, free, links):
+    """The Hessian as a network of positive links, so that nothing is lost to differences of nearly equal numbers.
+
+    Off the diagonal, lower half: sum_j q_j^2 p^j_a p^j_b of two free arms. On it: what links an arm with all that are
+    not free, and the damping.
+    """
     n = free.shape[0]
     for a in range(n):
-        for b in range(a + 1):
-            hessian[a, b] = 0.0
+        for b in range(a):
+            links[a, b] = 0.0
+        links[a, a] = damping
     for j in range(learners.shape[0]):
         square = learners[j, 0, n] * learners[j, 0, n]
         if square > 0.0:
+            fixed = 0.0
+            for a in range(n):
+                fixed += learners[j, 0, a] if free[a] == 0.0 else 0.0
             for a in range(n):
                 if free[a] > 0.0:
                     p = square * learners[j, 0, a]
-                    hessian[a, a] += p
-                    for b in range(a + 1):
-                        hessian[a, b] -= p * learners[j, 0, b]
+                    links[a, a] += p * fixed
+                    for b in range(a):
+                        links[a, b] += p * learners[j, 0, b] if free[b] > 0.0 else 0.0
 
 
 @kernel
-def _newton_direction(hessian, gradient, dual, free, factor, direction):
-    """Solve hessian direction = gradient on the free arms, by Cholesky; an arm that would fall below 0 goes to 0."""
+def _newton_direction(links, gradient, dual, free, work, direction):
+    """Solve (Hessian + damping) direction = gradient on the free arms; an arm that would fall below 0 goes to 0.
+
+    Arms leave the network one by one, the last first: what linked a with b and c from then on links b with c. Only
+    positive numbers are added (Grassmann, Taksar and Heyman), so links of any size come out to the last digits.
+    """
     n = gradient.shape[0]
     for i in range(n):
         direction[i] = 0.0
-    while True:
+    n_fallen = 1
+    while n_fallen > 0:
         for a in range(n):
             if free[a] > 0.0:
-                value = gradient[a]
-                for b in range(n):  # arms already sent to 0
-                    if free[b] == 0.0 and direction[b] != 0.0:
-                        value -= (hessian[a, b] if b < a else hessian[b, a]) * direction[b]
-                factor[a, a] = hessian[a, a] * (1.0 + 1e-13) + 1e-100
-                for b in range(a):
-                    if free[b] > 0.0:
-                        entry = hessian[a, b]
-                        for c in range(b):
-                            if free[c] > 0.0:
-                                entry -= factor[a, c] * factor[b, c]
-                        entry /= factor[b, b]
-                        factor[a, b] = entry
-                        factor[a, a] -= entry * entry
-                        value -= entry * direction[b]
-                factor[a, a] = math.sqrt(max(factor[a, a], 1e-15 * hessian[a, a] + 1e-100))
-                direction[a] = value / factor[a, a]
+                direction[a] = gradient[a]
+                work[a, a] = links[a, a]
+                for b in range(n):
+                    link = links[max(a, b), min(a, b)]
+                    if free[b] == 0.0:  # an arm sent to 0; the others that are not free have no links
+                        work[a, a] += link
+                        direction[a] += link * direction[b]
+                    elif b < a:
+                        work[a, b] = link
         for a in range(n - 1, -1, -1):
             if free[a] > 0.0:
-                for b in range(a + 1, n):
+                ground = work[a, a]
+                for b in range(a):
+                    work[a, a] += work[a, b] if free[b] > 0.0 else 0.0
+                for b in range(a):
                     if free[b] > 0.0:
-                        direction[a] -= factor[b, a] * direction[b]
-                direction[a] /= factor[a, a]
+                        share = work[a, b] / work[a, a]
+                        work[b, b] += share * ground
+                        direction[b] += share * direction[a]
+                        for c in range(b):
+                            work[b, c] += share * work[a, c] if free[c] > 0.0 else 0.0
+        for a in range(n):
+            if free[a] > 0.0:
+                for b in range(a):
+                    direction[a] += work[a, b] * direction[b] if free[b] > 0.0 else 0.0
+                direction[a] /= work[a, a]
         n_fallen = 0
         for a in range(n):
             if free[a] > 0.0 and dual[a] + direction[a] < 0.0:
                 free[a] = 0.0
                 direction[a] = -dual[a]
                 n_fallen += 1
-        if n_fallen == 0:
-            return
+
+
+@kernel
+def _move(learners, rate, dual, start, direction, length):
+    """dual = start + length direction, and P with it."""
+    n = dual.shape[0]
+    for i in range(n):
+        dual[i] = max(0.0, start[i] + length * direction[i])
+    for j in range(learners.shape[0]):
+        if learners[j, 0, n] > 0.0:
+            _weigh(learners, j, rate, dual)
 
 
 @kernel
 def _climb(learners, rate, floor, dual):
-    """Raise `dual` from where it stands, with P up to date for it, to the optimum; whether it got there."""
+    """Raise `dual` from where it stands, with P up to date for it, to the optimum; whether it got there.
+
+    Newton steps damped by |gradient|: where P is 0 or 1 to many digits there is hardly a slope, an undamped step would
+    go anywhere, and the arms that it sends to 0 would bend it. This one changes no weight by more than e^reach, and
+    the reach follows what the last step could use.
+    """
     n = dual.shape[0]
     gradient = np.empty(n)
     value = _tally(learners, floor, dual, gradient)
@@ -201,41 +232,43 @@ def _climb(learners, rate, floor, dual):
     heaviest = 0.0
     for j in range(learners.shape[0]):
         heaviest = max(heaviest, learners[j, 0, n])
-    before, direction, free = np.empty(n), np.empty(n), np.empty(n)
-    hessian, factor = np.empty((n, n)), np.empty((n, n))
+    start, direction, free = np.empty(n), np.empty(n), np.empty(n)
+    links, work = np.empty((n, n)), np.empty((n, n))
+    reach = LONGEST_REACH
     for _ in range(MOST_STEPS):
         _free_arms(learners, dual, gradient, free)
-        _curvature(learners, free, hessian)
-        _newton_direction(hessian, gradient, dual, free, factor, direction)
-        promise = 0.0
-        longest = 0.0
+        square = 0.0
         for i in range(n):
-            before[i] = dual[i]
+            square += gradient[i] * gradient[i] if free[i] > 0.0 else 0.0
+        damping = math.sqrt(square) * heaviest / reach
+        _curvature(learners, damping, free, links)
+        _newton_direction(links, gradient, dual, free, work, direction)
+        promise = 0.0
+        for i in range(n):
             promise += gradient[i] * direction[i]
-        if promise <= 0.0:  # not uphill, after arms were sent to 0: go along the gradient, scaled arm by arm
+        if promise <= 0.0:  # not uphill, after arms were sent to 0: go along the gradient
             promise = 0.0
             for i in range(n):
-                direction[i] = max(gradient[i] / (hessian[i, i] + 1e-100), -dual[i])
+                direction[i] = max(gradient[i] / damping, -dual[i])
                 promise += gradient[i] * direction[i]
-        for i in range(n):
-            longest = max(longest, abs(direction[i]))
-        length = 30.0 / max(30.0, heaviest * longest)  # a weight that changes by e^30 is change enough
         value = _tally(learners, floor, dual, gradient)
-        while True:
-            for i in range(n):
-                dual[i] = max(0.0, before[i] + length * direction[i])
-            for j in range(learners.shape[0]):
-                if learners[j, 0, n] > 0.0:
-                    _weigh(learners, j, rate, dual)
+        for i in range(n):
+            start[i] = dual[i]
+        length = 2.0
+        risen, left = -np.inf, np.inf
+        while risen < 1e-4 * length * promise and left > 0.5 * violation and length >= 1e-12:
+            length *= 0.5
+            _move(learners, rate, dual, start, direction, length)
             risen = _tally(learners, floor, dual, gradient) - value
             left = _violation(dual, gradient)
-            if risen >= 1e-4 * length * promise or left <= 0.5 * violation or length < 1e-12:
-                break
-            length *= 0.5
-        if left <= TOLERANCE or (left <= 1e-10 and left >= 0.5 * violation):  # rounding lets it no further
+        if left <= TOLERANCE:
+            return True
+        if violation <= 1e-10 and left >= violation:  # rounding lets it no further: take the step back
+            _move(learners, rate, dual, start, direction, 0.0)
             return True
         violation = left
-    return violation <= 1e-10
+        reach = min(LONGEST_REACH, 2.0 * length * reach)
+    return False
 
 
 @kernel
@@ -245,26 +278,24 @@ def solve(learners, rate, floor, dual):
     From a neighbouring problem that is a step or two. From far away every weight may be 0 or 1 to the last digit and
     show no slope; then start with losses scaled down until they differ by less than 1, and double them step by step.
     """
-    if _climb(learners, rate, floor, dual):
-        return
     n = dual.shape[0]
-    spread = 1.0
-    for j in range(learners.shape[0]):
-        smallest = largest = learners[j, 1, 0]
-        for i in range(1, n):
-            smallest, largest = min(smallest, learners[j, 1, i]), max(largest, learners[j, 1, i])
-        spread = max(spread, rate * (largest - smallest))
-    scale = 2.0 ** -math.ceil(math.log2(spread))
-    for i in range(n):
-        dual[i] = 0.0
-    while scale <= 1.0:
+    scale, afar = 1.0, False
+    while not (_climb(learners, scale * rate, floor, dual) or afar) or scale < 1.0:
+        if not afar:
+            spread, afar = 1.0, True
+            for j in range(learners.shape[0]):
+                smallest = largest = learners[j, 1, 0]
+                for i in range(1, n):
+                    smallest, largest = min(smallest, learners[j, 1, i]), max(largest, learners[j, 1, i])
+                spread = max(spread, rate * (largest - smallest))
+            scale = 0.5 * 2.0 ** -math.ceil(math.log2(spread))
+            for i in range(n):
+                dual[i] = 0.0
+        scale *= 2.0
+        for i in range(n):
+            dual[i] *= 2.0
         for j in range(learners.shape[0]):
             _weigh(learners, j, scale * rate, dual)
-        _climb(learners, scale * rate, floor, dual)
-        scale *= 2.0
-        if scale <= 1.0:
-            for i in range(n):
-                dual[i] *= 2.0
 
 
 @kernel
