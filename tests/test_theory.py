@@ -299,8 +299,10 @@ def test_hedge_regret_bound(seed: int) -> None:
 
 
 def swings(n_rounds: int, n_arms: int, n_late: int) -> Stream:
-    """Half of the arms pay, then the other half, by turns; in the late rounds arm 0 alone: exponential weights lose
-    log(n)/rate on the second and, on the first, as much as their rate lets them swing."""
+    """Half of the arms pay, then the other half, by turns; in the late rounds arm 0 alone.
+
+    Exponential weights lose as much as their rate lets them swing in the early rounds, and log(n)/rate in the late.
+    """
     odd = np.arange(n_arms) % 2 == 1
     early = np.arange(n_rounds) < n_rounds - n_late
     items = np.where(early, np.arange(n_rounds) % 2, 2).astype(np.int32)
@@ -336,7 +338,7 @@ def test_fair_cb_full_information_regret_bound(seed: int) -> None:
 
 
 def test_fair_cb_full_information_regret_is_as_large_as_can_be() -> None:
-    """5/8 of the bound, half from the first loss of `swings` and an eighth from the second: its rate is pinned."""
+    """5/8 of the bound: half lost in the late rounds of `swings`, an eighth in the early ones. It pins the rate."""
     stream = swings(5000, 6, 220)
     policy = FairCB(1, 6, pull_floor=1e-4, horizon=5000, context_weights=[1.0], feedback="full")
     earned = simulate(policy, stream).final.sum() - 6.0
