@@ -13,12 +13,14 @@ and x z to change by z (c - x), a Newton step on these equations, the first of t
     dz = dmu - W dw ,   dx = c - x - d dz
 
 Both blocks on the diagonal are diagonal themselves: the longer side is eliminated, a square of the shorter one
-is factored, and an iteration costs O(m n min(m, n)).
+is factored, and an iteration costs O(m n min(m, n)). Inner loops run over one row from its first entry and gather by
+arm what they sum, because that is what a compiler turns into vector instructions.
 
-Prices settle most of it beforehand. Where W_ji w_i is clearly below the best of its row, x_ji = 0; a row with one
-candidate left is settled, and at the optimum fewer than n rows share. So `solve` takes first prices from a sample
-of the rows, keeps the candidates that the doubt about each price leaves, and asks `certify`, which looks at every
-entry, whether that was enough; if not, new prices, new doubts. Nothing but `certify` has to be trusted.
+Prices settle most of it beforehand. Where W_ji w_i is clearly below the best of its row, arm i is out of the running
+in context j; a row with one candidate left is settled, and at the optimum fewer than n rows share. So `solve` takes
+first prices from a sample of the rows, keeps the rows that the doubt about each price leaves open, and asks `certify`,
+which looks at every entry, whether that was enough; if not, new prices, new doubts. Nothing but `certify` has to be
+trusted.
 """
 
 import math
@@ -26,10 +28,11 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
+from alphafair.kernels import cholesky
+from alphafair.kernels.cholesky import BLOCK
 from alphafair.kernels.log_barrier import level
 
 EPSILON = 2.220446049250313e-16
-BLOCK = 32  # rows taken together, so that a large square is read once for all of them; a multiple of 4
 LINEAR = 1e-12  # an alpha below this leaves every price at 1, to more digits than a tolerance asks for
 MOST_STEPS = 200
 PATIENCE = 20  # steps near the end without half the gap, before rounding is to blame
@@ -77,153 +80,110 @@ def certify(totals, x, alpha, earned, prices):
 
 
 @kernel
-def _subtract(v, first, last, low, s):
-    """s[a, b] -= sum_r v[r, a] v[r, b] over first <= r < last, whole fours of rows, for low <= a and a <= b."""
-    n = s.shape[0]
-    for a in range(low, n):
-        for r in range(first, last, 4):
-            v0, v1, v2, v3 = v[r, a], v[r + 1, a], v[r + 2, a], v[r + 3, a]
-            if v0 != 0.0 or v1 != 0.0 or v2 != 0.0 or v3 != 0.0:
-                for b in range(a, n):
-                    s[a, b] -= (v0 * v[r, b] + v1 * v[r + 1, b]) + (v2 * v[r + 2, b] + v3 * v[r + 3, b])
-
-
-@kernel
-def _factor(s):
-    """s = U'U, by Cholesky, upper triangle in place, block by block."""
-    n = s.shape[0]
-    for first in range(0, n, BLOCK):
-        last = min(first + BLOCK, n)
-        for k in range(first, last):
-            for r in range(first, k):
-                for b in range(k, n):
-                    s[k, b] -= s[r, k] * s[r, b]
-            scale = 1.0 / math.sqrt(max(s[k, k], 1e-300))
-            for b in range(k, n):
-                s[k, b] *= scale
-        if last < n:
-            _subtract(s, first, last, last, s)
-
-
-@kernel
-def _eliminate(start, order, node, weight, ratio, wide, floor, stiffness, inverse, square):
-    """Eliminate the groups (contexts, or arms if wide) from the Newton system: `square` couples the nodes.
+def _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
+    """Eliminate the groups (contexts, or arms if wide) from the Newton system: `square` couples the others, the nodes.
 
     Its diagonal is sum W^2 d (D - d)/D, not sum W^2 d - sum (W d)^2/D, and D - d for the largest d is the sum of
     the others: every entry is right to the last digits, however lopsided d becomes.
     """
-    n_groups, size = start.shape[0] - 1, square.shape[0]
-    at, own, diagonal = np.empty(size, np.int64), np.empty(size), np.zeros(size)
+    n_groups, size = flow.shape
+    own, other, diagonal = np.empty(size), np.empty(size), np.zeros(size)
     block = np.zeros((BLOCK, size))
     for g in range(n_groups):
-        first, count, r = start[g], start[g + 1] - start[g], g % BLOCK
+        r = g % BLOCK
+        if wide:
+            for k in range(size):
+                other[k] = x[k, g] / z[k, g]
+                flow[g, k] = weight[k, g] * other[k]
+                own[k] = weight[k, g] * flow[g, k]
+        else:
+            for k in range(size):
+                own[k] = x[g, k] / z[g, k]
+                flow[g, k] = weight[g, k] * own[k]
+                other[k] = weight[g, k] * flow[g, k]
         top, total, others = 0, floor[g], floor[g]
-        for k in range(count):
-            e = order[first + k]
-            at[k] = node[e]
-            own[k] = weight[e] * weight[e] * ratio[e] if wide else ratio[e]
+        for k in range(size):
             total += own[k]
             top = k if own[k] > own[top] else top
-        for k in range(count):
+        for k in range(size):
             others += own[k] if k != top else 0.0
         inverse[g] = 1.0 / total
-        for k in range(count):
-            e = order[first + k]
-            other = ratio[e] if wide else weight[e] * weight[e] * ratio[e]
-            diagonal[at[k]] += other * ((others if k == top else total - own[k]) * inverse[g])
-            block[r, at[k]] = weight[e] * ratio[e] * math.sqrt(inverse[g])
+        root = math.sqrt(inverse[g])
+        for k in range(size):
+            own[k] = total - own[k]
+        own[top] = others
+        for k in range(size):
+            diagonal[k] += other[k] * (own[k] * inverse[g])
+        for k in range(size):
+            block[r, k] = flow[g, k] * root
         if r == BLOCK - 1 or g == n_groups - 1:
-            _subtract(block, 0, r + 4 - r % 4, 0, square)
+            cholesky.subtract(block, 0, r + 4 - r % 4, 0, square)
             block[:, :] = 0.0
-    for i in range(size):
-        square[i, i] = diagonal[i] if wide else diagonal[i] + stiffness[i]
+    for k in range(size):
+        square[k, k] = diagonal[k] if wide else diagonal[k] + stiffness[k]
 
 
 @kernel
-def _solve(start, order, node, weight, ratio, inverse, square, groups, nodes):
+def _solve(flow, inverse, square, groups, nodes):
     """The Newton system, with square = U'U: right-hand sides of groups and nodes in, the solution out, in place."""
-    for g in range(start.shape[0] - 1):
+    n_groups, size = flow.shape
+    for g in range(n_groups):
         share = groups[g] * inverse[g]
-        for k in range(start[g], start[g + 1]):
-            nodes[node[order[k]]] += weight[order[k]] * ratio[order[k]] * share
-    size = square.shape[0]
-    for k in range(size):
-        nodes[k] /= square[k, k]
-        for b in range(k + 1, size):
-            nodes[b] -= nodes[k] * square[k, b]
-    for k in range(size - 1, -1, -1):
-        for b in range(k + 1, size):
-            nodes[k] -= square[k, b] * nodes[b]
-        nodes[k] /= square[k, k]
-    for g in range(start.shape[0] - 1):
+        for k in range(size):
+            nodes[k] += flow[g, k] * share
+    cholesky.solve(square, nodes)
+    for g in range(n_groups):
         total = groups[g]
-        for k in range(start[g], start[g + 1]):
-            total += weight[order[k]] * ratio[order[k]] * nodes[node[order[k]]]
+        for k in range(size):
+            total += flow[g, k] * nodes[k]
         groups[g] = total * inverse[g]
 
 
 @kernel
-def _by_arm(start, arm, n):
-    """The same candidates arm by arm: where each arm starts, their order, and the row of each."""
-    first, order, row = np.zeros(n + 1, np.int64), np.empty_like(arm), np.empty_like(arm)
-    for e in range(arm.shape[0]):
-        first[arm[e] + 1] += 1
-    for i in range(n):
-        first[i + 1] += first[i]
-    place = first.copy()
-    for j in range(start.shape[0] - 1):
-        for e in range(start[j], start[j + 1]):
-            order[place[arm[e]]] = e
-            place[arm[e]] += 1
-            row[e] = j
-    return first, order, row
-
-
-@kernel
-def _begin(start, arm, weight, prices, barrier, x, z):
+def _begin(weight, prices, barrier, x, z):
     """x and z of every row with x z = t and sum x = 1, given the prices: z = mu - W w for the right mu."""
-    for j in range(start.shape[0] - 1):
+    m, n = weight.shape
+    for j in range(m):
         best = 0.0
-        for e in range(start[j], start[j + 1]):
-            z[e] = weight[e] * prices[arm[e]]
-            best = max(best, z[e])
-        for e in range(start[j], start[j + 1]):
-            z[e] = (best - z[e]) / barrier
-        mu = level(z[start[j] : start[j + 1]], 1.0, 1e-6, x[start[j] : start[j + 1]])
-        for e in range(start[j], start[j + 1]):
-            x[e] = 1.0 / (mu + z[e])
-            z[e] = barrier * (mu + z[e])
+        for i in range(n):
+            best = max(best, weight[j, i] * prices[i])
+        for i in range(n):
+            z[j, i] = (best - weight[j, i] * prices[i]) / barrier
+        mu = level(z[j], 1.0, 1e-6, x[j])
+        for i in range(n):
+            x[j, i] = 1.0 / (mu + z[j, i])
+            z[j, i] = barrier * (mu + z[j, i])
 
 
 @kernel
-def follow(start, arm, weight, base, alpha, tolerance, barrier, prices, x, earned):
-    """The central path from t = barrier to a gap of tolerance * value: prices, x and R in place; the steps taken.
-
-    Row j has the candidates start[j] <= e < start[j + 1], their arms rising.
-    """
-    m, n, n_entries = start.shape[0] - 1, base.shape[0], arm.shape[0]
-    z, ratio, move = np.empty(n_entries), np.empty(n_entries), np.zeros(n_entries)
+def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
+    """The central path from t = barrier to a gap of tolerance * value: prices, x and R in place; the steps taken."""
+    m, n = weight.shape
+    z, move, change = np.empty((m, n)), np.zeros((m, n)), np.empty(n)
     dmu, dw, residual, stiffness = np.zeros(m), np.zeros(n), np.empty(n), np.empty(n)
+    product, lowest, highest, first, second = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)  # by arm
     wide = m < n
-    first, order, node = _by_arm(start, arm, n) if wide else (start, np.arange(n_entries), arm)
     groups, nodes = (dw, dmu) if wide else (dmu, dw)
     floor = stiffness if wide else np.zeros(m)
-    inverse, square = np.empty(groups.shape[0]), np.empty((nodes.shape[0], nodes.shape[0]))
-    _begin(start, arm, weight, prices, barrier, x, z)
+    size = nodes.shape[0]
+    flow, inverse, square = np.empty((groups.shape[0], size)), np.empty(groups.shape[0]), np.empty((size, size))
+    _begin(weight, prices, barrier, x, z)
     step_x, step_z, waited, least_gap = 0.0, 0.0, 0, np.inf
     for step in range(MOST_STEPS):
-        products, earned[:] = 0.0, base
+        product[:], earned[:] = 0.0, base
         for i in range(n):
             prices[i] += step_z * dw[i]
         for j in range(m):
-            for e in range(start[j], start[j + 1]):
-                x[e] += step_x * move[e]
-                z[e] += step_z * (dmu[j] - weight[e] * dw[arm[e]])
-                ratio[e] = x[e] / z[e]
-                products += x[e] * z[e]
-                earned[arm[e]] += weight[e] * x[e]
-        value = paid = worst = 0.0
+            for i in range(n):
+                x[j, i] += step_x * move[j, i]
+            for i in range(n):
+                z[j, i] += step_z * (dmu[j] - weight[j, i] * dw[i])
+            for i in range(n):
+                product[i] += x[j, i] * z[j, i]
+                earned[i] += weight[j, i] * x[j, i]
+        products = value = paid = worst = 0.0
         for i in range(n):
+            products += product[i]
             residual[i] = -math.log(prices[i]) - alpha * math.log(earned[i])
             stiffness[i] = earned[i] / (alpha * prices[i])
             value += earned[i] * prices[i] / (1.0 - alpha)
@@ -236,92 +196,109 @@ def follow(start, arm, weight, base, alpha, tolerance, barrier, prices, x, earne
             if gap <= tolerance * value or waited > PATIENCE:
                 return step
         square[:, :] = 0.0
-        _eliminate(first, order, node, weight, ratio, wide, floor, stiffness, inverse, square)
-        _factor(square)
+        _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
+        cholesky.factor(square)
         for i in range(n):  # the predictor: straight to x z = 0
             dw[i] = stiffness[i] * prices[i] * residual[i] + earned[i] - base[i]
         dmu[:] = -1.0
-        _solve(first, order, node, weight, ratio, inverse, square, groups, nodes)
-        least = most = along = cross = 0.0
-        bound = 3.0 * products / n_entries  # of a second-order term: a few outliers must not bend the whole step
+        _solve(flow, inverse, square, groups, nodes)
+        bound = 3.0 * products / (m * n)  # of a second-order term: a few outliers must not bend the whole step
+        lowest[:], highest[:], first[:], second[:] = 0.0, 0.0, 0.0, 0.0
         for j in range(m):
-            for e in range(start[j], start[j + 1]):
-                q = (dmu[j] - weight[e] * dw[arm[e]]) / z[e]  # dz/z, and dx/x is -1 - q
-                least, most = min(least, q), max(most, q)
-                second = x[e] * z[e] * q * (1.0 + q)  # -dx dz
-                along += x[e] * z[e] * q
-                cross -= second
-                move[e] = min(max(second, -bound), bound) / z[e]
+            for i in range(n):
+                change[i] = (dmu[j] - weight[j, i] * dw[i]) / z[j, i]  # dz/z, and dx/x is -1 - dz/z
+            for i in range(n):
+                lowest[i], highest[i] = min(lowest[i], change[i]), max(highest[i], change[i])
+            for i in range(n):
+                move[j, i] = x[j, i] * z[j, i] * change[i]  # x dz
+                first[i] += move[j, i]
+            for i in range(n):
+                move[j, i] *= 1.0 + change[i]  # -dx dz
+                second[i] += move[j, i]
+            for i in range(n):
+                move[j, i] = min(max(move[j, i], -bound), bound) / z[j, i]
+        least = most = along = cross = 0.0
+        for i in range(n):
+            least, most = min(least, lowest[i]), max(most, highest[i])
+            along += first[i]
+            cross -= second[i]
         step_x, step_z = 1.0 / (1.0 + most), 1.0 / max(1.0, -least)
         for i in range(n):
             step_z = min(step_z, 1.0 / max(1.0, -dw[i] / prices[i]))
         left = (1.0 - step_x) * products + (step_z - step_x) * along + step_x * step_z * cross
         centring = (left / products) * (left / products) * (left / products)
-        target = max(centring * products, 0.1 * tolerance * value) / n_entries
+        target = max(centring * products, 0.1 * tolerance * value) / (m * n)
         for i in range(n):  # the corrector: to x z = target, second-order terms included
             a = min(max(dw[i] / prices[i], -0.5), 0.5)
             b = min(max((prices[i] * residual[i] - dw[i]) * stiffness[i] / earned[i], -0.5), 0.5)
-            second = 0.5 * (a * a + alpha * b * b)
-            dw[i] = stiffness[i] * prices[i] * (residual[i] + second) + earned[i] - base[i]
+            bend = 0.5 * (a * a + alpha * b * b)
+            dw[i] = stiffness[i] * prices[i] * (residual[i] + bend) + earned[i] - base[i]
         for j in range(m):
             dmu[j] = -1.0
-            for e in range(start[j], start[j + 1]):
-                move[e] += target / z[e]
-                dmu[j] += move[e]
-                dw[arm[e]] -= weight[e] * move[e]
-        _solve(first, order, node, weight, ratio, inverse, square, groups, nodes)
-        longest_x = longest_z = reach = min(max(0.99, 1.0 - centring), 1.0 - 1e-6)
+            for i in range(n):
+                move[j, i] += target / z[j, i]
+            for i in range(n):
+                dmu[j] += move[j, i]
+            for i in range(n):
+                dw[i] -= weight[j, i] * move[j, i]
+        _solve(flow, inverse, square, groups, nodes)
+        reach = min(max(0.99, 1.0 - centring), 1.0 - 1e-6)
+        lowest[:], highest[:] = -reach, reach
         for j in range(m):
-            for e in range(start[j], start[j + 1]):
-                q = (dmu[j] - weight[e] * dw[arm[e]]) / z[e]
-                move[e] -= x[e] * (1.0 + q)
-                longest_x, longest_z = max(longest_x, -move[e] / x[e]), max(longest_z, -q)
+            for i in range(n):
+                change[i] = (dmu[j] - weight[j, i] * dw[i]) / z[j, i]
+                lowest[i] = min(lowest[i], change[i])
+            for i in range(n):
+                move[j, i] -= x[j, i] * (1.0 + change[i])
+                highest[i] = max(highest[i], -move[j, i] / x[j, i])
+        longest_x = longest_z = reach
         for i in range(n):
-            longest_z = max(longest_z, -dw[i] / prices[i])
+            longest_x = max(longest_x, highest[i])
+            longest_z = max(longest_z, -lowest[i], -dw[i] / prices[i])
         step_x, step_z = reach / longest_x, reach / longest_z
     return MOST_STEPS
 
 
 @kernel
-def _screen(totals, prices, doubt, grain, x, base, start, row, arm, weight):
-    """Settle the rows whose best arm is beyond doubt, list the candidates of the others: how many, of what weight.
+def _screen(totals, prices, doubt, grain, x, base, row, kept):
+    """Settle the rows whose best arm is beyond doubt, keep the others: how many, how many candidates, of what weight.
 
-    Price i is within a factor exp(doubt_i): arm i is out of the running in row j if W_ji at its highest price is
-    below some W_jk at its lowest. Rows without any reward stay uniform. With a grain, only those rows are listed at
-    which the accumulated weight max_i W_ji w_i passes a multiple of it, scaled to weigh as much.
+    Price i is within a factor exp(doubt_i): arm i is out of the running in row j, where it is kept as worth nothing, if
+    W_ji at its highest price is below some W_jk at its lowest. Rows without any reward stay uniform. With a grain, only
+    those rows are kept at which the accumulated weight max_i W_ji w_i passes a multiple of it, scaled to weigh as much.
     """
     m, n = totals.shape
     low, high = np.empty(n), np.empty(n)
     base[:] = 1.0
     for i in range(n):
         low[i], high[i] = prices[i] * math.exp(-doubt[i]), prices[i] * math.exp(min(doubt[i], 500.0))
-    n_rows, whole, start[0] = 0, 0.0, 0
+    n_rows, n_entries, whole = 0, 0, 0.0
     for j in range(m):
         bar = best = 0.0
-        e = first = start[n_rows]
         for i in range(n):
             x[j, i] = 0.0
             bar, best = max(bar, totals[j, i] * low[i]), max(best, totals[j, i] * prices[i])
+        count, last = 0, 0
         for i in range(n):
             if totals[j, i] > 0.0 and totals[j, i] * high[i] >= bar:
-                arm[e], weight[e] = i, totals[j, i]
-                e += 1
-        if e == first:
+                count, last = count + 1, i
+        if count == 0:
             for i in range(n):
                 x[j, i] = 1.0 / n
-        elif e == first + 1:
-            x[j, arm[first]] = 1.0
-            base[arm[first]] += weight[first]
+        elif count == 1:
+            x[j, last] = 1.0
+            base[last] += totals[j, last]
         else:
             hits = math.floor((whole + best) / grain) - math.floor(whole / grain) if grain > 0.0 else 1
             whole += best
             if hits > 0:
-                for k in range(first, e):
-                    weight[k] *= hits * grain / best if grain > 0.0 else 1.0
+                scale = hits * grain / best if grain > 0.0 else 1.0
+                for i in range(n):
+                    kept[n_rows, i] = totals[j, i] * scale if totals[j, i] * high[i] >= bar else 0.0
                 row[n_rows] = j
                 n_rows += 1
-                start[n_rows] = e
-    return n_rows, whole
+                n_entries += count
+    return n_rows, n_entries, whole
 
 
 @kernel
@@ -332,8 +309,7 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
     comes back. Wrong doubts cost time, nothing else.
     """
     m, n = totals.shape
-    base, fresh, start, row = np.empty(n), np.empty(n), np.empty(m + 1, np.int64), np.empty(m, np.int64)
-    arm, weight = np.empty(m * n, np.int64), np.empty(m * n)
+    base, fresh, row, kept = np.empty(n), np.empty(n), np.empty(m, np.int64), np.empty((m, n))
     value, gap, steps = np.inf, np.inf, 0
     for i in range(n):
         if alpha <= LINEAR:
@@ -342,20 +318,24 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
             doubt[i] = alpha  # too large to look at everything, too few rows to look at some
     for stage in range(MOST_STAGES):
         cold, grain = doubt[0] == np.inf, 0.0
-        n_rows, whole = _screen(totals, prices, doubt, grain, x, base, start, row, arm, weight)
+        n_rows, n_entries, whole = _screen(totals, prices, doubt, grain, x, base, row, kept)
         if stage < SAMPLED_STAGES and n_rows > (2 * FIRST if cold else FEW) * n:
             grain = whole / ((FIRST if cold else SAMPLE) * n)
-            n_rows, whole = _screen(totals, prices, doubt, grain, x, base, start, row, arm, weight)
-        n_entries = start[n_rows]
-        entries = np.ones(n_entries)
+            n_rows, n_entries, whole = _screen(totals, prices, doubt, grain, x, base, row, kept)
+        shares = np.ones((n_rows, n))
         fresh[:] = prices
-        if n_rows > 0 and alpha > LINEAR:  # the ties of a linear problem share alike
+        if n_rows > 0 and alpha > LINEAR:
             barrier = 0.0
-            for e in range(n_entries):
-                barrier += min(doubt[arm[e]], 1.0) * weight[e] * prices[arm[e]] / n_entries
-            aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.01 * tolerance, 1e-14)
-            rows, arms, weights = start[: n_rows + 1], arm[:n_entries], weight[:n_entries]
-            steps += follow(rows, arms, weights, base, alpha, aim, max(barrier, 1e-300), fresh, entries, earned)
+            for r in range(n_rows):
+                for i in range(n):
+                    barrier += min(doubt[i], 1.0) * kept[r, i] * prices[i]
+            barrier *= n_rows / (n_entries * n_entries)
+            aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
+            steps += follow(kept[:n_rows], base, alpha, aim, max(barrier, 1e-300), fresh, shares, earned)
+        elif n_rows > 0:  # the ties of a linear problem share alike
+            for r in range(n_rows):
+                for i in range(n):
+                    shares[r, i] = 1.0 if kept[r, i] > 0.0 else 0.0
         if grain > 0.0:  # what a sample of so many grains an arm can tell
             for i in range(n):
                 count, share = fresh[i] * earned[i] / grain, max(0.0, 1.0 - base[i] / earned[i])
@@ -364,10 +344,10 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
             continue
         for r in range(n_rows):
             total = 0.0
-            for e in range(start[r], start[r + 1]):
-                total += entries[e]
-            for e in range(start[r], start[r + 1]):
-                x[row[r], arm[e]] = entries[e] / total
+            for i in range(n):
+                total += shares[r, i]
+            for i in range(n):
+                x[row[r], i] = shares[r, i] / total
         value, gap = certify(totals, x, alpha, earned, fresh)
         surprise, done = False, gap <= tolerance * value or cold or alpha <= LINEAR
         for i in range(n):
