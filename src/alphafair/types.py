@@ -198,6 +198,42 @@ class Stream:
 
 
 @dataclass(frozen=True, eq=False)
+class Log:
+    """Decisions that somebody made, one entry each, in the order of time; all arrays are read-only.
+
+    The reward of the shown arm is known and no other, so this is no `Stream`.
+    """
+
+    contexts: Indices
+    arms: Indices
+    rewards: Vector
+    propensities: Vector  # of the shown arm, in (0, 1]
+    positions: Indices  # on the page, as in the file: 1 is the first
+    timestamps: NDArray[np.datetime64]  # UTC, microseconds
+    context_labels: tuple[str, ...]
+    arm_labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("contexts", "arms", "rewards", "propensities", "positions", "timestamps"):
+            column = getattr(self, name)
+            if len(column) != len(self.contexts):
+                raise validate.refusal(name, f"{len(self.contexts)} entries", len(column), "Give one entry a round.")
+            object.__setattr__(self, name, _frozen(column))
+
+    @property
+    def n_rounds(self) -> int:
+        return len(self.contexts)
+
+    @property
+    def n_contexts(self) -> int:
+        return len(self.context_labels)
+
+    @property
+    def n_arms(self) -> int:
+        return len(self.arm_labels)
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What a run left behind: R at the recorded rounds (initial 1 included) and how often each arm was pulled."""
 

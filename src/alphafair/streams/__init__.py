@@ -5,9 +5,10 @@ Polars loads only when a file or a table is read.
 
 from alphafair.streams.bundled import bundled
 from alphafair.streams.movielens import first_rating, movielens
-from alphafair.streams.open_bandit import Log, click_rates, open_bandit
+from alphafair.streams.open_bandit import click_rates, open_bandit
 from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
 from alphafair.streams.table import table
+from alphafair.types import Log
 
 __all__ = [
     "Log",

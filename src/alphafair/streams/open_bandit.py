@@ -8,55 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.types import Indices, Stream, Vector
+from alphafair.types import Log, Stream
 
 if TYPE_CHECKING:
     import polars as pl
 
 TIME = "%Y-%m-%d %H:%M:%S%.f%z"
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """Decisions that somebody made, one entry each, in the order of time; all arrays are read-only."""
-
-    contexts: Indices
-    arms: Indices
-    rewards: Vector
-    propensities: Vector  # of the shown arm, in (0, 1]
-    positions: Indices  # on the page, as in the file: 1 is the first
-    timestamps: NDArray[np.datetime64]  # UTC, microseconds
-    context_labels: tuple[str, ...]
-    arm_labels: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        for name in ("contexts", "arms", "rewards", "propensities", "positions", "timestamps"):
-            column = getattr(self, name)
-            if len(column) != len(self.contexts):
-                raise validate.refusal(name, f"{len(self.contexts)} entries", len(column), "Give one entry a round.")
-            view = column.view()
-            view.setflags(write=False)
-            object.__setattr__(self, name, view)
-
-    @property
-    def n_rounds(self) -> int:
-        return len(self.contexts)
-
-    @property
-    def n_contexts(self) -> int:
-        return len(self.context_labels)
-
-    @property
-    def n_arms(self) -> int:
-        return len(self.arm_labels)
 
 
 def open_bandit(
