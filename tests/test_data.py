@@ -6,9 +6,12 @@ import hashlib
 import io
 import re
 import socket
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,44 @@ def test_a_broken_connection_is_continued_where_it_stopped(server: Server) -> No
     server.breaks = [300_000, 500_000]
     assert data.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=300000-", "bytes=800000-"]
+
+
+def test_two_downloads_of_one_file_are_one(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both at once: the second waits and finds the file, instead of writing into the same .part."""
+    both = threading.Barrier(2)
+    alone = data._alone
+
+    def together(folder: Path) -> Any:
+        both.wait(10)
+        return alone(folder)
+
+    monkeypatch.setattr(data, "_alone", together)
+    with ThreadPoolExecutor(2) as pool:
+        paths = list(pool.map(data.get, ["25m", "25m"]))
+    assert paths[0] == paths[1]
+    assert paths[0].read_bytes() == CONTENT
+    assert ranges(server) == [None]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
+def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> None:
+    hold = "import sys, time, pathlib; from alphafair import data\n"
+    hold += "with data._alone(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    with (
+        subprocess.Popen([sys.executable, "-c", hold, str(part.parent)], stdout=subprocess.PIPE) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        part.write_bytes(CONTENT[:1000])  # what it had so far
+        waiting = pool.submit(data.get, "25m")
+        try:
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+        finally:
+            other.kill()
+        assert waiting.result(timeout=30).read_bytes() == CONTENT
+    assert ranges(server) == ["bytes=1000-"]
 
 
 def test_a_part_of_an_earlier_run_is_continued(server: Server, part: Path) -> None:

@@ -1,7 +1,8 @@
 """Public data sets on the user's own machine: what there is, where it is kept, and how it gets there.
 
 A download is written to a .part file, continued where it stopped, compared with the publisher's checksum, and only
-then moved to its place; so a file in its place is whole. Nothing is downloaded unless `get` is called.
+then moved to its place; so a file in its place is whole. Of several processes one downloads at a time into a folder,
+and who wanted the same file finds it there. Nothing is downloaded unless `get` is called.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: bool =
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     md5 = md5 or _published_md5(url)
-    with _bar(target.name, progress) as show:
+    with _bar(target.name, progress) as show, _alone(target.parent):
+        if target.exists():  # another process was quicker
+            return target
         while True:
             before = _size(part)
             try:
@@ -135,9 +138,25 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: bool =
             except _Unreachable:
                 if _size(part) <= before:  # as long as something comes, go on
                     raise
-    _verify(part, md5, url)
-    os.replace(part, target)
+        _verify(part, md5, url)
+        os.replace(part, target)
     return target
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process downloads into the folder. The system drops the lock of a process that dies."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock: there, take care of it yourself
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class _Unreachable(Exception):
