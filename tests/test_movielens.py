@@ -206,7 +206,10 @@ def replaced(old: str, new: str) -> dict[str, str]:
             {"ratings": ""},
             "ratings.csv must be a table with the columns userId, movieId, rating, timestamp; got 'an em",
         ),
-        ({"ratings": "userId,movieId,rating,timestamp\n"}, "ratings.csv must be a table of ratings; got 'no rating'"),
+        (
+            {"ratings": "userId,movieId,rating,timestamp\n"},
+            "ratings.csv must be a table of ratings; got 'a header alone'",
+        ),
         (replaced("genres\n", "kinds\n"), "movies.csv, line 1: columns must be movieId, title, genres; got"),
         (
             replaced("9,War (2000),War", "9,War (2000),"),
@@ -216,7 +219,7 @@ def replaced(old: str, new: str) -> dict[str, str]:
         (replaced("9,War (2000),War", "3,War (2000),War"), "movies.csv, line 5: movieId must be met once; got '3'"),
         (replaced("9,War (2000),War", "x,War (2000),War"), "movies.csv, line 5: movieId must be a whole number up to"),
         (replaced("9,War (2000),War\n", "9,War (2000),Wa"), "movies.csv, line 5 must be ended by a line break"),
-        ({"movies": "movieId,title,genres\n"}, "movies.csv must be a table of movies; got 'no movie'"),
+        ({"movies": "movieId,title,genres\n"}, "movies.csv must be a table of movies; got 'a header alone'"),
     ],
 )
 def test_a_fault_is_named_with_its_line_and_its_repair(change: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -238,6 +241,14 @@ def test_a_fault_in_a_dat_file_is_named(tmp_path: Path) -> None:
     folder = as_dat(tmp_path / "ml-1m")
     (folder / "ratings.dat").write_text("2::1::4::50\n2::9::nan::10\n")
     with pytest.raises(ValueError, match=r"ratings.dat, line 2: rating must be a number; got 'nan'"):
+        movielens(folder)
+
+
+@pytest.mark.parametrize("name", ["ratings", "movies"])
+def test_an_empty_dat_file_is_called_empty(name: str, tmp_path: Path) -> None:
+    folder = as_dat(tmp_path / "ml-1m")
+    (folder / f"{name}.dat").write_text("")
+    with pytest.raises(ValueError, match=rf"{name}\.dat must be a table of {name}; got 'an empty file'"):
         movielens(folder)
 
 

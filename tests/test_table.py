@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -52,8 +53,6 @@ def test_every_table_in_memory_gives_the_same_rounds(make: Callable[[Any], Any])
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.parquet", "a.arrow", "a.ipc", "a.feather", "a.csv.gz"])
 def test_every_file_gives_the_same_rounds(name: str, tmp_path: Path) -> None:
-    import gzip
-
     path, frame = tmp_path / name, pl.DataFrame(COLUMNS)
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(frame.write_csv().encode()))
@@ -110,7 +109,7 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
     for source in (columns, tmp_path / "a.csv", pandas_frame(columns)):
         stream = table(source, time="when")
         assert stream.contexts.tolist() == [0, 1, 2]
-        assert stream.reward_table[:, 0].tolist() == [1.0, 2.0, 3.0]
+        assert [stream.rewards(t).tolist() for t in range(3)] == [[1.0], [2.0], [3.0]]
         assert stream.arm_labels == ("x",)
 
 
@@ -177,8 +176,10 @@ def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
         ("context,x\na,1\nb,\n", "a.csv, line 3: x must be a finite number; got None"),
         ("context,x\na,1\nb,one\n", "a.csv, line 3: x must be a finite number; got 'one'"),
         ("context,x\na,1\n,2\n", "a.csv, line 3: context must be a value; got None"),
-        ("context,x\na,1\nb,2,3\n", "a.csv must be a table that can be read; got 'another'. It may be cut off"),
-        ("", "a.csv must be a table that can be read; got 'another'. It may be cut off"),
+        ("context,x\na,1\nb,2,3\n", "a.csv, line 3 must be 2 fields; got ['b', '2', '3']. Delete what is too much"),
+        ("", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
+        ("\n", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
+        ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row a round."),
     ],
 )
 def test_a_fault_in_a_csv_file_is_named_with_its_line(text: str, words: str, tmp_path: Path) -> None:
@@ -189,6 +190,24 @@ def test_a_fault_in_a_csv_file_is_named_with_its_line(text: str, words: str, tmp
     assert str(refusal.value).startswith(str(path))
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.parquet", "a.arrow"])
+@pytest.mark.parametrize("read", [table, open_bandit])
+def test_an_empty_file_is_called_empty(read: Callable[[Path], object], name: str, tmp_path: Path) -> None:
+    if read is open_bandit and not name.startswith("a.csv"):
+        pytest.skip("a log is a .csv file")
+    (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
+    with pytest.raises(ValueError, match=f"{name} must be a table with a header and rows; got 'an empty file'"):
+        read(tmp_path / name)
+
+
+def test_a_line_with_too_many_fields_is_found_in_every_text_file(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('context\tx\na\t1\n"b\tc"\t2\nd\t3\t4\n')
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b'context,x\na,1\n"b,c",2\nd,3,4\n'))
+    for name in ("a.tsv", "a.csv.gz"):
+        with pytest.raises(ValueError, match=f"{name}, line 4 must be 2 fields; got "):
+            table(tmp_path / name)
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a.csv must be a file; got 'none of that name'. Correct the path"):
         table(tmp_path / "a.csv")
@@ -197,7 +216,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         table(tmp_path / "a.xlsx")
     pl.DataFrame(COLUMNS).write_parquet(tmp_path / "a.parquet")
     (tmp_path / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"a.parquet must be a table that can be read"):
+    with pytest.raises(ValueError, match=r"a.parquet must be a table that can be read; got 'ComputeError'"):
         table(tmp_path / "a.parquet")
     for nonsense in ([1, 2], 7):
         with pytest.raises(ValueError, match=r"source must be a table; got .* Pass a path, a polars or pandas frame"):

@@ -144,6 +144,11 @@ class _Copy(NamedTuple):
         """The file as error messages call it."""
         return str(self.path / self.inside / f"{name}.{self.extension}")
 
+    @property
+    def without_rows(self) -> str:
+        """What a file of this copy is that has no rows."""
+        return "a header alone" if self.extension == "csv" else "an empty file"
+
     def open(self, name: str) -> IO[bytes]:
         member = self.inside / f"{name}.{self.extension}"
         if self.archive is None:
@@ -206,7 +211,8 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         lines = ((table.line_num, fields) for fields in table)
     else:
         id_at, _, genres_at = places = (0, 1, 2)
-        lines = ((n, line.rstrip().split("::")) for n, line in enumerate(text.removesuffix("\n").split("\n"), 1))
+        rows = text.removesuffix("\n").split("\n") if text else []
+        lines = ((n, line.rstrip().split("::")) for n, line in enumerate(rows, 1))
 
     genres_of: dict[int, str] = {}
     line = 0
@@ -224,7 +230,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
             raise validate.refusal(f"{where}: movieId", "met once", number, "Delete one of the two lines.")
         genres_of[int(number)] = genres
     if not genres_of:
-        raise validate.refusal(label, "a table of movies", "no movie", AGAIN)
+        raise validate.refusal(label, "a table of movies", copy.without_rows, AGAIN)
     if not text.endswith("\n"):
         _refuse_cut(label, line)
     ids = sorted(genres_of)
@@ -264,7 +270,7 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
             parts.append(_numbered(frame, movie_ids, label, line))
             line += len(frame)
     if not parts:
-        raise validate.refusal(label, "a table of ratings", "no rating", AGAIN)
+        raise validate.refusal(label, "a table of ratings", copy.without_rows, AGAIN)
     columns = [list(column) for column in zip(*parts, strict=True)]
     parts.clear()
     return Ratings(*(np.concatenate(columns.pop(0)) for _ in range(len(columns))))

@@ -79,7 +79,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     """The needed columns in their types; the features joined into one label. Refuses the first row that is wrong."""
     import polars as pl
 
-    from alphafair.streams.table import named_columns, scan
+    from alphafair.streams.table import collected, named_columns, scan
 
     if not path.name.lower().endswith((".csv", ".csv.gz")):
         raise validate.refusal(str(path), "a .csv file of the data set", path.suffix, "Pass one, such as men.csv.")
@@ -101,7 +101,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     }
     named_columns(str(path), text.collect_schema().names(), [*kinds, *features])
     label = pl.concat_str([pl.col(name) for name in features], separator=" ").alias("context")
-    frame = text.select([kind for _, kind, _ in kinds.values()] + [label]).collect()
+    frame = collected(text.select([kind for _, kind, _ in kinds.values()] + [label]), str(path))
     if not len(frame):
         raise validate.refusal(str(path), "a log with rows", "a header alone", "Download it again.")
     wrong: list[tuple[int, str, str]] = []

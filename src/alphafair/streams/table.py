@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import gzip
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,34 +56,30 @@ def table(
     if not arms:
         repair = "Add one column of rewards an arm."
         raise validate.refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
-    try:
-        frame = lazy.select(list(dict.fromkeys([*special, *arms]))).collect()
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        raise _unreadable(label, problem) from problem
+    frame = collected(lazy.select(list(dict.fromkeys([*special, *arms]))), label)
     if not len(frame):
-        raise validate.refusal(label, "a table with rows", "none", "Give one row a round.")
+        got = "none" if first_line is None else "a header alone"
+        raise validate.refusal(label, "a table with rows", got, "Give one row a round.")
 
     _refuse_empty(frame, label, first_line, special)
     rewards = _rewards(frame, label, first_line, arms)
     names = frame[context].cast(pl.String)
     labels = _in_order(names.unique().to_list())
     contexts = names.replace_strict(labels, range(len(labels)), return_dtype=pl.Int32).to_numpy()
-    if time is not None:
-        order = _by_time(frame[time], label, first_line)
-        contexts, rewards = contexts[order], rewards[order]
-    return Stream.from_arrays(contexts, rewards, context_labels=labels, arm_labels=arms)
+    rows = np.arange(len(frame)) if time is None else _by_time(frame[time], label, first_line)
+    return Stream(contexts[rows], rows.astype(np.int32), rewards, tuple(labels), tuple(arms))
 
 
-def scan(path: Path, **csv: Any) -> pl.LazyFrame:
-    """A file of rows, opened lazily by its extension; `csv` are settings for text."""
+def scan(path: Path, **text: Any) -> pl.LazyFrame:
+    """A file of rows, opened lazily by its extension; `text` are settings for CSV."""
     import polars as pl
 
     if not path.is_file():
         raise validate.refusal(str(path), "a file", "none of that name", "Correct the path.")
     readers: dict[str, Any] = {
-        ".csv": lambda: pl.scan_csv(path, **csv),
-        ".csv.gz": lambda: pl.scan_csv(path, **csv),
-        ".tsv": lambda: pl.scan_csv(path, separator="\t", **csv),
+        ".csv": lambda: pl.scan_csv(path, **text),
+        ".csv.gz": lambda: pl.scan_csv(path, **text),
+        ".tsv": lambda: pl.scan_csv(path, separator="\t", **text),
         ".parquet": lambda: pl.scan_parquet(path),
         ".arrow": lambda: pl.scan_ipc(path),
         ".ipc": lambda: pl.scan_ipc(path),
@@ -89,6 +87,8 @@ def scan(path: Path, **csv: Any) -> pl.LazyFrame:
     }
     for extension, reader in readers.items():
         if path.name.lower().endswith(extension):
+            if not path.stat().st_size:
+                raise _empty(str(path))
             try:
                 lazy: pl.LazyFrame = reader()
                 lazy.collect_schema()
@@ -107,9 +107,52 @@ def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str]) -> 
             raise validate.refusal(f"{label}: columns", f"names with {name!r} among them", list(columns), repair)
 
 
+def collected(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
+    """The rows themselves; where a line has too many fields, say which."""
+    import polars as pl
+
+    try:
+        return lazy.collect()
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise _ragged(Path(label)) or _unreadable(label, problem) from problem
+
+
+def place(path: Path, row: int) -> str:
+    """Where a row of a file is, counted from 0: by its line in a text file."""
+    return _row(str(path), 2 if _is_text(path) else None, row)
+
+
+def _is_text(path: Path) -> bool:
+    return path.name.lower().endswith((".csv", ".tsv", ".csv.gz"))
+
+
+def _ragged(path: Path) -> ValueError | None:
+    """The first line of a text file that has more fields than the header, as a refusal."""
+    if not _is_text(path):
+        return None
+    name = path.name.lower()
+    opened: Any = gzip.open if name.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as file:
+        lines = csv.reader(file, delimiter="\t" if name.endswith(".tsv") else ",")
+        n_columns = len(next(lines))
+        for fields in lines:
+            if len(fields) > n_columns:
+                repair = "Delete what is too much, or put quotes around text that holds the separator."
+                return validate.refusal(f"{path}, line {lines.line_num}", f"{n_columns} fields", fields, repair)
+    return None
+
+
+def _empty(label: str) -> ValueError:
+    return validate.refusal(label, "a table with a header and rows", "an empty file", "Save it again.")
+
+
 def _unreadable(label: str, problem: Exception) -> ValueError:
+    import polars as pl
+
+    if isinstance(problem, pl.exceptions.NoDataError):
+        return _empty(label)
     repair = f"It may be cut off; save it again ({_reason(problem)})."
-    return validate.refusal(label, "a table that can be read", "another", repair)
+    return validate.refusal(label, "a table that can be read", type(problem).__name__, repair)
 
 
 def _reason(problem: Exception) -> str:
@@ -128,7 +171,7 @@ def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, int | None]:
             "try_parse_dates": True,
         }
         lazy = scan(path, **text)
-        return lazy, str(path), 2 if path.name.lower().endswith((".csv", ".tsv", ".csv.gz")) else None
+        return lazy, str(path), 2 if _is_text(path) else None
     if isinstance(source, pl.LazyFrame):
         return source, "source", None
     if isinstance(source, pl.DataFrame):
