@@ -27,7 +27,7 @@ from alphafair.policies import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__)]
+COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "_shared"]
 SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
 HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
 
@@ -441,13 +441,78 @@ def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     common = ("simulate", "--data", "rounds.csv", "--context", "user", "--policy", "alpha-fair", "--json")
     refused = run(*common)
     assert refused.exit_code == 2
-    assert "Say --reward-range 1 5" in refused.stderr
+    assert "rounds.csv, line 2: rock must be in [0, 1]; got 5.0. Say --reward-range 1 5, or name the" in refused.stderr
+    assert not (tmp_path / "output").exists(), "bad input changes nothing"
     some = run(*common, "--reward-range", "1", "5", "--arm", "jazz")
     assert json.loads(some.stdout)["arms"] == 1
     answer = run(*common, "--reward-range", "1", "5")
     assert answer.exit_code == 0, answer.output
     results = json.loads(answer.stdout)
     assert (results["stream"], results["rounds"], results["contexts"], results["arms"]) == ("rounds.csv", 200, 2, 2)
+
+
+TABLE_OPTIONS = ("--context", "--arm", "--time", "--reward-range")
+
+
+def test_both_doors_for_a_table_take_the_same_options() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = [
+        {option.opts[0]: (option.help, option.metavar, option.default) for option in commands[name].params}
+        for name in ("simulate", "offline")
+    ]
+    for name in TABLE_OPTIONS:
+        assert options[0][name] == options[1][name]
+
+
+DOORS = [("simulate", "--policy", "alpha-fair", "--data"), ("offline",)]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
+def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Path) -> None:
+    """Time is no arm; rewards are mapped; the first cell out of range is named where it is in the file."""
+    late_first = "user,when,jazz,rock\na,3,5,1\nb,1,2.5,-5\na,2,-5,5\n"
+    (tmp_path / "t.csv").write_text(late_first)
+    rows = late_first.splitlines()
+    (tmp_path / "sorted.csv").write_text("\n".join([rows[0], rows[2], rows[3], rows[1]]) + "\n")
+    common = ("--context", "user", "--time", "when", "--output", str(tmp_path / "out"), "--json")
+    refused = run(*door, str(tmp_path / "t.csv"), *common)
+    assert refused.exit_code == 2
+    where = "line 3: rock must be at least 0; got -5.0" if door == ("offline",) else "line 2: jazz must be in [0, 1]"
+    assert f"t.csv, {where}" in refused.stderr
+    assert "Say --reward-range -5 5, or name the --arm columns." in refused.stderr
+    narrow = run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", "0", "5")
+    assert "t.csv, line 3: rock must be in [0, 5]; got -5.0. Say --reward-range -5 5" in narrow.stderr
+    turned = run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", "5", "-5")
+    assert "--reward-range must be LOW below HIGH; got [5.0, -5.0]. Say the lower number first." in turned.stderr
+    assert not (tmp_path / "out").exists(), "bad input changes nothing"
+    answers = []
+    for name in ("t.csv", "sorted.csv"):
+        answer = run(*door, str(tmp_path / name), *common, "--reward-range", "-5", "5")
+        assert answer.exit_code == 0, answer.output
+        answers.append({key: value for key, value in json.loads(answer.stdout).items() if key != "stream"})
+    assert answers[0] == answers[1]
+    assert (answers[0]["contexts"], answers[0]["arms"]) == (2, 2)
+
+
+def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,jazz\na,5\nb,5\n")
+    answer = run("simulate", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path / "out"))
+    assert "Say --reward-range 0 5" in answer.stderr
+
+
+@pytest.mark.parametrize("option", [["--arm", "jazz"], ["--time", "when"], ["--reward-range", "1", "5"]])
+def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> None:
+    answer = run("simulate", *option, "--output", str(tmp_path))
+    assert answer.exit_code == 2
+    assert f"--data must be given with {option[0]}; got None. Say --data FILE as well." in answer.stderr
+
+
+def test_offline_checks_every_alpha_before_it_solves_for_one(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,jazz\na,5\nb,5\n")
+    common = ("offline", str(tmp_path / "t.csv"), "--output", str(tmp_path / "out"))
+    assert "alpha must be in [0, 1); got 1.0" in run(*common, "--alpha", "0.5", "--alpha", "1").stderr
+    assert "--tolerance must be a number in [0, 1]; got 2.0" in run(*common, "--tolerance", "2").stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_reproduce_refuses_what_is_not_there() -> None:

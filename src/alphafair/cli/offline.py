@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds, written
+
 
 def command(
     table: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="CSV or Parquet: a context column and one column of rewards an arm."),
+        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards an arm."),
     ],
-    context: Annotated[str, typer.Option(metavar="COLUMN", help="The column that names the context.")] = "context",
-    arm: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column of rewards; repeat. Default: all others.")
-    ] = None,
+    context: Context = "context",
+    arm: Arms = None,
+    time: Time = None,
+    reward_range: RewardRange = None,
     alpha: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
     ] = None,
@@ -30,27 +33,28 @@ def command(
     """The fair optimum in hindsight: who should get what.
 
     As if all rewards had been known. Rows of the same context are added up, so the table may hold one row a context
-    or one row a round. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are written as one
-    CSV an alpha.
+    or one row a round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
+    written as one CSV an alpha.
     """
     import polars as pl
 
-    from alphafair import figures, metrics, streams
-    from alphafair.cli.simulate import make_folder
+    from alphafair import figures, metrics, validate
     from alphafair.offline import context_reward_totals, offline_optimum
 
-    stream = streams.table(table, context=context, arm_columns=arm)
+    alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
+    tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
+    stream = read_rounds(table, context, arm, time, reward_range, most=math.inf)
     totals = context_reward_totals(stream)
     folder = make_folder(output)
     arms = list(stream.arm_labels or ())
     contexts = list(stream.context_labels or ())
     found: list[dict[str, Any]] = []
     shares = {}
-    for value in dict.fromkeys(alpha or (0.0, 0.5, 0.9, 0.99)):
+    for value in alphas:
         best = offline_optimum(totals, value, tolerance=tolerance)
         earned = best.cumulative_rewards
         shares[value] = metrics.shares(earned)
-        path = folder / f"distributions-{value:g}.csv"
+        path = folder / f"distributions-{written(value)}.csv"
         columns = {context: contexts} | {arm: best.distributions[:, k] for k, arm in enumerate(arms)}
         pl.DataFrame(columns).write_csv(path)
         found.append(
@@ -88,7 +92,7 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
         rewards = row["cumulative_rewards"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
         table.add_row(
-            f"{row['alpha']:g}",
+            written(row["alpha"]),
             f"{row['value']:,.4f}",
             gap,
             f"{row['jain_index']:.4f}",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
+
+from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,20 +31,13 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row a round."),
     ] = None,
-    context: Annotated[str, typer.Option(metavar="COLUMN", help="With --data: the column of contexts.")] = "context",
-    arm: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="With --data: a column of rewards; repeat. Default: all others."),
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="With --data: map rewards of this range onto [0.2, 1]."),
-    ] = None,
-    rounds: Annotated[int, typer.Option(metavar="N", help="How many decisions each policy makes.")] = 100_000,
-    contexts: Annotated[
-        int, typer.Option(metavar="N", help="How many kinds of users; impossibility always has 2.")
-    ] = 33,
-    arms: Annotated[int, typer.Option(metavar="N", help="How many arms; impossibility always has 2.")] = 19,
+    context: Context = "context",
+    arm: Arms = None,
+    time: Time = None,
+    reward_range: RewardRange = None,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Made here: how many rounds.")] = 100_000,
+    contexts: Annotated[int, typer.Option(metavar="N", help="Made here: how many contexts; impossibility has 2.")] = 33,
+    arms: Annotated[int, typer.Option(metavar="N", help="Made here: how many arms; impossibility has 2.")] = 19,
     alpha: Annotated[
         float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
     ] = 0.9,
@@ -72,9 +66,14 @@ def command(
     validate.integer("--seed", seed, low=0)
     if record_every is not None:
         validate.integer("--record-every", record_every, low=1)
+    if data is None:
+        for name, value in {"--arm": arm, "--time": time, "--reward-range": reward_range}.items():
+            if value is not None:
+                raise validate.refusal("--data", f"given with {name}", None, "Say --data FILE as well.")
+        played = make_stream(stream, **sizes, seed=seed)
+    else:
+        played = read_rounds(data, context, arm, time, reward_range, most=1.0)
     folder = make_folder(output)
-
-    played = make_stream(stream, **sizes, seed=seed) if data is None else read_stream(data, context, arm, reward_range)
     every = record_every or max(1, played.n_rounds // 200)
     policies = [made for kind in kinds for made in variants(kind, played, alpha)]
     traces = _simulate_all(policies, played, seed, every)
@@ -114,22 +113,6 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
         "seed": seed,
     }
     return maker(**accepted(maker, offered))
-
-
-def read_stream(path: Path, context: str, arms: list[str] | None, reward_range: tuple[float, float] | None) -> Stream:
-    """The rounds of a file, rewards mapped onto [0.2, 1] where their range is given."""
-    from alphafair import rescale_rewards, streams, validate
-    from alphafair.types import Stream
-
-    stream = streams.table(path, context=context, arm_columns=arms)
-    least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
-    if reward_range is None and (least < 0.0 or most > 1.0):
-        repair = f"Say --reward-range {least:g} {most:g}, or name the --arm columns."
-        raise validate.refusal(f"{path}: rewards", "in [0, 1]", [least, most], repair)
-    if reward_range is None:
-        return stream
-    rewards = rescale_rewards(stream.reward_table, *reward_range)
-    return Stream(stream.contexts, stream.items, rewards, stream.context_labels, stream.arm_labels)
 
 
 def variants(kind: type[BasePolicy], stream: Stream, alpha: float) -> Iterator[BasePolicy]:
@@ -203,21 +186,6 @@ def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, rec
 def _title(policy: BasePolicy, among: Sequence[BasePolicy]) -> str:
     twins = sum(other.name == policy.name for other in among)
     return policy.name if twins == 1 else f"{policy.name} ({policy.feedback})"
-
-
-def make_folder(path: Path) -> Path:
-    """The folder, made if it is not there."""
-    from alphafair import validate
-
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise validate.refusal(
-            "--output", "a folder, there or to be made", str(path), f"{problem.strerror}: choose another."
-        ) from None
-    if not os.access(path, os.W_OK):
-        raise validate.refusal("--output", "a folder that can be written", str(path), "Choose another.")
-    return path
 
 
 class _Column(NamedTuple):

@@ -235,7 +235,7 @@ def _rewards(frame: pl.DataFrame, label: str, first_line: int | None, arms: Sequ
         wrong = (~numbers.cast(pl.Float64).is_finite().fill_null(False)).arg_true()
         if len(wrong):
             where = f"{_row(label, first_line, wrong[0])}: {name}"
-            repair = "Correct it, leave that row out, or name the columns of rewards in arm_columns."
+            repair = "Correct it, leave that row out, or name the columns of rewards (arm_columns, --arm)."
             raise validate.refusal(where, "a finite number", column[wrong[0]], repair)
         rewards[:, k] = numbers.to_numpy()
     return rewards

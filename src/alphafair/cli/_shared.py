@@ -1,0 +1,81 @@
+"""What several commands share: the options for a table of rounds, the reading of it, the folder for results."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from alphafair.types import Stream
+
+Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
+Arms = Annotated[
+    list[str] | None,
+    typer.Option("--arm", metavar="COLUMN", help="A column of rewards of the file; repeat. Default: all others."),
+]
+Time = Annotated[
+    str | None,
+    typer.Option("--time", metavar="COLUMN", help="The file's column to sort rounds by. Default: as the rows come."),
+]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--reward-range", metavar="LOW HIGH", help="Map the file's rewards from this range onto [0.2, 1]."),
+]
+
+
+def read_rounds(
+    path: Path,
+    context: str,
+    arms: list[str] | None,
+    time: str | None,
+    reward_range: tuple[float, float] | None,
+    *,
+    most: float,
+) -> Stream:
+    """The rounds of a file: rewards in [0, most], or mapped onto [0.2, 1] where their range is given."""
+    import numpy as np
+
+    from alphafair import rescale_rewards, streams, validate
+    from alphafair.streams.table import place
+
+    low, high = (0.0, most) if reward_range is None else reward_range
+    if not -math.inf < low < high:
+        raise validate.refusal("--reward-range", "LOW below HIGH", [low, high], "Say the lower number first.")
+    stream = streams.table(path, context=context, arm_columns=arms, time=time)
+    rewards = stream.reward_table
+    outside = np.argwhere((rewards < low) | (rewards > high))
+    if len(outside):
+        row, arm = (int(i) for i in outside[0])
+        where = f"{place(path, row)}: {(stream.arm_labels or ())[arm]}"
+        allowed = f"at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
+        least, greatest = float(rewards.min()), float(rewards.max())
+        if least == greatest:  # no range: take 0 in
+            least, greatest = min(least, 0.0), max(greatest, 0.0)
+        repair = f"Say --reward-range {written(least)} {written(greatest)}, or name the --arm columns."
+        raise validate.refusal(where, allowed, float(rewards[row, arm]), repair)
+    return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
+
+
+def written(number: float) -> str:
+    """A number in as few digits as tell it from all others: 5, 0.1, -2.5."""
+    return repr(number).removesuffix(".0")
+
+
+def make_folder(path: Path) -> Path:
+    """The folder, made if it is not there."""
+    from alphafair import validate
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise validate.refusal(
+            "--output", "a folder, there or to be made", str(path), f"{problem.strerror}: choose another."
+        ) from None
+    if not os.access(path, os.W_OK):
+        raise validate.refusal("--output", "a folder that can be written", str(path), "Choose another.")
+    return path
