@@ -388,7 +388,7 @@ def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]
         x[seen] = np.eye(n)[totals[seen].argmax(axis=1)]
         return x, float(n + (x * totals).sum()), 0.0
     tau = 1.0
-    while True:
+    for _ in range(1000):
         cumulative_rewards = 1 + (x * totals).sum(axis=0)
         value = alpha_performance(cumulative_rewards, alpha)
         slopes = totals * marginal_utility(cumulative_rewards, alpha)
@@ -407,3 +407,4 @@ def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]
         x /= x.sum(axis=1, keepdims=True)
         if decrement < 0.1:
             tau *= 0.2
+    raise ArithmeticError(f"no gap of 1e-11 in 1,000 steps: {totals}, alpha {alpha}")
