@@ -192,6 +192,24 @@ def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -
     assert digest(paper.TOY) != before
 
 
+def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(reproduce, "measure", lambda data, folder, **options: {"versions": reproduce.versions()})
+    monkeypatch.setattr(reproduce, "available", lambda found: [])
+
+    def write(found: Any, folder: Path, advance: Any) -> Path:
+        made.append(folder)
+        (folder / "results.json").write_text(json.dumps(found))
+        (folder / "index.html").touch()
+        return folder / "index.html"
+
+    monkeypatch.setattr(reproduce, "write_report", write)
+    for code in ("one", "one", "another"):
+        monkeypatch.setattr(reproduce, "report_digest", lambda code=code: code)
+        reproduce.reproduce(reproduce.Data(), tmp_path)
+    assert len(made) == 2
+
+
 def test_digest_sees_every_round(stream: Stream) -> None:
     other = Stream(stream.contexts, stream.items, stream.reward_table * 0.99, n_contexts=stream.n_contexts)
     assert len({stream_digest(stream), stream_digest(other), stream_digest(stream.head(100))}) == 3

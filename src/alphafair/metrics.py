@@ -7,6 +7,7 @@ run, for its recorded rounds. The optimum comes from `alphafair.offline_optimum`
 from __future__ import annotations
 
 import math
+from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple, Protocol
 
@@ -134,6 +135,7 @@ def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
     return Band(mean, mean - half, mean + half)
 
 
+@cache
 def student_quantile(probability: float, degrees: int) -> float:
     """The quantile of Student's t: closed forms for 1 and 2 degrees of freedom, above that Newton on the true CDF.
 

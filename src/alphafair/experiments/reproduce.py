@@ -17,7 +17,7 @@ from alphafair.experiments.claims import claims
 from alphafair.experiments.pictures import available
 from alphafair.experiments.report import write_report
 from alphafair.experiments.run import run
-from alphafair.experiments.value import Experiment, Loaded, Work, stream_digest
+from alphafair.experiments.value import Experiment, Loaded, Work, report_digest, stream_digest
 from alphafair.types import Stream
 
 PAPER_RATINGS = 5000  # of a user, for experiment C
@@ -174,6 +174,5 @@ def note(data: Data, a: Loaded, c: Loaded) -> str:
 def versions() -> dict[str, Any]:
     """What the numbers were made with."""
     packages = ("numpy", "numba", "polars", "matplotlib")
-    return {"alphafair": alphafair.__version__, "python": platform.python_version()} | {
-        package: version(package) for package in packages
-    }
+    own = {"alphafair": alphafair.__version__, "code": report_digest(), "python": platform.python_version()}
+    return own | {package: version(package) for package in packages}

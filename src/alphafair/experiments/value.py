@@ -209,11 +209,20 @@ class Toy:
 @cache
 def code_digest() -> str:
     """All code that a result depends on, in sixteen letters: change it, and nothing old is reused."""
+    return _files_digest(*(f"{folder}*.py" for folder in ("", "kernels/", "policies/", "streams/", "experiments/")))
+
+
+@cache
+def report_digest() -> str:
+    """The code above and all that draws and lays out the report: change it, and the report is made again."""
+    return _files_digest("**/*.py", "experiments/*.css")
+
+
+def _files_digest(*patterns: str) -> str:
     package = Path(alphafair.__file__).parent
     digest = hashlib.sha256()
-    for folder in ("", "kernels", "policies", "streams", "experiments"):
-        for path in sorted((package / folder).glob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
+    for path in sorted(path for pattern in patterns for path in package.glob(pattern)):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
