@@ -241,7 +241,7 @@ def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'", *POLICIES]),
+        (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'. Did you mean 'alpha-fair'?", *POLICIES]),
         (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "stochastic", "greedy-trap"]),
         (["--alpha", "1.5"], ["alpha must be in [0, 1)", "1.5"]),
         (["--rounds", "0"], ["--rounds must be", "at least 1", "got 0"]),
@@ -480,10 +480,13 @@ def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Pat
     where = "line 3: rock must be at least 0; got -5.0" if door == ("offline",) else "line 2: jazz must be in [0, 1]"
     assert f"t.csv, {where}" in refused.stderr
     assert "Say --reward-range -5 5, or name the --arm columns." in refused.stderr
-    narrow = run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", "0", "5")
-    assert "t.csv, line 3: rock must be in [0, 5]; got -5.0. Say --reward-range -5 5" in narrow.stderr
-    turned = run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", "5", "-5")
-    assert "--reward-range must be LOW below HIGH; got [5.0, -5.0]. Say the lower number first." in turned.stderr
+    for limits, words in {
+        ("0", "5"): "t.csv, line 3: rock must be in [0, 5]; got -5.0. Say --reward-range -5 5",
+        ("5", "-5"): "--reward-range must be two numbers, LOW below HIGH; got [5.0, -5.0]. Say the lower number first.",
+        ("0", "inf"): "--reward-range must be two numbers, LOW below HIGH; got [0.0, inf]",
+        ("nan", "5"): "--reward-range must be two numbers, LOW below HIGH; got [nan, 5.0]",
+    }.items():
+        assert words in run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", *limits).stderr
     assert not (tmp_path / "out").exists(), "bad input changes nothing"
     answers = []
     for name in ("t.csv", "sorted.csv"):
@@ -505,6 +508,14 @@ def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> N
     answer = run("simulate", *option, "--output", str(tmp_path))
     assert answer.exit_code == 2
     assert f"--data must be given with {option[0]}; got None. Say --data FILE as well." in answer.stderr
+
+
+def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,jazz,rock\na,5,1\nb,5,4\n")
+    answer = run("offline", str(tmp_path / "t.csv"), "--output", str(tmp_path), "--tolerance", "0", "--alpha", "0.9")
+    assert answer.exit_code == 0
+    assert "(!) the gap is larger than was asked for" in answer.stdout
+    assert answer.stderr == ""
 
 
 def test_offline_checks_every_alpha_before_it_solves_for_one(tmp_path: Path) -> None:

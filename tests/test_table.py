@@ -126,9 +126,11 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         (
             COLUMNS,
             {"arm_columns": ["polka"]},
-            "names with 'polka' among them; got ['context', 'jazz', 'rock']. Name the",
+            "names with 'polka' among them; got ['context', 'jazz', 'rock']. Name the column that you mean (arm",
         ),
-        (COLUMNS, {"time": "when"}, "names with 'when' among them"),
+        (COLUMNS, {"time": "when"}, "names with 'when' among them; got ['context', 'jazz', 'rock']. Name the column"),
+        ({"user": ["a"], "x": [1]}, {}, "got ['user', 'x']. Name the column that you mean (context, --context)."),
+        ({"context;x;y": ["a"]}, {}, "got ['context;x;y']. Save it with commas between the columns."),
         (COLUMNS, {"arm_columns": ["jazz", "jazz"]}, "arm_columns must be different columns; got ['jazz', 'jazz']"),
         ({"context": ["a"]}, {}, "source: columns must be the context and at least one arm; got ['context']. Add one"),
         (COLUMNS, {"arm_columns": []}, "source: columns must be the context and at least one arm"),
@@ -211,6 +213,8 @@ def test_a_line_with_too_many_fields_is_found_in_every_text_file(tmp_path: Path)
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a.csv must be a file; got 'none of that name'. Correct the path"):
         table(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r" must be a file; got 'a folder'. Correct the path"):
+        table(tmp_path)
     (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(ValueError, match=r"a.xlsx must be a file that ends in .csv, .*; got '.xlsx'"):
         table(tmp_path / "a.xlsx")

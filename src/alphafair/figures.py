@@ -424,5 +424,5 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("share of all reward (%); the line is an equal share")
         axes.set_title("Who gets what at the fair optimum")
-        axes.legend(title=ALPHA, frameon=False, loc="lower right")
+        figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure

@@ -5,6 +5,7 @@ Nobody behind the door checks again: kernels and private methods trust what has 
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import reprlib
@@ -70,7 +71,9 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
         if value == option:
             return option
     words = ", ".join(repr(str(option)) for option in allowed)
-    raise refusal(argument, f"one of {words}", value, "Pick one of these.")
+    close = difflib.get_close_matches(str(value), [str(option) for option in allowed], n=1)
+    repair = f"Did you mean {close[0]!r}?" if close else "Pick one of these."
+    raise refusal(argument, f"one of {words}", value, repair)
 
 
 def context(value: Any, n_contexts: int) -> int:

@@ -43,9 +43,10 @@ def read_rounds(
     from alphafair import rescale_rewards, streams, validate
     from alphafair.streams.table import place
 
-    low, high = (0.0, most) if reward_range is None else reward_range
-    if not -math.inf < low < high:
-        raise validate.refusal("--reward-range", "LOW below HIGH", [low, high], "Say the lower number first.")
+    low, high = reward_range or (0.0, most)
+    if reward_range is not None and not -math.inf < low < high < math.inf:
+        repair = "Say the lower number first."
+        raise validate.refusal("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
     stream = streams.table(path, context=context, arm_columns=arms, time=time)
     rewards = stream.reward_table
     outside = np.argwhere((rewards < low) | (rewards > high))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +40,7 @@ def command(
     import polars as pl
 
     from alphafair import figures, metrics, validate
-    from alphafair.offline import context_reward_totals, offline_optimum
+    from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
 
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
@@ -51,7 +52,9 @@ def command(
     found: list[dict[str, Any]] = []
     shares = {}
     for value in alphas:
-        best = offline_optimum(totals, value, tolerance=tolerance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CertificateWarning)  # the table marks it
+            best = offline_optimum(totals, value, tolerance=tolerance)
         earned = best.cumulative_rewards
         shares[value] = metrics.shares(earned)
         path = folder / f"distributions-{written(value)}.csv"

@@ -50,9 +50,10 @@ def table(
     lazy, label, first_line = _opened(source, context)
     columns = lazy.collect_schema().names()
     special = [context] if time is None else [context, time]
-    named_columns(label, columns, special)
+    named_columns(label, columns, special[:1], " (context, --context)")
+    named_columns(label, columns, special[1:], " (time, --time)")
     arms = [name for name in columns if name not in special] if arm_columns is None else _arm_list(arm_columns)
-    named_columns(label, columns, arms)
+    named_columns(label, columns, arms, " (arm_columns, --arm)")
     if not arms:
         repair = "Add one column of rewards an arm."
         raise validate.refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
@@ -75,7 +76,8 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
     import polars as pl
 
     if not path.is_file():
-        raise validate.refusal(str(path), "a file", "none of that name", "Correct the path.")
+        got = "a folder" if path.is_dir() else "none of that name"
+        raise validate.refusal(str(path), "a file", got, "Correct the path.")
     readers: dict[str, Any] = {
         ".csv": lambda: pl.scan_csv(path, **text),
         ".csv.gz": lambda: pl.scan_csv(path, **text),
@@ -98,12 +100,14 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
     raise validate.refusal(str(path), f"a file that ends in {_FORMATS}", path.suffix, "Save it as one of these.")
 
 
-def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
-    """All of them must be there; where one is not, say which column comes closest."""
+def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str], setting: str = "") -> None:
+    """All of them must be there; where one is not, say which column comes closest, or which setting names it."""
     for name in wanted:
         if name not in columns:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
-            repair = f"Did you mean {close[0]!r}?" if close else "Name the column that you mean."
+            repair = f"Did you mean {close[0]!r}?" if close else f"Name the column that you mean{setting}."
+            if len(columns) == 1 and ";" in columns[0]:
+                repair = "Save it with commas between the columns."
             raise validate.refusal(f"{label}: columns", f"names with {name!r} among them", list(columns), repair)
 
 
