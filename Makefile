@@ -34,13 +34,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	touch $@
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[test]"
 	touch $@ $(VENV)/installed
 
 $(VENV)/installed-bench: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[bench]"
 	touch $@ $(VENV)/installed
