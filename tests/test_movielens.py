@@ -294,6 +294,9 @@ def test_a_truncated_or_damaged_zip_is_named(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"ml.zip must be a whole .zip file; got .* cut off or damaged .* data get"):
         movielens(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"ml.zip must be a whole .zip file; got 'an empty file'. It is cut off"):
+        movielens(path)
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF
     path.write_bytes(damaged)

@@ -169,9 +169,10 @@ def _opened(path: Path) -> Iterator[_Copy]:
         with zipfile.ZipFile(path) as archive:
             yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
     except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
-        size = f"{path.stat().st_size:,} bytes that are not"
+        size = path.stat().st_size
+        got = f"{size:,} bytes that are not" if size else "an empty file"
         repair = f"It is cut off or damaged ({problem}). {AGAIN}"
-        raise validate.refusal(str(path), "a whole .zip file", size, repair) from problem
+        raise validate.refusal(str(path), "a whole .zip file", got, repair) from problem
 
 
 def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) -> _Copy:
