@@ -181,6 +181,7 @@ def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
         ("context,x\na,1\nb,2,3\n", "a.csv, line 3 must be 2 fields; got ['b', '2', '3']. Delete what is too much"),
         ("", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("\n", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
+        ("context,x,y,x\na,1,2,3\n", "a.csv: columns must be different names; got ['x']. Rename all but one of them."),
         ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row a round."),
     ],
 )

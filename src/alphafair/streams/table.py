@@ -49,6 +49,9 @@ def table(
 
     lazy, label, first_line = _opened(source, context)
     columns = lazy.collect_schema().names()
+    twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
+    if twice:
+        raise validate.refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
     special = [context] if time is None else [context, time]
     named_columns(label, columns, special[:1], " (context, --context)")
     named_columns(label, columns, special[1:], " (time, --time)")
