@@ -14,10 +14,12 @@ import polars as pl
 import pytest
 
 from alphafair import streams
-from alphafair.experiments import paper, reproduce, results, tables
+from alphafair.experiments import page, paper, report, reproduce, results, tables
 from alphafair.experiments.run import read, run
 from alphafair.experiments.value import Experiment, Loaded, Task, Work, digest, stream_digest
+from alphafair.experiments.whole import write_text
 from alphafair.types import Stream
+from tests.made_up_results import made_up_results
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,49 @@ def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, t
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert files == {path.name: path.read_bytes() for path in whole.iterdir()}
     assert len(files) == n_tasks + 1
+
+
+def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
+    work = Loaded(paper.FULL_INFORMATION.smoke(), stream)
+    folder = run(work, tmp_path)
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    cut, empty, noise, *_ = (path for path in sorted(files) if path.suffix == ".parquet")
+    cut.write_bytes(files[cut][:-100])
+    empty.write_bytes(b"")
+    noise.write_bytes(bytes(reversed(files[noise])))
+    (folder / "experiment.json").write_text("{")
+    again = Counted(work, 3)
+    run(again, tmp_path)
+    assert again.done == 3
+    assert {path: path.read_bytes() for path in folder.iterdir()} == files
+
+
+def test_who_is_stopped_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.html"
+    write_text(path, "old")
+
+    def half(part: Path, text: str, **options: Any) -> int:
+        part.write_bytes(text[: len(text) // 2].encode())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(path, "new and long")
+    assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
+
+
+def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: Any) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "available", lambda found: [])
+    monkeypatch.setattr(page, "html", lambda *arguments: "a page")
+    report.write_report(made_up_results(), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"figures", "index.html", "results.json"}
+    monkeypatch.setattr(page, "html", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        report.write_report(made_up_results(), tmp_path)
+    assert not (tmp_path / "results.json").exists()
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
@@ -208,6 +253,15 @@ def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.setattr(reproduce, "report_digest", lambda code=code: code)
         reproduce.reproduce(reproduce.Data(), tmp_path)
     assert len(made) == 2
+    text = (tmp_path / "results.json").read_text()
+    for damaged in (text[: len(text) // 2], "", None):  # cut off, empty, not there
+        if damaged is None:
+            (tmp_path / "results.json").unlink()
+        else:
+            (tmp_path / "results.json").write_text(damaged)
+        reproduce.reproduce(reproduce.Data(), tmp_path)
+        assert (tmp_path / "results.json").read_text() == text
+    assert len(made) == 5
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:

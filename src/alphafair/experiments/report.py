@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from alphafair import figures, validate
 from alphafair.experiments import page
 from alphafair.experiments.pictures import Results, available
+from alphafair.experiments.whole import write_text
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
 USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
@@ -39,6 +40,8 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
     home = Path(folder)
     (home / "figures").mkdir(parents=True, exist_ok=True)
     text = as_json(results)
+    numbers = home / "results.json"
+    numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     shown = available(results)
     drawings = {}
     for picture in shown:
@@ -48,8 +51,8 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
         if advance is not None:
             advance(1)
     target = home / "index.html"
-    target.write_text(page.html(results, shown, drawings), encoding="utf-8")
-    (home / "results.json").write_text(text, encoding="utf-8")  # last: where it is, all the rest is
+    write_text(target, page.html(results, shown, drawings))
+    write_text(numbers, text)
     return target
 
 

@@ -139,8 +139,11 @@ def reproduce(
 
 def _is_written(found: dict[str, Any], folder: Path) -> bool:
     """Whether the report of just these results is there, whole: results.json is written last."""
-    kept = folder / "results.json"
-    if not kept.is_file() or json.loads(kept.read_text(encoding="utf-8")) != found:
+    try:
+        kept = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there, or not JSON
+        return False
+    if kept != found:
         return False
     files = [folder / "index.html"]
     files += [

@@ -1,7 +1,7 @@
 """Running experiments: tables are written as they are done, so a stopped run goes on where it was.
 
 Every task of an experiment is one Parquet file in a folder named by the experiment's digest, beside its settings as
-JSON. Kernels release the GIL, so threads use all cores.
+JSON. A file that cannot be read is made again. Kernels release the GIL, so threads use all cores.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from alphafair.experiments.value import Task, Work, digest
+from alphafair.experiments.whole import whole, write_text
 
 
 def run(
@@ -23,12 +24,12 @@ def run(
     """Run what has not been run: the folder of all tables; `advance` is told of every one that is there."""
     folder = home / f"{work.name}-{digest(work)}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "experiment.json").write_text(json.dumps(work.settings(), indent=2, sort_keys=True) + "\n")
+    write_text(folder / "experiment.json", json.dumps(work.settings(), indent=2, sort_keys=True) + "\n")
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
         futures = []
         for name, task in work.tasks().items():
             path = folder / f"{name}.parquet"
-            if path.exists():
+            if _is_sound(path):
                 advance(1)
             else:
                 futures.append(pool.submit(_write, task, path))
@@ -46,8 +47,15 @@ def read(folder: Path, name: str) -> pl.DataFrame:
     return pl.read_parquet(folder / f"{name}.parquet")
 
 
+def _is_sound(path: Path) -> bool:
+    try:
+        pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
 def _write(task: Task, path: Path) -> None:
-    """All of the file or nothing of it."""
-    partial = path.with_suffix(f".{os.getpid()}.part")
-    task().write_parquet(partial)
-    partial.replace(path)
+    table = task()
+    with whole(path) as part:
+        table.write_parquet(part)
