@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from alphafair import streams
+from alphafair.cli import app
 from alphafair.experiments import page, paper, report, reproduce, results, tables
 from alphafair.experiments.run import read, run
 from alphafair.experiments.value import Experiment, Loaded, Task, Work, digest, stream_digest
@@ -229,6 +232,36 @@ def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     for source, expected in ((data, (50, 1, 61)), (reproduce.Data(), (500, 43, 40_034))):
         found = reproduce.loaded(source, paper.PRICE_OF_FAIRNESS)
         assert (found.experiment.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
+
+
+def test_the_command_can_be_pasted_whatever_the_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def written(data: reproduce.Data, folder: Path, *, command: str, **options: Any) -> Path:
+        asked.append((data.name, command))
+        (folder / "results.json").write_text('{"claims": []}')
+        return folder / "index.html"
+
+    monkeypatch.setattr(reproduce, "reproduce", written)
+    home = tmp_path / "my shop"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    for path in (str(home), "."):
+        answer = CliRunner().invoke(app, ["reproduce", "--smoke", "--data", path, "--output", str(tmp_path / "out")])
+        assert answer.exit_code == 0, answer.output
+        name, command = asked.pop()
+        assert name == "my shop"
+        assert shlex.split(command) == ["alphafair", "reproduce", "--data", path, "--smoke"]
+
+
+def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        answer = CliRunner().invoke(app, ["reproduce", "--smoke", "--output", str(place)])
+        assert answer.exit_code == 2
+        assert "--output must be a folder, there or to be made; got" in answer.stderr
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from alphafair.cli._shared import make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,13 +45,14 @@ def command(
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
         raise validate.refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
-    words = ["alphafair reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
+    make_folder(output)
+    words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     with progress_bar() as bar:
 
         def started(title: str, total: int) -> Callable[[int], None]:
             return partial(bar.advance, bar.add_task(title, total=total))
 
-        page = reproduce(Data(data), output, smoke=smoke, jobs=jobs, command=" ".join(words), started=started)
+        page = reproduce(Data(data), output, smoke=smoke, jobs=jobs, command=shlex.join(words), started=started)
     console = Console(highlight=False)
     _print_claims(console, page.parent / "results.json")
     console.print(f"\nReport: {page}")
