@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from alphafair import AlphaFair, Uniform, metrics, rescale_rewards, simulate, streams
 from alphafair.checks import binomial_band
+from alphafair.offline import OfflineOptimum
 from tests import naive
 
 rewards = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20)
@@ -49,16 +52,74 @@ def test_a_trace_is_as_good_as_its_rewards() -> None:
     assert np.array_equal(metrics.gap_closed(optimum, uniform, trace, 0.9) > 0.0, top)
 
 
+COMPARED = [metrics.standard_regret, metrics.approximate_regret, metrics.performance_ratio]
+EVEN = np.full((3, 2), 1.0)
+
+
+def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
+    return metrics.gap_closed(optimum, np.ones(2), earned, alpha)
+
+
+@pytest.mark.parametrize("metric", [*COMPARED, gap_from_even])
+@pytest.mark.parametrize(
+    ("optimum", "words"),
+    [
+        ([4.0, 5.0], r"as many as the records, shape \(3,\); got 'shape \(2,\)'. Pass the value of an offline_optimum"),
+        ([4.0], r"as many as the records, shape \(3,\); got 'shape \(1,\)'"),
+        (np.ones((2, 3)), r"as many as the records, shape \(3,\); got 'shape \(2, 3\)'"),
+        (np.nan, "optimum must be finite; got "),
+        ([4.0, np.inf, 5.0], "optimum must be finite; got "),
+        (OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True), "optimum must be one number, or one a record; got Offl"),
+    ],
+)
+def test_an_optimum_is_one_number_or_one_a_record(metric: Any, optimum: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        metric(optimum, EVEN + 1.0, 0.5)
+
+
+@pytest.mark.parametrize("metric", COMPARED)
+def test_one_optimum_a_record_serves_all_seeds(metric: Any) -> None:
+    seeds = 1.0 + np.arange(24.0).reshape(4, 3, 2)
+    optimum = np.array([50.0, 60.0, 70.0])
+    expected = [metric(optimum, earned, 0.5) for earned in seeds]
+    assert np.array_equal(metric(optimum, seeds, 0.5), expected)
+    assert np.array_equal(metric(50.0, seeds, 0.5)[:, 0], np.array(expected)[:, 0])
+
+
+def test_uniform_play_is_recorded_as_the_run_is() -> None:
+    with pytest.raises(ValueError, match=r"uniform must be one number, or as many .* \(3,\); got 'shape \(2,\)'"):
+        metrics.gap_closed(9.0, EVEN[:2], EVEN + 1.0, 0.0)
+    with pytest.raises(ValueError, match=r"uniform must be .* \(\); got 'shape \(3,\)'. Record both runs at the same"):
+        metrics.gap_closed(9.0, EVEN, EVEN[0] + 1.0, 0.0)
+
+
+@pytest.mark.parametrize("lossy", [np.array([1.0 + 1.0j, 2.0]), np.ma.masked_array([1.0, 2.0], [False, True])])
+def test_nothing_is_lost_on_the_way_to_floats(lossy: Any) -> None:
+    for measure in (metrics.jain_index, metrics.average_over_seeds, lambda earned: rescale_rewards(earned, 0, 5)):
+        with pytest.raises(ValueError, match=r"; got '(complex numbers|masked entries)'. Take the real part, or fill"):
+            measure(lossy)
+    assert metrics.jain_index(np.ma.masked_array([1.0, 1.0], [False, False])) == 1.0
+
+
 def test_gap_closed_needs_a_gap() -> None:
     with pytest.raises(ValueError, match="optimum must be above uniform play; got 4"):
         metrics.gap_closed(4.0, [2.0, 2.0], [2.0, 2.0], 0.0)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 29, 100, 5000])
-@pytest.mark.parametrize("probability", [0.6, 0.95, 0.975, 0.999])
+@pytest.mark.parametrize("probability", [0.6, 0.95, 0.975, 0.999, 0.4, 1e-3, 5e-8, 5e-10, 1e-15, 2.0**-54])
 def test_student_quantile_against_scipy(degrees: int, probability: float) -> None:
     expected = scipy.stats.t.ppf(probability, degrees)
-    assert metrics.student_quantile(probability, degrees) == pytest.approx(expected, rel=1e-9)
+    assert metrics.student_quantile(probability, degrees) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("level", [0.95, 1 - 1e-7, 1 - 1e-9, 1 - 2.0**-53])
+@pytest.mark.parametrize("n_seeds", [2, 4, 5, 30])
+def test_bands_of_any_level_are_as_wide_as_scipy_says(n_seeds: int, level: float) -> None:
+    samples = np.arange(float(n_seeds))
+    band = metrics.average_over_seeds(samples, level=level)
+    half = scipy.stats.t.isf((1.0 - level) / 2.0, n_seeds - 1) * scipy.stats.sem(samples)
+    assert (float(band.low), float(band.high)) == pytest.approx((band.mean - half, band.mean + half), rel=1e-9)
 
 
 def test_seed_bands() -> None:
@@ -71,7 +132,7 @@ def test_seed_bands() -> None:
     assert low <= covered <= high
     one = metrics.average_over_seeds([[1.0, 2.0]])
     assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
-    for bad in ([], 1.0, [[np.nan]]):
+    for bad in ([], 1.0, [[np.nan]], "many", [[1.0], [1.0, 2.0]]):
         with pytest.raises(ValueError, match="samples must be finite numbers, one row a seed"):
             metrics.average_over_seeds(bad)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Stream, streams
+from alphafair import Stream, Uniform, simulate, streams, validate
 
 MAKERS: dict[str, Any] = {
     "stochastic": lambda seed: streams.stochastic(500, 6, 5, seed=seed),
@@ -82,7 +82,17 @@ def test_the_indexed_form_shares_memory() -> None:
         (([], [], [[1.0]]), "contexts must be one row"),
         (([0], [0], [[np.nan, 1.0]]), r"reward_table\[0, 0\] must be a finite number; got nan"),
         (([0], [0], [[np.inf, -np.inf]]), r"reward_table\[0, 0\] must be a finite number; got inf"),
-        (([0], [0], [1.0]), "reward_table must be a table with one column an arm"),
+        (([0], [0], [1.0]), "reward_table must be a table with one column an arm; got 'shape .1,.'. Make it 2-D"),
+        (
+            ([0], [0], np.ones((0, 3))),
+            "reward_table must be a table with at least one row and one arm; got 'shape .0, 3",
+        ),
+        (([0], [0], [[1.0, 2.0j]]), "reward_table must be a table of numbers; got 'complex numbers'. Take the real"),
+        (
+            ([0], [0], np.ma.masked_array([[1.0, 2.0]], [[False, True]])),
+            "reward_table must be a table of numbers; got 'masked entries'. Take the real part, or fill what is masked",
+        ),
+        ((np.ma.masked_array([0, 1], [False, True]), [0, 0], [[1.0]]), "contexts must be .*; got 'masked entries'"),
         (([0], [0], [["a"]]), "reward_table must be a table of numbers"),
         (([0], [0], [[1.0, 2.0]], None, ("x",)), "arm_labels must be at least 2 different names"),
         (([0], [0], [[1.0]], None, ("x", "y")), "arm_labels must be 1 names; got 2"),
@@ -98,3 +108,32 @@ def test_refusals(arguments: Any, words: str) -> None:
 def test_announced_contexts_must_hold_those_seen() -> None:
     with pytest.raises(ValueError, match="n_contexts must be a whole number of at least 4; got 2"):
         Stream([3], [0], [[1.0]], n_contexts=2)  # type: ignore[arg-type]
+
+
+def test_from_arrays_loses_nothing_and_names_its_argument() -> None:
+    masked = np.ma.masked_array([[1.0, 0.5]], [[False, True]])
+    for bad, words in ((masked, "masked entries"), (np.array([[1j]]), "complex numbers"), ([[1.0], [1.0, 0.5]], "")):
+        with pytest.raises(ValueError, match=rf"rewards must be a table of numbers; got .*{words}"):
+            Stream.from_arrays([0], bad)
+    with pytest.raises(ValueError, match=r"reward_table must be a table with one column an arm; got 'shape \(1,\)'"):
+        Stream.from_arrays([0], 1.0)
+    assert Stream.from_arrays([0], masked.filled(0.0)).rewards(0).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("largest", [1.7e308, -1.7e308])
+def test_the_largest_floats_are_finite(largest: float) -> None:
+    """Their sum is not."""
+    assert Stream.from_arrays([0], [[largest, largest]]).rewards(0).tolist() == [largest, largest]
+
+
+def test_rounds_may_be_counted_from_one() -> None:
+    assert validate.indices("rounds", [1, 500], 501, low=1).tolist() == [1, 500]
+    for bad in (0, 501):
+        words = rf"rounds\[1\] must be whole numbers in \[1, 500\]; got {bad}. Count from 1."
+        with pytest.raises(ValueError, match=words):
+            validate.indices("rounds", [1, bad], 501, low=1)
+
+
+def test_what_is_no_stream_is_called_so() -> None:
+    with pytest.raises(ValueError, match=r"stream must be a Stream; got \[\[1.0\]\]. Make one with Stream.from_arrays"):
+        simulate(Uniform(1, 1), [[1.0]])  # type: ignore[arg-type]

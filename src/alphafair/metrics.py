@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from statistics import NormalDist
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -74,18 +73,20 @@ def shares(cumulative_rewards: Rewards) -> Floats:
 
 def standard_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
-    return np.asarray(np.asarray(optimum, dtype=np.float64) - alpha_performance(cumulative_rewards, alpha))
+    achieved = alpha_performance(cumulative_rewards, alpha)
+    return np.asarray(_optimum(optimum, achieved) - achieved)
 
 
 def approximate_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the two around it."""
     achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha)
-    return np.asarray(np.asarray(optimum, dtype=np.float64) - achieved)
+    return np.asarray(_optimum(optimum, achieved) - achieved)
 
 
 def performance_ratio(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
     """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
-    return np.asarray(np.asarray(optimum, dtype=np.float64) / alpha_performance(cumulative_rewards, alpha))
+    achieved = alpha_performance(cumulative_rewards, alpha)
+    return np.asarray(_optimum(optimum, achieved) / achieved)
 
 
 def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards, alpha: float) -> Floats:
@@ -96,13 +97,14 @@ def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards
     >>> float(gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0))
     0.5
     """
-    floor = alpha_performance(uniform, alpha)
-    room = np.asarray(optimum, dtype=np.float64) - floor
+    achieved, floor = alpha_performance(cumulative_rewards, alpha), alpha_performance(uniform, alpha)
+    _each("uniform", floor, achieved, "Record both runs at the same rounds.")
+    room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
         raise validate.refusal(
             "optimum", "above uniform play", optimum, "Where nothing can be learned no share of it can be."
         )
-    return np.asarray((alpha_performance(cumulative_rewards, alpha) - floor) / room)
+    return np.asarray((achieved - floor) / room)
 
 
 class Band(NamedTuple):
@@ -123,40 +125,41 @@ def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
     >>> band.mean.tolist(), band.high.round(3).tolist()
     ([2.0], [4.484])
     """
-    values = np.asarray(samples, dtype=np.float64)
+    repair = "Give at least one seed."
+    values = validate.floats("samples", "finite numbers, one row a seed", samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
     if values.ndim == 0 or len(values) == 0 or not np.isfinite(values).all():
-        raise validate.refusal("samples", "finite numbers, one row a seed", values, "Give at least one seed.")
+        raise validate.refusal("samples", "finite numbers, one row a seed", values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(mean, mean, mean)
     spread = values.std(axis=0, ddof=1) / math.sqrt(len(values))
-    half = student_quantile((1.0 + level) / 2.0, len(values) - 1) * spread
+    half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread
     return Band(mean, mean - half, mean + half)
 
 
 @cache
 def student_quantile(probability: float, degrees: int) -> float:
-    """The quantile of Student's t: closed forms for 1 and 2 degrees of freedom, above that Newton on the true CDF.
+    """The quantile of Student's t, by Newton on the logarithm of the tail; small probabilities keep all their digits.
+
+    With t = sqrt(d) sinh(s), P(T > t) = P(T < -t) is k times the integral of cosh(y)^(-d) over y > s. Its logarithm
+    is concave in s, so after the first step Newton comes from one side and cannot miss.
 
     >>> round(student_quantile(0.975, 29), 6)
     2.04523
     """
-    if degrees == 1:
-        return math.tan(math.pi * (probability - 0.5))
-    if degrees == 2:
-        centred = 2.0 * probability - 1.0
-        return centred * math.sqrt(2.0 / (1.0 - centred * centred))
-    z = NormalDist().inv_cdf(probability)
-    t = z + (z**3 + z) / (4.0 * degrees)
-    log_density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    if probability > 0.5:
+        return -student_quantile(1.0 - probability, degrees)
     nodes, weights = np.polynomial.legendre.leggauss(80)
-    for _ in range(20):
-        u = 0.5 * t * (nodes + 1.0)
-        inside = 0.5 * t * float(weights @ np.exp(log_density - (degrees + 1) / 2 * np.log1p(u * u / degrees)))
-        slope = math.exp(log_density - (degrees + 1) / 2 * math.log1p(t * t / degrees))
-        t -= (0.5 + inside - probability) / slope
-    return t
+    log_k = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(math.pi)
+    s = 0.0
+    for _ in range(40):
+        reach = math.acosh(math.exp(40.0 / degrees) * math.cosh(s)) - s  # beyond it the integrand is below e^-40
+        fall = np.cosh(s + 0.5 * reach * (nodes + 1.0)) / math.cosh(s)
+        integral = 0.5 * reach * float(weights @ fall**-degrees)  # over cosh(s)^(-d)
+        log_tail = log_k - degrees * math.log(math.cosh(s)) + math.log(integral)
+        s += (log_tail - math.log(probability)) * integral
+    return -math.sqrt(degrees) * math.sinh(s)
 
 
 class Certifying(Protocol):
@@ -199,9 +202,26 @@ def regret_certificate(policy: Certifying) -> float:
 
 
 def _earned(argument: str, values: Rewards) -> Floats:
-    array = np.asarray(values.cumulative_rewards if isinstance(values, Trace) else values, dtype=np.float64)
+    repair = "Cumulative rewards start at 1: add it if it is missing."
+    rewards = values.cumulative_rewards if isinstance(values, Trace) else values
+    array = validate.floats(argument, "positive and finite", rewards, repair)
     if array.size == 0 or not (array > 0.0).all() or not np.isfinite(array).all():
-        raise validate.refusal(
-            argument, "positive and finite", array, "Cumulative rewards start at 1: add it if it is missing."
-        )
+        raise validate.refusal(argument, "positive and finite", array, repair)
     return array
+
+
+def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
+    """One number, or one for each alpha-performance that it is compared with."""
+    repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
+    optimum = validate.floats("optimum", "one number, or one a record", value, repair)
+    if not np.isfinite(optimum).all():
+        raise validate.refusal("optimum", "finite", optimum, repair)
+    _each("optimum", optimum, achieved, repair)
+    return optimum
+
+
+def _each(argument: str, values: Floats, achieved: Floats, repair: str) -> None:
+    """As many values as there are records, the same for all seeds or not; or one for all."""
+    if values.shape != achieved.shape[achieved.ndim - values.ndim :]:
+        allowed = f"one number, or as many as the records, shape {achieved.shape}"
+        raise validate.refusal(argument, allowed, f"shape {values.shape}", repair)

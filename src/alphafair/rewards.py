@@ -29,7 +29,7 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
     low = validate.number("low", low, low=-math.inf, high=math.inf)
     high = validate.number("high", high, low=low, high=math.inf, low_open=True)
     floor = validate.number("floor", floor, low=0.0, high=1.0, high_open=True)
-    values = np.asarray(rewards, dtype=np.float64)
+    values = validate.floats("rewards", f"numbers in [{low:g}, {high:g}]", rewards, "Pass floats.")
     inside = (values >= low) & (values <= high)
     if not inside.all():
         first = tuple(int(i) for i in np.argwhere(~inside)[0])

@@ -50,6 +50,7 @@ def simulate(
     >>> trace.rounds.tolist(), trace.cumulative_rewards.shape
     ([500, 1000, 1500, 2000], (4, 4))
     """
+    validate.stream("stream", stream)
     every = stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)

@@ -161,7 +161,8 @@ class Stream:
         n_contexts: int = 0,
     ) -> Self:
         """A stream from one context and one row of rewards (n_arms) a round."""
-        table = np.asarray(rewards)
+        repair = "Give one row a round and one column an arm."
+        table = np.atleast_1d(validate.floats("rewards", "a table of numbers", rewards, repair))
         return cls(
             contexts,  # type: ignore[arg-type]
             np.arange(len(table), dtype=np.int32),

@@ -172,36 +172,58 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
     return np.array(mask, dtype=np.bool_)
 
 
-def indices(argument: str, value: Any, bound: int | None, n_entries: int | None = None) -> NDArray[np.int32]:
-    """Whole numbers from 0 up to a bound, as int32; the array itself where it already is that."""
+def indices(
+    argument: str, value: Any, bound: int | None, n_entries: int | None = None, *, low: int = 0
+) -> NDArray[np.int32]:
+    """Whole numbers from low up to, not including, a bound, as int32; the array itself where it already is that."""
     limit = int(np.iinfo(np.int32).max) if bound is None else bound - 1
-    allowed = f"whole numbers in [0, {limit}]"
+    allowed = f"whole numbers in [{low}, {limit}]"
     array = np.asarray(value)
     if array.ndim != 1 or array.size == 0:
         raise refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry a round.")
     if array.dtype.kind not in "iu":
         raise refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
+    if np.ma.is_masked(value):
+        raise refusal(argument, allowed, "masked entries", "Leave such rounds out.")
     if n_entries is not None and len(array) != n_entries:
         raise refusal(argument, f"{n_entries} entries", len(array), "Give one entry a round.")
-    low, high = int(array.min()), int(array.max())
-    if low < 0 or high > limit:
-        bad = int(np.flatnonzero((array < 0) | (array > limit))[0])
-        raise refusal(f"{argument}[{bad}]", allowed, int(array[bad]), "Count from 0.")
+    if array.min() < low or array.max() > limit:
+        bad = int(np.flatnonzero((array < low) | (array > limit))[0])
+        raise refusal(f"{argument}[{bad}]", allowed, int(array[bad]), f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def stream(argument: str, value: Any) -> None:
+    """Contexts and rewards, round by round."""
+    if not all(hasattr(value, name) for name in ("contexts", "items", "reward_table", "n_rounds")):
+        raise refusal(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
 
 
 def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
     """Rewards by row and arm, all finite; the array itself where it already is contiguous float64."""
-    try:
-        table = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise refusal(argument, "a table of numbers", value, "Give one column an arm.") from None
-    if table.ndim != 2 or table.size == 0:
+    table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column an arm."))
+    if table.ndim != 2:
         raise refusal(argument, "a table with one column an arm", f"shape {table.shape}", "Make it 2-D.")
-    if not math.isfinite(float(table.min()) + float(table.max())):
+    if table.size == 0:
+        repair = "Leave it out while there is nothing in it."
+        raise refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)
+    if not (math.isfinite(table.min()) and math.isfinite(table.max())):
         row, arm = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
         raise refusal(f"{argument}[{row}, {arm}]", "a finite number", float(table[row, arm]), "Drop or fill such rows.")
     return table
+
+
+def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.float64]:
+    """Real numbers as float64, the array itself where it already is that; no mask and no imaginary part is lost."""
+    try:
+        array = np.asanyarray(value)
+        is_complex, is_masked = array.dtype.kind == "c", np.ma.is_masked(array)
+        if not (is_complex or is_masked):
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refusal(argument, allowed, value, repair) from None
+    got = "complex numbers" if is_complex else "masked entries"
+    raise refusal(argument, allowed, got, "Take the real part, or fill what is masked, first.")
 
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
