@@ -227,10 +227,18 @@ def test_25m_is_known_by_its_first_row(tmp_path: Path) -> None:
     assert not reproduce.Data().is_25m()
 
 
+def test_25m_must_be_whole(tmp_path: Path) -> None:
+    data = reproduce.Data(small_copy(tmp_path / "ml-25m"))
+    with pytest.raises(ValueError, match=r"experiment A must be \(33, 19, 4999\) on MovieLens 25M; got \(5, 4, 65\)"):
+        reproduce.measure(data, tmp_path / "runs")
+
+
 def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
-    data = reproduce.Data(small_copy(tmp_path / "small"))
-    for source, expected in ((data, (50, 1, 61)), (reproduce.Data(), (500, 43, 40_034))):
-        found = reproduce.loaded(source, paper.PRICE_OF_FAIRNESS)
+    small, tiny = (reproduce.Data(small_copy(tmp_path / name)) for name in ("small", "tiny"))
+    ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
+    for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (reproduce.Data(), (500, 43, 40_034))):
+        found = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
         assert (found.experiment.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
 
 

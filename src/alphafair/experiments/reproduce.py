@@ -18,9 +18,11 @@ from alphafair.experiments.pictures import available
 from alphafair.experiments.report import write_report
 from alphafair.experiments.run import run
 from alphafair.experiments.value import Experiment, Loaded, Work, report_digest, stream_digest
+from alphafair.streams.bundled import read_bundled
+from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream, read_movielens
 from alphafair.types import Stream
 
-STAND_IN_RATINGS = 500  # of a user in experiment C, where nobody has as many as the paper asks for
+STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 # What the paper's rows hold; checked whenever the data are MovieLens 25M itself.
 COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, rounds
 FIRST_ROW_25M = "1,296,5.0,1147880044"
@@ -36,13 +38,8 @@ class Data:
     def name(self) -> str:
         return "MovieLens latest-small (bundled)" if self.path is None else self.path.resolve().name
 
-    def stream(self, experiment: Experiment) -> Stream:
-        options: dict[str, Any] = {
-            "rows": experiment.rows,
-            "min_ratings": experiment.min_ratings,
-            "reward_floor": experiment.reward_floor,
-        }
-        return streams.bundled(**options) if self.path is None else streams.movielens(self.path, **options)
+    def read(self) -> tuple[Ratings, Genres]:
+        return read_bundled() if self.path is None else read_movielens(self.path)
 
     def is_25m(self) -> bool:
         """MovieLens 25M itself, in a folder or a zip, is known by its first rating."""
@@ -54,19 +51,14 @@ def plan(*, smoke: bool = False) -> tuple[Experiment, ...]:
     return tuple(experiment.smoke() if smoke else experiment for experiment in paper.EXPERIMENTS)
 
 
-def loaded(data: Data, experiment: Experiment) -> Loaded:
+def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
     """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
-    least = experiment.min_ratings
-    for fewer in () if least is None else (least, STAND_IN_RATINGS, 50):
-        if data.path is not None or fewer <= STAND_IN_RATINGS:
-            adapted = replace(experiment, min_ratings=fewer)
-            try:
-                return Loaded(adapted, data.stream(adapted))
-            except ValueError as problem:
-                if "min_ratings" not in str(problem):
-                    raise
-    unasked = replace(experiment, min_ratings=None)
-    return Loaded(unasked, data.stream(unasked))
+    rows, least = first_rows(ratings, experiment.rows), experiment.min_ratings
+    if least is not None:
+        most = most_ratings(rows, genres)
+        least = next((fewer for fewer in (least, *STAND_IN_RATINGS) if fewer <= most), None)
+    stream = ratings_stream(rows, genres, min_ratings=least, reward_floor=experiment.reward_floor)
+    return Loaded(replace(experiment, min_ratings=least), stream)
 
 
 Started = Callable[[str, int], Callable[[int], None]]
@@ -89,14 +81,15 @@ def measure(
     def ran(work: Work) -> Path:
         return run(work, folder, jobs=jobs, advance=started(work.title, len(work.tasks())))
 
-    ready = {}
-    planned = plan(smoke=smoke)
-    read = started("Reading the ratings", len(planned))
-    for experiment in planned:
-        ready[experiment.name] = loaded(data, experiment)
-        if data.is_25m() and not smoke:
-            check_counts(experiment.name, ready[experiment.name].stream)
-        read(1)
+    tell = started("Reading the ratings", 1)
+    ratings, genres = data.read()
+    ready = {experiment.name: loaded(ratings, genres, experiment) for experiment in plan(smoke=smoke)}
+    del ratings  # from here on only what is played
+    tell(1)
+    is_25m = data.is_25m()
+    if is_25m and not smoke:
+        for name, experiment in ready.items():
+            check_counts(name, experiment.stream)
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
     arms = paper.TOY.smoke() if smoke else paper.TOY
@@ -115,7 +108,7 @@ def measure(
         "versions": versions(),
         "data": {
             "name": data.name,
-            "stand_in": not data.is_25m(),
+            "stand_in": not is_25m,
             "digest": stream_digest(a.stream),
             "note": note(data, a, c),
         },

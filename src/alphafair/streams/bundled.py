@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from alphafair.streams.movielens import Genres, Ratings, checked, ratings_stream
+from alphafair.streams.movielens import Genres, Ratings, checked, first_rows, ratings_stream
 from alphafair.types import Stream
 
 FILE = Path(__file__).parent / "data" / "ml-latest-small.npz"
@@ -29,10 +29,14 @@ def bundled(*, rows: int | None = None, min_ratings: int | None = None, reward_f
     (40034, 43)
     """
     rows, min_ratings, reward_floor = checked(rows, min_ratings, reward_floor)
+    ratings, genres = read_bundled()
+    return ratings_stream(first_rows(ratings, rows), genres, min_ratings=min_ratings, reward_floor=reward_floor)
+
+
+def read_bundled() -> tuple[Ratings, Genres]:
+    """What the file says, for making several streams of it."""
     with np.load(FILE, allow_pickle=False) as archive:
         genres = Genres(tuple(archive["genres"].tolist()), archive["fits"])
         movies = np.searchsorted(archive["movies"], archive["movie"])
-        columns = archive["user"], movies, archive["timestamp"]
-    users, movies, timestamps = (column[:rows] for column in columns)
-    ratings = Ratings(users.astype(np.int32), movies.astype(np.int32), timestamps.astype(np.int64))
-    return ratings_stream(ratings, genres, min_ratings=min_ratings, reward_floor=reward_floor)
+        users, timestamps = archive["user"], archive["timestamp"]
+    return Ratings(users.astype(np.int32), movies.astype(np.int32), timestamps.astype(np.int64)), genres

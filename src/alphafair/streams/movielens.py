@@ -78,10 +78,15 @@ def movielens(
     >>> movielens("ml-25m.zip", rows=5000)  # doctest: +SKIP
     """
     rows, min_ratings, reward_floor = checked(rows, min_ratings, reward_floor)
+    ratings, genres = read_movielens(folder_or_zip, rows)
+    return ratings_stream(ratings, genres, min_ratings=min_ratings, reward_floor=reward_floor)
+
+
+def read_movielens(folder_or_zip: str | os.PathLike[str], rows: int | None = None) -> tuple[Ratings, Genres]:
+    """What the two files say, for making several streams of them."""
     with _opened(Path(folder_or_zip)) as copy:
         movie_ids, genres = _read_movies(copy)
-        ratings = _read_ratings(copy, movie_ids, rows)
-    return ratings_stream(ratings, genres, min_ratings=min_ratings, reward_floor=reward_floor)
+        return _read_ratings(copy, movie_ids, rows), genres
 
 
 def first_rating(folder_or_zip: str | Path) -> str:
@@ -102,8 +107,7 @@ def checked(rows: int | None, min_ratings: int | None, reward_floor: float) -> t
 
 def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None, reward_floor: float) -> Stream:
     """Drop what fits no genre, keep the busy users, sort by time: the one way from ratings to rounds."""
-    has_genres: NDArray[np.bool_] = np.asarray(genres.fits.any(axis=1))
-    kept = has_genres[ratings.movies]
+    kept = _has_genres(ratings, genres)
     if not kept.any():
         raise validate.refusal("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
     user_ids = np.unique(ratings.users[kept])
@@ -121,6 +125,23 @@ def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None,
     movies, items = _renumbered(ratings.movies[rounds], len(genres.fits))
     table = np.where(genres.fits[movies], 1.0, reward_floor)
     return Stream(contexts, items, table, tuple(str(user) for user in user_ids[users].tolist()), genres.names)
+
+
+def first_rows(ratings: Ratings, rows: int | None) -> Ratings:
+    """All of them if None."""
+    return Ratings(ratings.users[:rows], ratings.movies[:rows], ratings.timestamps[:rows])
+
+
+def most_ratings(ratings: Ratings, genres: Genres) -> int:
+    """Of one user, as `min_ratings` counts them."""
+    counts = np.unique(ratings.users[_has_genres(ratings, genres)], return_counts=True)[1]
+    return int(counts.max(initial=0))
+
+
+def _has_genres(ratings: Ratings, genres: Genres) -> NDArray[np.bool_]:
+    """Whether each rating is of a movie with genres."""
+    fits: NDArray[np.bool_] = np.asarray(genres.fits.any(axis=1))
+    return fits[ratings.movies]
 
 
 def _renumbered(numbers: NDArray[np.int32], bound: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
