@@ -174,15 +174,21 @@ def replaced(old: str, new: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (replaced("10,3,5.0,10", "10,3,NaN,10"), "ratings.csv, line 5: rating must be a number; got 'NaN'. Write the"),
-        (replaced("10,3,5.0,10", "10,3,,10"), "ratings.csv, line 5: rating must be a number; got ''. Write the stars"),
-        (replaced("10,3,5.0,10", "10,3,good,10"), "ratings.csv, line 5: rating must be a number; got 'good'"),
+        (
+            replaced("10,3,5.0,10", "10,3,NaN,10"),
+            "ratings.csv, line 5: rating must be a number in [0, 5]; got 'NaN'. Write the",
+        ),
+        (
+            replaced("10,3,5.0,10", "10,3,,10"),
+            "ratings.csv, line 5: rating must be a number in [0, 5]; got ''. Write the stars",
+        ),
+        (replaced("10,3,5.0,10", "10,3,good,10"), "ratings.csv, line 5: rating must be a number in [0, 5]; got 'good'"),
         (
             replaced("2.0,60", "2.0,yesterday"),
-            "ratings.csv, line 6: timestamp must be a number; got 'yesterday'. Write it in whole seconds since 1970",
+            "ratings.csv, line 6: timestamp must be a whole number; got 'yesterday'. Write it in whole seconds",
         ),
-        (replaced("2.0,60", "2.0,"), "ratings.csv, line 6: timestamp must be a number; got ''"),
-        (replaced("2.0,60", "2.0,1.5e9"), "ratings.csv, line 6: timestamp must be a number; got '1.5e9'"),
+        (replaced("2.0,60", "2.0,"), "ratings.csv, line 6: timestamp must be a whole number; got ''"),
+        (replaced("2.0,60", "2.0,1.5e9"), "ratings.csv, line 6: timestamp must be a whole number; got '1.5e9'"),
         (
             replaced("10,1,2.0", "10,11,2.0"),
             "ratings.csv, line 6: movieId must be a movie of the movies file; got 11. Take both files from the same",
@@ -220,6 +226,29 @@ def replaced(old: str, new: str) -> dict[str, str]:
         (replaced("9,War (2000),War", "x,War (2000),War"), "movies.csv, line 5: movieId must be a whole number up to"),
         (replaced("9,War (2000),War\n", "9,War (2000),Wa"), "movies.csv, line 5 must be ended by a line break"),
         ({"movies": "movieId,title,genres\n"}, "movies.csv must be a table of movies; got 'a header alone'"),
+        (replaced("10,1,2.0", "-10,1,2.0"), "ratings.csv, line 6: userId must be a whole number up to 2147483647; got"),
+        (replaced("10,3,5.0,10", "10,3,-3,10"), "ratings.csv, line 5: rating must be a number in [0, 5]; got '-3'"),
+        (replaced("10,3,5.0,10", "10,3,99,10"), "ratings.csv, line 5: rating must be a number in [0, 5]; got '99'"),
+        (
+            replaced('"Comma, The (1990)"', '"Comma, The (1990)'),
+            "movies.csv, line 2 must be a row with its quotes in order; got '\\',\\' expected",
+        ),
+        (
+            replaced("War (2000)", '"War (2000)'),
+            "movies.csv, line 5 must be a row with its quotes in order; got 'unexpected end of data'. Download it",
+        ),
+        (
+            replaced('"Comma, The (1990)"', '"' + "x" * 200_000 + '"'),
+            "movies.csv, line 2 must be a row with its quotes in order; got 'field larger",
+        ),
+        (
+            replaced("userId,", '"userId'),
+            "ratings.csv, line 1 must be a row with its quotes in order; got 'unexpected end of data'.",
+        ),
+        (
+            {"movies": "movieId,title,genres\n1,A,Drama\n3,B,Drama\n7,C,(no genres listed)\n9,D,Drama\n"},
+            "movies.csv: genres must be at least two different names; got ['Drama']. Genres are the arms",
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_line_and_its_repair(change: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -228,6 +257,80 @@ def test_a_fault_is_named_with_its_line_and_its_repair(change: dict[str, str], w
     file = "ratings.csv" if "ratings" in change else "movies.csv"
     assert str(refusal.value).startswith(str(tmp_path / file)), "the file by its whole path"
     assert "; got " in str(refusal.value), "the form that the command line shows as one line"
+
+
+BLANK = [" 2", "2 ", "\t2", " +2", "+ 2", "\xa02", "--2", '"2"', "2 2", "", "nan", "0x2", "1_0"]
+ODD = {
+    "userId": [*BLANK, "+2", "-0", "007", "2147483647", "2147483648", "-1", "1.0", "1e1"],
+    "rating": [
+        *BLANK,
+        "+4",
+        "-0",
+        "5",
+        "5.",
+        ".5",
+        "1e0",
+        "5.01",
+        "-0.5",
+        "inf",
+        "4,5",
+        "5e-400",
+        "5.0000001",
+        "-1e-60",
+    ],
+    "timestamp": [
+        *BLANK,
+        "+5",
+        "-5",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "5.0",
+        "5e1",
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in ODD.items() for text in texts])
+def test_one_rule_whether_a_block_is_read_at_once_or_line_by_line(name: str, text: str, tmp_path: Path) -> None:
+    """What passes alone is not blamed for a fault after it, and what does not is."""
+    fields = {"userId": "2", "movieId": "1", "rating": "4.0", "timestamp": "50", name: text}
+    start = RATINGS.splitlines()[0] + "\n" + ",".join(fields.values()) + "\n"
+    try:
+        movielens(folder_of(tmp_path, start))
+        first_fault = "line 3: rating"
+    except ValueError as problem:
+        assert "line 2" in str(problem)  # noqa: PT017
+        first_fault = "line 2"
+    with pytest.raises(ValueError, match=first_fault):
+        movielens(folder_of(tmp_path, start + "2,1,99,50\n"))
+
+
+def test_random_bytes_are_refused_in_one_line(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    for seed in range(20):
+        noise = np.random.default_rng(seed).bytes(300)
+        for name in ("ratings.csv", "movies.csv"):
+            (folder_of(tmp_path) / name).write_bytes(noise)
+            with pytest.raises(ValueError, match=rf"{name}(, line \d+)?(: columns)? must be .*; got "):
+                movielens(folder)
+
+
+def test_a_title_over_two_lines_moves_no_line_numbers(tmp_path: Path) -> None:
+    movies = MOVIES.replace("Comma, The", "Comma,\nThe")
+    assert same(movielens(folder_of(tmp_path / "a", movies=movies)), movielens(folder_of(tmp_path / "b")))
+    with pytest.raises(ValueError, match=r"movies.csv, line 6: genres must be one name or several"):
+        movielens(folder_of(tmp_path / "a", movies=movies.replace("9,War (2000),War", "9,War (2000),")))
+
+
+@pytest.mark.parametrize("name", ["ratings.csv", "movies.csv", "ratings.dat"])
+def test_a_file_of_the_folder_is_sent_to_its_folder(name: str, tmp_path: Path) -> None:
+    (folder_of(tmp_path) / "ratings.dat").touch()
+    words = (
+        f"{name} must be a MovieLens folder or .zip; got 'one file of it'. Pass the folder that it is in, '{tmp_path}'."
+    )
+    with pytest.raises(ValueError, match=re.escape(words)):
+        movielens(tmp_path / name)
 
 
 def test_faults_after_the_rows_asked_for_do_not_matter(tmp_path: Path) -> None:
@@ -240,7 +343,7 @@ def test_faults_after_the_rows_asked_for_do_not_matter(tmp_path: Path) -> None:
 def test_a_fault_in_a_dat_file_is_named(tmp_path: Path) -> None:
     folder = as_dat(tmp_path / "ml-1m")
     (folder / "ratings.dat").write_text("2::1::4::50\n2::9::nan::10\n")
-    with pytest.raises(ValueError, match=r"ratings.dat, line 2: rating must be a number; got 'nan'"):
+    with pytest.raises(ValueError, match=r"ratings.dat, line 2: rating must be a number in \[0, 5\]; got 'nan'"):
         movielens(folder)
 
 

@@ -101,7 +101,14 @@ def test_any_labels(labels: list[Any], order: tuple[str, ...], tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "times",
-    [[3, 1, 1], [3.5, -1.0, -1.0], [datetime.date(2024, 5, 3), datetime.date(2024, 5, 1), datetime.date(2024, 5, 1)]],
+    [
+        [3, 1, 1],
+        [3.5, -1.0, -1.0],
+        [datetime.date(2024, 5, 3), datetime.date(2024, 5, 1), datetime.date(2024, 5, 1)],
+        ["10", "9", "9.0"],
+        ["2024-05-03", "2024-05-01", "2024-05-01"],
+        ["2024-05-01T10:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01T09:00:00Z"],
+    ],
 )
 def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tmp_path: Path) -> None:
     columns = {"context": ["c", "a", "b"], "when": times, "x": [3, 1, 2]}
@@ -152,6 +159,31 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
             "source, row 1: t must be a value; got None",
         ),
         ({"context": ["a"], "t": ["noon"], "x": [1]}, {"time": "t"}, "row 0: t must be a number or a date; got 'noon'"),
+        (
+            {"context": ["a", "b", "c"], "t": ["2024-01-02", "nope", "no"], "x": [1, 2, 3]},
+            {"time": "t"},
+            "row 1: t must be a number or a date; got 'nope'. Write dates as 2024-05-31",
+        ),
+        (
+            {"context": ["a", "b"], "t": ["nope", "7"], "x": [1, 2]},
+            {"time": "t"},
+            "row 0: t must be a number or a date",
+        ),
+        ({"context": ["a", "b"], "t": ["7", "nan"], "x": [1, 2]}, {"time": "t"}, "row 1: t must be a number or a date"),
+        ({"context": ["a"], "t": [[1]], "x": [1]}, {"time": "t"}, "row 0: t must be a number or a date"),
+        ({"context": [[1], [2]], "x": [1, 2]}, {}, "source, row 0: context must be text or a number; got "),
+        ({"context": ["a", "b"], "x": [1.0, 1e300]}, {}, "row 1: x must be a number in [-1e+100, 1e+100]; got 1e+300"),
+        (COLUMNS, {"arm_columns": [0]}, "arm_columns must be names of columns; got [0]. Write them as text."),
+        (COLUMNS, {"arm_columns": 7}, "arm_columns must be names of columns; got [7]"),
+        (COLUMNS, {"arm_columns": [["jazz"]]}, "arm_columns must be names of columns; got [['jazz']]"),
+        (COLUMNS, {"context": 0}, "context must be names of columns; got [0]"),
+        (COLUMNS, {"time": 0}, "time must be names of columns; got [0]"),
+        (
+            COLUMNS,
+            {"arm_columns": ["context", "jazz"]},
+            "arm_columns (--arm) must be other columns than the context and the time; got ['context']. Leave them out",
+        ),
+        (COLUMNS, {"arm_columns": "rock", "time": "rock"}, "than the context and the time; got ['rock']"),
     ],
 )
 def test_a_fault_is_named_with_its_row_and_its_repair(
@@ -183,6 +215,16 @@ def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
         ("\n", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("context,x,y,x\na,1,2,3\n", "a.csv: columns must be different names; got ['x']. Rename all but one of them."),
         ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row a round."),
+        ('context,x\n"a\nb",1\nc,one\n', "a.csv, line 4: x must be a finite number; got 'one'"),
+        ('context,x\n"a\n\nb",one\nc,1\n', "a.csv, line 2: x must be a finite number; got 'one'"),
+        ('\n\ncontext,x\n"a\r\nb",1\r\nc,\r\n', "a.csv, line 6: x must be a finite number; got None"),
+        ('context,x\n"a\nb",1\nc,2,3\n', "a.csv, line 4 must be 2 fields; got ['c', '2', '3']."),
+        ("context,x\na,1\n\nb,2\n", "a.csv, line 3: context must be a value; got None"),
+        (
+            'context,x\na,1\n"b,2\nc,3\n',
+            "a.csv, line 3 must be a row with its quotes in order; got 'unexpected end of d",
+        ),
+        ("context,x\na,1\nb,1e300\n", "a.csv, line 3: x must be a number in [-1e+100, 1e+100]; got 1e+300"),
     ],
 )
 def test_a_fault_in_a_csv_file_is_named_with_its_line(text: str, words: str, tmp_path: Path) -> None:
@@ -191,6 +233,35 @@ def test_a_fault_in_a_csv_file_is_named_with_its_line(text: str, words: str, tmp
     with pytest.raises(ValueError, match=re.escape(words)) as refusal:
         table(path)
     assert str(refusal.value).startswith(str(path))
+
+
+def test_a_bad_time_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("context,when,x\na,2024-01-02,1\nb,nope,2\n")
+    with pytest.raises(ValueError, match=r"a.csv, line 3: when must be a number or a date; got 'nope'"):
+        table(tmp_path / "a.csv", time="when")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_text_that_is_not_utf8_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+    text = 'context,x\n"a\nb",1\né,2\n'.encode("latin-1")
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(ValueError, match=rf"{name}, line 4 must be UTF-8 text; got b'\\xe9,2\\n'. Save it as UTF-8."):
+        table(tmp_path / name)
+
+
+def test_a_cut_off_gzip_is_refused(tmp_path: Path) -> None:
+    whole = gzip.compress(pl.DataFrame({"context": range(9999), "x": range(9999)}).write_csv().encode())
+    (tmp_path / "a.csv.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"a.csv.gz must be a table that can be read; got .* It may be cut off"):
+        table(tmp_path / "a.csv.gz")
+
+
+def test_an_arrow_stream_is_read_as_an_arrow_file_is(tmp_path: Path) -> None:
+    pl.DataFrame(COLUMNS).write_ipc_stream(tmp_path / "a.arrow")
+    check(table(tmp_path / "a.arrow"))
+    (tmp_path / "a.arrow").write_bytes((tmp_path / "a.arrow").read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"a.arrow must be a table that can be read; got .* It may be cut off"):
+        table(tmp_path / "a.arrow")
 
 
 @pytest.mark.parametrize(
@@ -266,6 +337,31 @@ def test_contexts_from_several_columns_and_a_floor(log_file: Path) -> None:
     assert log.context_labels == ("u x", "u y", "v x")
     assert log.contexts.tolist() == [2, 1, 0, 0]
     assert log.rewards.tolist() == [1.0, 0.1, 0.1, 1.0]
+
+
+def test_no_two_contexts_share_a_label(log_file: Path) -> None:
+    """Joined with a plain space, a b + c and a + b c were one."""
+    text = LOG
+    for old, new in (("u,x", "a b,c"), ("v,x", "a,b c"), ("u,y", "a\\,b\\ c")):
+        text = text.replace(old, new)
+    log_file.write_text(text)
+    log = open_bandit(log_file, context=["user_feature_0", "user_feature_1"])
+    assert log.context_labels == (r"a b\ c", r"a\ b c", r"a\\ b\\\ c")
+    assert log.contexts.tolist() == [0, 2, 1, 1]
+    assert open_bandit(log_file).context_labels == ("a", "a b", "a\\"), "alone it stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ([], "context must be at least one column; got []. Name one, such as user_feature_0."),
+        ([0], "context must be names of columns; got [0]"),
+        (["user_feature_0"] * 2, "context must be different columns"),
+    ],
+)
+def test_contexts_are_columns(context: Any, words: str, log_file: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        open_bandit(log_file, context=context)
 
 
 def test_click_rates_by_hand(log_file: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.streams.table import records
 from alphafair.types import Stream
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _RATINGS = ("userId", "movieId", "rating", "timestamp")
 _MOVIES = ("movieId", "title", "genres")
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 24, 1 << 19  # read at once: large enough for two cores, small in memory
 _LARGEST_ID = int(np.iinfo(np.int32).max)
+_MOST_STARS = 5
 
 
 class Ratings(NamedTuple):
@@ -186,6 +188,9 @@ def _opened(path: Path) -> Iterator[_Copy]:
     if not path.exists():
         repair = "Correct the path, get the data with alphafair data get NAME, or take streams.bundled()."
         raise validate.refusal(str(path), "a MovieLens folder or .zip", "no such file", repair)
+    if path.suffix.lower() in (".csv", ".dat"):
+        repair = f"Pass the folder that it is in, {str(path.parent)!r}."
+        raise validate.refusal(str(path), "a MovieLens folder or .zip", "one file of it", repair)
     try:
         with zipfile.ZipFile(path) as archive:
             yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
@@ -228,9 +233,9 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         line = raw.count(b"\n", 0, problem.start) + 1
         raise validate.refusal(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
     if copy.extension == "csv":
-        table = csv.reader(io.StringIO(text, newline=""))
-        id_at, _, genres_at = places = _columns(label, next(table, []), _MOVIES)
-        lines = ((table.line_num, fields) for fields in table)
+        lines = _csv_rows(label, io.StringIO(text, newline=""))
+        _, header = next(lines, (1, []))
+        id_at, _, genres_at = places = _columns(label, header, _MOVIES)
     else:
         id_at, _, genres_at = places = (0, 1, 2)
         rows = text.removesuffix("\n").split("\n") if text else []
@@ -256,7 +261,11 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
     if not text.endswith("\n"):
         _refuse_cut(label, line)
     ids = sorted(genres_of)
-    return np.array(ids, dtype=np.int32), _genres([genres_of[movie] for movie in ids])
+    genres_by_id = _genres([genres_of[movie] for movie in ids])
+    if len(genres_by_id.names) < 2:
+        repair = "Genres are the arms: with one there is nothing to choose."
+        raise validate.refusal(f"{label}: genres", "at least two different names", list(genres_by_id.names), repair)
+    return np.array(ids, dtype=np.int32), genres_by_id
 
 
 def _genres(by_movie: Sequence[str]) -> Genres:
@@ -273,7 +282,7 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
     label = copy.label("ratings")
     parts: list[Ratings] = []
     with copy.open("ratings") as file:
-        header = list(_RATINGS) if copy.extension == "dat" else _header(file.readline())
+        header = list(_RATINGS) if copy.extension == "dat" else _header(label, file.readline())
         _columns(label, header, _RATINGS)
         kinds = {"userId": pl.Int32, "movieId": pl.Int32, "rating": pl.Float32, "timestamp": pl.Int64}
         schema = pl.Schema({name: kinds.get(name, pl.String) for name in header})
@@ -284,7 +293,7 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
             try:
                 scan = pl.scan_csv(block, has_header=False, schema=schema, quote_char=None).select(_RATINGS)
                 frame = scan.collect()
-                sound = not any(frame.null_count().row(0)) and frame["rating"].is_finite().all()
+                sound = not any(frame.null_count().row(0)) and _in_range(frame)
             except pl.exceptions.PolarsError:
                 sound = False
             if not (sound and block.endswith(b"\n")):
@@ -328,12 +337,39 @@ def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, lin
 # What is wrong, and where
 
 
+def _is_whole(text: str, low: int, high: int) -> bool:
+    """As polars reads it: blanks and a sign may come before the digits."""
+    return bool(re.fullmatch(r"[ \t]*[+-]?\d+", text, re.ASCII)) and low <= int(text) <= high
+
+
 def _is_id(text: str) -> bool:
-    return bool(re.fullmatch(r"\d+", text, re.ASCII)) and int(text) <= _LARGEST_ID
+    return _is_whole(text, 0, _LARGEST_ID)
 
 
-def _header(line: bytes) -> list[str]:
-    return next(csv.reader([line.decode("utf-8-sig", errors="replace").strip()]), [])
+def _is_stars(text: str) -> bool:
+    number = re.fullmatch(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
+    return bool(number) and 0.0 <= float(np.float32(text)) <= _MOST_STARS
+
+
+def _in_range(frame: pl.DataFrame) -> bool:
+    """The same of a whole block, once it has been read as numbers."""
+    ids = min(frame["userId"].min(), frame["movieId"].min()) >= 0  # type: ignore[type-var, operator]
+    return bool(ids and frame["rating"].is_between(0.0, _MOST_STARS).all())  # false for NaN as well
+
+
+def _csv_rows(label: str, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Records and their lines; a quote that is left open would take the lines after it for one long title."""
+    try:
+        yield from records(lines)
+    except csv.Error as problem:
+        line, reason = problem.args
+        raise validate.refusal(f"{label}, line {line}", "a row with its quotes in order", reason, AGAIN) from None
+
+
+def _header(label: str, line: bytes) -> list[str]:
+    text = line.decode("utf-8-sig", errors="replace").strip()
+    _, fields = next(_csv_rows(label, [text]), (1, []))
+    return fields
 
 
 def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
@@ -371,12 +407,12 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
             if not _is_id(row[name]):
                 repair = "Correct it or delete that line."
                 raise validate.refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
-        if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", row["rating"], re.ASCII):
+        if not _is_stars(row["rating"]):
             repair = "Write the stars given, or delete that line."
-            raise validate.refusal(f"{where}: rating", "a number", row["rating"], repair)
-        if not re.fullmatch(r"-?\d{1,18}", row["timestamp"], re.ASCII):
+            raise validate.refusal(f"{where}: rating", f"a number in [0, {_MOST_STARS}]", row["rating"], repair)
+        if not _is_whole(row["timestamp"], -(2**63), 2**63 - 1):
             repair = "Write it in whole seconds since 1970, or delete that line."
-            raise validate.refusal(f"{where}: timestamp", "a number", row["timestamp"], repair)
+            raise validate.refusal(f"{where}: timestamp", "a whole number", row["timestamp"], repair)
     last = line + len(lines) - 1
     if not block.endswith(b"\n"):
         _refuse_cut(label, last)

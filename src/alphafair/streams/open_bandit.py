@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alphafair import validate
+from alphafair.streams.table import collected, column_list, named_columns, place, scan
 from alphafair.types import Log, Stream
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def open_bandit(
 
     >>> log = open_bandit("open_bandit_dataset/random/men/men.csv")  # doctest: +SKIP
     """
-    features = [context] if isinstance(context, str) else list(context)
+    features = column_list("context", context)
+    if not features:
+        raise validate.refusal("context", "at least one column", features, "Name one, such as user_feature_0.")
     floor = validate.number("reward_floor", reward_floor, low=0.0, high=1.0, high_open=True)
     frame = _read(Path(path), features).sort("timestamp", maintain_order=True)
     context_labels, contexts = np.unique(frame["context"].to_numpy(), return_inverse=True)
@@ -79,8 +82,6 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     """The needed columns in their types; the features joined into one label. Refuses the first row that is wrong."""
     import polars as pl
 
-    from alphafair.streams.table import collected, named_columns, scan
-
     if not path.name.lower().endswith((".csv", ".csv.gz")):
         raise validate.refusal(str(path), "a .csv file of the data set", path.suffix, "Pass one, such as men.csv.")
     text = scan(path, infer_schema=False)
@@ -100,7 +101,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
         ),
     }
     named_columns(str(path), text.collect_schema().names(), [*kinds, *features])
-    label = pl.concat_str([pl.col(name) for name in features], separator=" ").alias("context")
+    label = _joined([pl.col(name) for name in features]).alias("context")
     frame = collected(text.select([kind for _, kind, _ in kinds.values()] + [label]), str(path))
     if not len(frame):
         raise validate.refusal(str(path), "a log with rows", "a header alone", "Download it again.")
@@ -113,5 +114,14 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     if wrong:
         row, name, allowed = min(wrong)
         found: Any = text.slice(row, 1).select(name).collect().item() if name in kinds else None
-        raise validate.refusal(f"{path}, line {row + 2}: {name}", allowed, found, "Correct it or delete that line.")
+        raise validate.refusal(f"{place(path, row)}: {name}", allowed, found, "Correct it or delete that line.")
     return frame
+
+
+def _joined(features: Sequence[pl.Expr]) -> pl.Expr:
+    """One label of several: a space between, and a backslash before those inside, so that no two look the same."""
+    import polars as pl
+
+    if len(features) == 1:
+        return features[0]
+    return pl.concat_str([feature.str.replace_all(r"([\\ ])", r"\$1") for feature in features], separator=" ")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from alphafair.types import Matrix, Stream
 if TYPE_CHECKING:
     import polars as pl
 
+Where = Callable[[int], str]  # the place of a row, counted from 0, in words
 _FORMATS = ".csv, .tsv, .csv.gz, .parquet, .arrow, .ipc or .feather"
 
 
@@ -47,30 +52,36 @@ def table(
     """
     import polars as pl
 
-    lazy, label, first_line = _opened(source, context)
+    special = column_list("context", [context]) + column_list("time", [] if time is None else [time])
+    lazy, label, where = _opened(source, context)
     columns = lazy.collect_schema().names()
     twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
     if twice:
         raise validate.refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
-    special = [context] if time is None else [context, time]
     named_columns(label, columns, special[:1], " (context, --context)")
     named_columns(label, columns, special[1:], " (time, --time)")
-    arms = [name for name in columns if name not in special] if arm_columns is None else _arm_list(arm_columns)
+    if arm_columns is None:
+        arm_columns = [name for name in columns if name not in special]
+    arms = column_list("arm_columns", arm_columns)
     named_columns(label, columns, arms, " (arm_columns, --arm)")
     if not arms:
         repair = "Add one column of rewards an arm."
         raise validate.refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
-    frame = collected(lazy.select(list(dict.fromkeys([*special, *arms]))), label)
+    clash = [name for name in arms if name in special]
+    if clash:
+        allowed = "other columns than the context and the time"
+        raise validate.refusal("arm_columns (--arm)", allowed, clash, "Leave them out: they are no rewards.")
+    frame = collected(lazy.select([*dict.fromkeys(special), *arms]), label)
     if not len(frame):
-        got = "none" if first_line is None else "a header alone"
+        got = "a header alone" if _is_text(Path(label)) else "none"
         raise validate.refusal(label, "a table with rows", got, "Give one row a round.")
 
-    _refuse_empty(frame, label, first_line, special)
-    rewards = _rewards(frame, label, first_line, arms)
-    names = frame[context].cast(pl.String)
+    _refuse_empty(frame, where, special)
+    rewards = _rewards(frame, where, arms)
+    names = _names(frame[context], where)
     labels = _in_order(names.unique().to_list())
     contexts = names.replace_strict(labels, range(len(labels)), return_dtype=pl.Int32).to_numpy()
-    rows = np.arange(len(frame)) if time is None else _by_time(frame[time], label, first_line)
+    rows = np.arange(len(frame)) if time is None else _by_time(frame[time], where)
     return Stream(contexts[rows], rows.astype(np.int32), rewards, tuple(labels), tuple(arms))
 
 
@@ -86,9 +97,9 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
         ".csv.gz": lambda: pl.scan_csv(path, **text),
         ".tsv": lambda: pl.scan_csv(path, separator="\t", **text),
         ".parquet": lambda: pl.scan_parquet(path),
-        ".arrow": lambda: pl.scan_ipc(path),
-        ".ipc": lambda: pl.scan_ipc(path),
-        ".feather": lambda: pl.scan_ipc(path),
+        ".arrow": lambda: _scan_ipc(path),
+        ".ipc": lambda: _scan_ipc(path),
+        ".feather": lambda: _scan_ipc(path),
     }
     for extension, reader in readers.items():
         if path.name.lower().endswith(extension):
@@ -98,9 +109,28 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
                 lazy: pl.LazyFrame = reader()
                 lazy.collect_schema()
             except (pl.exceptions.PolarsError, OSError) as problem:
-                raise _unreadable(str(path), problem) from problem
+                raise _fault(path) or _unreadable(str(path), problem) from problem
             return lazy
     raise validate.refusal(str(path), f"a file that ends in {_FORMATS}", path.suffix, "Save it as one of these.")
+
+
+def _scan_ipc(path: Path) -> pl.LazyFrame:
+    """Arrow's file format, or its stream format, which cannot be read lazily."""
+    import polars as pl
+
+    with path.open("rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    return pl.scan_ipc(path) if is_file else pl.read_ipc_stream(path).lazy()
+
+
+def column_list(argument: str, names: str | Sequence[str]) -> list[str]:
+    """Names of columns, each once."""
+    found = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    if not all(isinstance(name, str) for name in found):
+        raise validate.refusal(argument, "names of columns", found, "Write them as text.")
+    if len(set(found)) != len(found):
+        raise validate.refusal(argument, "different columns", found, "Name each one once.")
+    return found
 
 
 def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str], setting: str = "") -> None:
@@ -115,38 +145,85 @@ def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str], set
 
 
 def collected(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
-    """The rows themselves; where a line has too many fields, say which."""
+    """The rows themselves; where a line cannot be read, say which."""
     import polars as pl
 
     try:
         return lazy.collect()
     except (pl.exceptions.PolarsError, OSError) as problem:
-        raise _ragged(Path(label)) or _unreadable(label, problem) from problem
+        raise _fault(Path(label)) or _unreadable(label, problem) from problem
 
 
 def place(path: Path, row: int) -> str:
-    """Where a row of a file is, counted from 0: by its line in a text file."""
-    return _row(str(path), 2 if _is_text(path) else None, row)
+    """Where a row of a file is, counted from 0: by the line that it begins on in a text file."""
+    if not _is_text(path):
+        return f"{path}, row {row}"
+    line, _ = next(itertools.islice(_records(path), row + 1, None))
+    return f"{path}, line {line}"
+
+
+def records(lines: Iterable[str], separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """The records of CSV with the line that each begins on: text in quotes may go over several.
+
+    A `csv.Error` names that line too.
+    """
+    table, line = csv.reader(lines, delimiter=separator, strict=True), 1
+    try:
+        for fields in table:
+            yield line, fields
+            line = table.line_num + 1
+    except csv.Error as problem:
+        raise csv.Error(line, str(problem)) from None
 
 
 def _is_text(path: Path) -> bool:
     return path.name.lower().endswith((".csv", ".tsv", ".csv.gz"))
 
 
-def _ragged(path: Path) -> ValueError | None:
-    """The first line of a text file that has more fields than the header, as a refusal."""
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Header and rows of a text file, as polars counts them: empty lines before the header are none."""
+    with _open(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        found = records(text, "\t" if path.name.lower().endswith(".tsv") else ",")
+        yield from itertools.dropwhile(lambda record: not record[1], found)
+
+
+def _open(path: Path) -> IO[bytes]:
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    file: IO[bytes] = opened(path, "rb")
+    return file
+
+
+def _fault(path: Path) -> ValueError | None:
+    """The first line of a text file that is not UTF-8, leaves a quote open or has too many fields, as a refusal."""
     if not _is_text(path):
         return None
-    name = path.name.lower()
-    opened: Any = gzip.open if name.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as file:
-        lines = csv.reader(file, delimiter="\t" if name.endswith(".tsv") else ",")
-        n_columns = len(next(lines))
-        for fields in lines:
-            if len(fields) > n_columns:
+    try:
+        rows = _records(path)
+        _, header = next(rows, (1, []))
+        for line, fields in rows:
+            if len(fields) > len(header):
                 repair = "Delete what is too much, or put quotes around text that holds the separator."
-                return validate.refusal(f"{path}, line {lines.line_num}", f"{n_columns} fields", fields, repair)
+                return validate.refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
+    except UnicodeDecodeError:
+        with _open(path) as file:
+            line, text = next((n, text) for n, text in enumerate(file, 1) if not _is_utf8(text))
+        return validate.refusal(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.")
+    except csv.Error as problem:
+        line, reason = problem.args
+        repair = "Close every quote, and double those inside."
+        return validate.refusal(f"{path}, line {line}", "a row with its quotes in order", reason, repair)
+    except (EOFError, OSError, zlib.error):
+        pass  # a .gz that is cut off or damaged: polars has said so
     return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _empty(label: str) -> ValueError:
@@ -166,8 +243,8 @@ def _reason(problem: Exception) -> str:
     return str(problem).strip().partition("\n")[0].rstrip(".")
 
 
-def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, int | None]:
-    """The rows, what to call the table, and the line of the first row where it has lines."""
+def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, Where]:
+    """The rows, what to call the table, and how to name a row of it."""
     import polars as pl
 
     if isinstance(source, str | os.PathLike):
@@ -178,17 +255,17 @@ def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, int | None]:
             "try_parse_dates": True,
         }
         lazy = scan(path, **text)
-        return lazy, str(path), 2 if _is_text(path) else None
+        return lazy, str(path), partial(place, path)
     if isinstance(source, pl.LazyFrame):
-        return source, "source", None
+        return source, "source", "source, row {}".format
     if isinstance(source, pl.DataFrame):
-        return source.lazy(), "source", None
+        return source.lazy(), "source", "source, row {}".format
     try:
         frame = pl.DataFrame(_plain(source), strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise validate.refusal("source", "a table", source, repair) from problem
-    return frame.lazy(), "source", None
+    return frame.lazy(), "source", "source, row {}".format
 
 
 def _plain(source: Any) -> Any:
@@ -209,43 +286,46 @@ def _plain_column(column: Any) -> Any:
     return [None if gap else value for value, gap in zip(column, missing, strict=True)]
 
 
-def _arm_list(arm_columns: Sequence[str]) -> list[str]:
-    arms = [arm_columns] if isinstance(arm_columns, str) else list(arm_columns)
-    if len(set(arms)) != len(arms):
-        raise validate.refusal("arm_columns", "different columns", arms, "Name each one once.")
-    return arms
-
-
-def _row(label: str, first_line: int | None, row: int) -> str:
-    """Where a row is: by its line in a text file, else counted from 0."""
-    return f"{label}, row {row}" if first_line is None else f"{label}, line {first_line + row}"
-
-
-def _refuse_empty(frame: pl.DataFrame, label: str, first_line: int | None, columns: Sequence[str]) -> None:
+def _refuse_empty(frame: pl.DataFrame, where: Where, columns: Sequence[str]) -> None:
     for name in columns:
         column = frame[name]
         empty = (column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()).arg_true()
         if len(empty):
-            where = f"{_row(label, first_line, empty[0])}: {name}"
-            raise validate.refusal(where, "a value", column[empty[0]], "Fill it in or leave that row out.")
+            place = f"{where(empty[0])}: {name}"
+            raise validate.refusal(place, "a value", column[empty[0]], "Fill it in or leave that row out.")
 
 
-def _rewards(frame: pl.DataFrame, label: str, first_line: int | None, arms: Sequence[str]) -> Matrix:
+def _rewards(frame: pl.DataFrame, where: Where, arms: Sequence[str]) -> Matrix:
     """The rewards as rounds by arms."""
     import polars as pl
 
+    low, high = validate.ANY_REWARD
     rewards = np.empty((len(frame), len(arms)))
     for k, name in enumerate(arms):
         column = frame[name]
         readable = column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String)
-        numbers = column.cast(pl.Float64, strict=False) if readable else pl.repeat(None, len(column), eager=True)
-        wrong = (~numbers.cast(pl.Float64).is_finite().fill_null(False)).arg_true()
+        cells = column.cast(pl.Float64, strict=False) if readable else pl.repeat(None, len(column), eager=True)
+        numbers = cells.cast(pl.Float64)
+        wrong = (~numbers.is_between(low, high).fill_null(False)).arg_true()  # false for NaN as well
         if len(wrong):
-            where = f"{_row(label, first_line, wrong[0])}: {name}"
+            row = wrong[0]
+            too_large = numbers.is_finite()[row]
+            allowed = f"a number in [{low:g}, {high:g}]" if too_large else "a finite number"
             repair = "Correct it, leave that row out, or name the columns of rewards (arm_columns, --arm)."
-            raise validate.refusal(where, "a finite number", column[wrong[0]], repair)
+            raise validate.refusal(f"{where(row)}: {name}", allowed, column[row], repair)
         rewards[:, k] = numbers.to_numpy()
     return rewards
+
+
+def _names(column: pl.Series, where: Where) -> pl.Series:
+    """The contexts as text."""
+    import polars as pl
+
+    try:
+        return column.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        repair = "Write a label there, or make one of what is there."
+        raise validate.refusal(f"{where(0)}: {column.name}", "text or a number", column[0], repair) from None
 
 
 def _in_order(labels: Sequence[str]) -> list[str]:
@@ -254,9 +334,19 @@ def _in_order(labels: Sequence[str]) -> list[str]:
     return sorted(labels, key=int) if whole else sorted(labels)
 
 
-def _by_time(column: pl.Series, label: str, first_line: int | None) -> np.ndarray[Any, np.dtype[np.intp]]:
-    if not (column.dtype.is_numeric() or column.dtype.is_temporal()):
-        where = f"{_row(label, first_line, 0)}: {column.name}"
+def _by_time(column: pl.Series, where: Where) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """The order of time; text is read as numbers or as dates, whichever more of it can be."""
+    import polars as pl
+
+    moments, wrong = column, pl.Series([], dtype=pl.UInt32)
+    if column.dtype == pl.String:
+        numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
+        dates = column.str.to_datetime(time_zone="UTC", strict=False)
+        moments = min(numbers, dates, key=pl.Series.null_count)
+        wrong = moments.is_null().arg_true()
+    elif not (column.dtype.is_numeric() or column.dtype.is_temporal()):
+        wrong = pl.Series([0])
+    if len(wrong):
         repair = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
-        raise validate.refusal(where, "a number or a date", column[0], repair)
-    return np.argsort(column.to_physical().to_numpy(), kind="stable")
+        raise validate.refusal(f"{where(wrong[0])}: {column.name}", "a number or a date", column[wrong[0]], repair)
+    return np.argsort(moments.to_physical().to_numpy(), kind="stable")
