@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 
 from alphafair import streams
 from alphafair.cli import app
-from alphafair.experiments import page, paper, report, reproduce, results, tables
+from alphafair.experiments import compiling, page, paper, report, reproduce, results, tables
 from alphafair.experiments.run import read, run
 from alphafair.experiments.value import Experiment, Loaded, Task, Work, digest, stream_digest
 from alphafair.experiments.whole import write_text
@@ -178,6 +180,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
+    assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
     assert found == reproduce.measure(reproduce.Data(), tmp_path / "runs", smoke=True)
     assert set(found["experiments"]) == {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
@@ -193,13 +196,59 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     values, gaps = section["optimum"]["values"], section["optimum"]["gaps"]
     assert all(gap <= 1e-9 * value for value, gap in zip(values, gaps, strict=True))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")}
-    reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True)
+    told.clear()
+    reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True, started=started)
+    assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
     reproduce.reproduce(reproduce.Data(), other, smoke=True)
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
+
+
+LATE = """
+import sys
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from alphafair.experiments import compiling, reproduce
+
+compiling.compile_all(jobs=1)
+late, compile = [], Dispatcher.compile
+Dispatcher.compile = lambda self, signature: late.append(self.py_func.__name__) or compile(self, signature)
+reproduce.compile_all = lambda **options: None
+reproduce.measure(reproduce.Data(), Path(sys.argv[1]), smoke=True, jobs=1)
+print(late)
+"""
+
+
+@pytest.mark.compiled
+def test_experiments_find_everything_compiled(tmp_path: Path) -> None:
+    """In a process of its own, where no other test has used a kernel before."""
+    command = [sys.executable, "-c", LATE, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout == "[]\n"
+
+
+def test_helpers_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def failing(name: str) -> subprocess.Popen[bytes]:
+        started.append(name)
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+
+    monkeypatch.setattr(compiling, "_helper", failing)
+    for jobs, helpers in ((2, [*compiling.APART]), (1, [])):
+        told: list[int] = []
+        compiling.compile_all(jobs=jobs, advance=told.append)
+        assert (started, told) == (helpers, [1] * len(compiling.NAMES))
+        started.clear()
+
+
+@pytest.mark.compiled
+def test_a_helper_compiles_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert compiling._helper("uniform").wait() == 0
+    assert len(list(tmp_path.rglob("horizon.*uniform*.nbc"))) == 2, "both kinds of feedback"
 
 
 def test_counts_of_25m_are_asserted(stream: Stream) -> None:

@@ -43,6 +43,12 @@ def run(
     return folder
 
 
+def is_done(work: Work, home: Path) -> bool:
+    """Whether nothing is left to run."""
+    folder = home / f"{work.name}-{digest(work)}"
+    return all(_is_sound(folder / f"{name}.parquet") for name in work.tasks())
+
+
 def read(folder: Path, name: str) -> pl.DataFrame:
     return pl.read_parquet(folder / f"{name}.parquet")
 

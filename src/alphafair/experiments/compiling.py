@@ -1,0 +1,57 @@
+"""Machine code for all that the experiments use, made before they start, so that their bars tell of their own work.
+
+Numba compiles one kernel at a time in a process, so the two that take longest get a process each; what those compile
+is loaded from the disk cache afterwards. Where all code is in the cache already this takes a second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from alphafair import streams
+from alphafair.experiments import paper, tables
+from alphafair.jit import cache_folder
+
+OPTIMUM = "optimum"
+APART = ("fair-cb", OPTIMUM)
+CONTENDERS = {contender for work in (*paper.EXPERIMENTS, paper.TOY) for contender in work.contenders}
+NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *APART)  # the longest last
+
+
+def compiled(name: str) -> None:
+    """A policy, or the optimum, on two rounds."""
+    stream, alpha = streams.impossibility(1), 0.5
+    if name == OPTIMUM:
+        tables.optimum(stream, alpha, n_records=1)
+        tables.two_contexts(1, alpha, seeds=[0])
+    for contender in CONTENDERS:
+        if contender.policy == name:
+            contender.played(stream, alpha, n_seeds=1, n_records=1)
+
+
+def compile_all(*, jobs: int | None = None, advance: Callable[[int], None] = lambda names: None) -> None:
+    """All of `NAMES`; `advance` is told of every one that is ready. One job means one process."""
+    apart = APART if jobs != 1 and cache_folder() is not None else ()
+    helpers = {name: _helper(name) for name in apart}
+    try:
+        for name in NAMES:
+            if name in helpers:
+                helpers[name].wait()
+            compiled(name)
+            advance(1)
+    finally:
+        for helper in helpers.values():
+            helper.kill()
+            helper.wait()
+
+
+def _helper(name: str) -> subprocess.Popen[bytes]:
+    """A process that compiles one of them into the cache; should it fail, it is compiled here, and that tells why."""
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-P", "-m", __name__, name], stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+if __name__ == "__main__":
+    compiled(sys.argv[1])
