@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import metrics
-from alphafair.experiments.claims import FAILS, HOLDS, OPEN
+from alphafair.experiments.claims import FAILS, HOLDS, OPEN, PAPER
 from alphafair.figures import ALPHA
 from alphafair.types import Matrix, Vector
 
@@ -42,6 +42,7 @@ def contender(
         optimum / performance,
     )
     uniform = float(metrics.alpha_performance(1.0 + np.full(len(ARMS), rounds[-1] * 0.1), EXPONENT))
+    room = optimum[-1] - uniform
     return {
         "policy": policy,
         "feedback": feedback,
@@ -50,7 +51,7 @@ def contender(
         **{name: band(values) for name, values in zip(SERIES, measured, strict=True)},
         "final_rewards": earned[:, -1].mean(axis=0).tolist(),
         "pull_shares": (slopes / slopes.sum()).tolist(),
-        "gap_closed": band((performance[:, -1] - uniform) / (optimum[-1] - uniform)),
+        "gap_closed": band((performance[:, -1] - uniform) / room if policy != "uniform" else np.zeros(1)),
     }
 
 
@@ -66,7 +67,7 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
         "n_contexts": 4,
         "n_arms": len(ARMS),
         "arm_labels": list(ARMS),
-        "seeds": n_seeds,
+        "seeds": list(range(n_seeds)),
         "rounds": rounds.astype(int).tolist(),
         "optimum": {"values": optimum.tolist(), "gaps": (1e-9 * optimum).tolist()},
         "contenders": {
@@ -74,6 +75,26 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
             for label, policy, feedback, skew, seeds in entries
         },
     }
+
+
+def compared(title: str, entries: Sequence[tuple[str, str, str, float, int]]) -> dict[str, Any]:
+    """An experiment with its winners: ahead of the others by the difference of the means, give or take both bands."""
+    found = experiment(title, entries, 30)
+    found["first"] = {}
+    for name in SERIES[:2] + SERIES[3:5]:
+        sign = -1.0 if name.endswith("regret") else 1.0
+        ends = {
+            label: [sign * each[name][side][-1] for side in ("mean", "high")]
+            for label, each in found["contenders"].items()
+        }
+        best = min(ends, key=lambda label: (-ends[label][0], label))
+        ahead = {}
+        for label in set(ends) - {best}:
+            mean = ends[best][0] - ends[label][0]
+            half = abs(ends[best][1] - ends[best][0]) + abs(ends[label][1] - ends[label][0])
+            ahead[label] = {"mean": mean, "low": mean - half, "high": mean + half}
+        found["first"][name] = {"label": best, "ahead": ahead}
+    return found
 
 
 def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:
@@ -102,6 +123,9 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
     sweep = {
         name: {side: [run[name][side][0] for run in swept] for side in ("mean", "low", "high")} for name in SERIES[:3]
     }
+    ahead = {
+        side: [level[SERIES[0]]["mean"] - end for end in sweep[SERIES[0]]["mean"]] for side in ("mean", "low", "high")
+    }
     limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in (0.5, 0.9)]
     return {
         "command": "alphafair reproduce --jobs 2 && echo done",
@@ -116,6 +140,8 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
             {
                 "id": f"A{place}",
                 "experiment": "A",
+                "source": PAPER,
+                "independent": True,
                 "claim": f"{ALPHA}-FairCB leads {NASTY}",
                 "measured": "2 > 1",
                 "verdict": verdict,
@@ -125,11 +151,14 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
             for place, verdict in enumerate(verdicts, start=1)
         ],
         "experiments": {
-            "A": experiment("Full information", full, 30),
-            "B": experiment("Bandit feedback", bandit, 30),
+            "A": compared("Full information", full),
+            "B": compared("Bandit feedback", bandit),
             "C": {
                 "title": f"Many values of {ALPHA}",
                 "digest": "ccc",
+                "data": f"made up {NASTY}",
+                "seeds": [0],
+                "settings": {"rows": None, "min_ratings": 500 if stand_in else 5000, "reward_floor": 0.2},
                 "n_rounds": 5000,
                 "n_contexts": 3,
                 "n_arms": len(ARMS),
@@ -138,18 +167,22 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 "average_reward": metrics.average_reward(earned).tolist(),
                 "final_rewards": earned.tolist(),
                 "arm_labels": list(ARMS),
-                "stand_in": stand_in,
             },
             "floor_sweep": {
                 "title": "FairCB along its floor",
                 "alpha": EXPONENT,
+                "digest": "fff",
+                "seeds": list(range(30)),
+                "settings": {"rows": 1000, "min_ratings": None, "reward_floor": 0.2},
                 "floors": floors,
-                "n_seeds": 30,
                 "fair_cb": {"bandit": sweep, "full": sweep},
                 "alpha_fair": {"full": level, "bandit": level},
+                "ahead": {"full": ahead, "bandit": ahead},
             },
             "impossibility": {
                 "title": "Nobody can win",
+                "digest": "iii",
+                "seeds": [0, 1, 2, 3],
                 "halves": [10, 100, 1000],
                 "alphas": [0.5, 0.9],
                 "limits": limits,
@@ -158,6 +191,13 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
             "sign": {
                 **experiment("The sign", sign, 30),
                 "toy": {
+                    "title": "Three arms",
+                    "digest": "ttt",
+                    "alpha": 0.0,
+                    "n_rounds": 1000,
+                    "n_contexts": 1,
+                    "n_arms": 3,
+                    "seeds": list(range(30)),
                     "arms": [0.9, 0.5, 0.1],
                     "shares": {
                         f"{ALPHA}-FairCB (bandit)": [0.95, 0.03, 0.02],

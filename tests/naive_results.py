@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from tests import naive
+from tests import naive, naive_words
 from tests.naive import Feedback, Matrix, Vector
 
 ALPHA, N_SEEDS, N_RECORDS = 0.9, 3, 5
 ALPHAS = (0.0, 0.33, 0.66, 0.99)  # of experiment C
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)  # floors times N
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 0.99, 0.999)  # floors times N
 PAYS, TOY_ROUNDS = (0.9, 0.5, 0.1), 1000
 HALVES, LIMIT_ALPHAS, COINS = (10, 100, 1000), (0.25, 0.5, 0.75, 0.9), (0, 1, 2, 3)
 FAIR, FAIR_BANDIT, INDEPENDENT = "\u03b1-FairCB", "\u03b1-FairCB (bandit)", "independent \u03b1-FairCB"
@@ -54,10 +54,10 @@ def path(policy: naive.Policy, rounds: Rounds, feedback: Feedback, seed: int) ->
     return Path(1 + np.cumsum((used if feedback == "full" else pulled) * rounds.rewards, axis=0), pulled.sum(axis=0))
 
 
-def band(values: Matrix) -> dict[str, Any]:
-    """Mean over seeds, and mean -+ t s / sqrt(n) at 95%; one seed has no spread."""
+def band(values: Matrix, together: int = 1) -> dict[str, Any]:
+    """Mean over seeds, and mean -+ t s / sqrt(n) at 95%, for k intervals together at 1 - 5%/k; one seed: no spread."""
     n, mean = len(values), values.mean(axis=0)
-    half = 0 * mean if n == 1 else stats.t.ppf(0.975, n - 1) * values.std(axis=0, ddof=1) / n**0.5
+    half = 0 * mean if n == 1 else stats.t.ppf(1 - 0.025 / together, n - 1) * values.std(axis=0, ddof=1) / n**0.5
     return {"mean": (mean + 0.0).tolist(), "low": (mean - half).tolist(), "high": (mean + half).tolist()}
 
 
@@ -130,10 +130,11 @@ class Oracle:
             "ratio": self.optima / performance,
         }
 
-    def contender(self, label: str) -> dict[str, Any]:
+    def contender(self, label: str, uniform: Vector) -> dict[str, Any]:
+        """`uniform` is the alpha-performance of uniform play: as expected, or seed by seed as drawn."""
         runs, found = self.paths(label), self.measured(label)
-        uniform = naive.alpha_performance(1 + self.rounds.rewards.sum(axis=0) / self.N, ALPHA)
-        closed = (found["alpha_performance"][:, -1] - uniform) / (self.optima[-1] - uniform)
+        ahead = found["alpha_performance"][:, -1] - uniform
+        closed = ahead / (self.optima[-1] - sum(uniform) / len(uniform))
         return {
             "n_seeds": len(runs),
             **{name: band(values) for name, values in found.items()},
@@ -145,16 +146,34 @@ class Oracle:
     def about(self, seeds: int = N_SEEDS) -> dict[str, Any]:
         settings = {"rows": 300, "min_ratings": None, "reward_floor": 0.2}
         sizes = {"n_rounds": self.T, "n_contexts": self.M, "n_arms": self.N}
-        return {"alpha": ALPHA, "seeds": seeds, "settings": settings, **sizes}
+        return {"alpha": ALPHA, "seeds": [*range(seeds)], "settings": settings, **sizes}
 
     def over_time(self, labels: dict[str, str], seeds: int = N_SEEDS) -> dict[str, Any]:
         """`labels` are those of the report, and whose runs they are."""
+        expected = [naive.alpha_performance(1 + self.rounds.rewards.sum(axis=0) / self.N, ALPHA)]
+        drawn = self.measured("uniform (bandit)")["alpha_performance"][:, -1]
+        uniform = drawn if labels.get("uniform") == "uniform (bandit)" else np.array(expected)
         return {
             **self.about(seeds),
             "rounds": self.records,
             "optimum": {"values": self.optima.tolist(), "gaps": [(0.0, 1e-9 * value) for value in self.optima]},
-            "contenders": {shown: self.contender(label) for shown, label in labels.items()},
+            "contenders": {shown: self.contender(label, uniform) for shown, label in labels.items()},
         }
+
+    def first(self, labels: dict[str, str]) -> dict[str, Any]:
+        """Who ends highest, with regrets lowest, and how far from the others, seed by seed."""
+        found = {}
+        for metric, sign in (
+            ("alpha_performance", 1),
+            ("jain_index", 1),
+            ("standard_regret", -1),
+            ("approximate_regret", -1),
+        ):
+            ends = {shown: sign * self.measured(label)[metric][:, -1] for shown, label in labels.items()}
+            best = max(ends, key=lambda shown: ends[shown].mean())
+            ahead = {other: band(ends[best] - ends[other]) for other in ends if other != best}
+            found[metric] = {"label": best, "ahead": ahead}
+        return {"first": found}
 
     def over_floor(self) -> dict[str, Any]:
         def ends(label: str) -> dict[str, Any]:
@@ -165,12 +184,20 @@ class Oracle:
             swept = [ends(f"{feedback} {share:g}") for share in SHARES]
             return {name: {side: [each[name][side] for each in swept] for side in swept[0][name]} for name in swept[0]}
 
+        def ahead(ours: str, feedback: str) -> dict[str, Any]:
+            end = self.measured(ours)["alpha_performance"][:, -1]
+            swept = [
+                band(end - self.measured(f"{feedback} {share:g}")["alpha_performance"][:, -1], len(SHARES))
+                for share in SHARES
+            ]
+            return {side: [each[side] for each in swept] for side in swept[0]}
+
         return {
             **self.about(),
             "floors": list(SHARES),
-            "n_seeds": N_SEEDS,
             "fair_cb": {feedback: along(feedback) for feedback in ("full", "bandit")},
             "alpha_fair": {"full": ends(FAIR), "bandit": ends(FAIR_BANDIT)},
+            "ahead": {"full": ahead(FAIR, "full"), "bandit": ahead(FAIR_BANDIT, "bandit")},
         }
 
 
@@ -183,9 +210,8 @@ def over_alpha(rounds: Rounds) -> dict[str, Any]:
         "n_rounds": len(rounds.contexts),
         "n_contexts": rounds.n_contexts,
         "n_arms": n_arms,
-        "seeds": 1,
+        "seeds": [0],
         "settings": {"rows": None, "min_ratings": 500, "reward_floor": 0.2},
-        "stand_in": True,
         "alphas": list(ALPHAS),
         "jain_index": [naive.jain_index(R) for R in final],
         "average_reward": [float(R.sum() / n_arms) for R in final],
@@ -207,7 +233,7 @@ def impossibility() -> dict[str, Any]:
     coins = [int(np.random.default_rng(seed).integers(0, 2)) for seed in COINS]
     ratios = [[float(np.mean([ratio(a, n, coin) for coin in coins])) for n in HALVES] for a in LIMIT_ALPHAS]
     return {
-        "seeds": len(COINS),
+        "seeds": list(COINS),
         "halves": list(HALVES),
         "alphas": list(LIMIT_ALPHAS),
         "limits": [2 / ((3 / 2) ** (1 - alpha) + (1 / 2) ** (1 - alpha)) for alpha in LIMIT_ALPHAS],
@@ -230,52 +256,115 @@ def toy_shares() -> dict[str, Matrix]:
     }
 
 
-def leads(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dict[str, Matrix]) -> dict[str, list[Any]]:
-    """What every claim says is above zero, seed by seed; exact where there is one value."""
+class Claim(NamedTuple):
+    """What it says is above zero, seed by seed, exact where there is one value; and what its words must say."""
+
+    source: str
+    differences: list[Vector]
+    said: list[naive_words.Token]
+
+
+def claims(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dict[str, Matrix]) -> dict[str, Claim]:
+    """All of them, by their ids."""
 
     def end(label: str, metric: str) -> Vector:
         return oracle.measured(label)[metric][:, -1]
 
-    def less(metric: str, one: str, others: Iterable[str]) -> list[Vector]:
-        return [end(one, metric) - end(other, metric) for other in others]
+    def above(metric: str, one: str, others: Iterable[str], sign: int = 1) -> list[Vector]:
+        return [sign * (end(one, metric) - end(other, metric)) for other in others]
 
-    def above(metric: str, one: str, others: Iterable[str]) -> list[Any]:
-        return [band(values) for values in less(metric, one, others)]
+    def below(metric: str, one: str, others: Iterable[str]) -> list[Vector]:
+        return above(metric, one, others, -1)
 
-    def below(metric: str, one: str, others: Iterable[str]) -> list[Any]:
-        return [band(-values) for values in less(metric, one, others)]
+    def listed(metric: str, labels: Iterable[str]) -> list[naive_words.Token]:
+        """Every mean with half of its band, and over how many seeds."""
+        found: list[naive_words.Token] = []
+        n_seeds = 1
+        for label in labels:
+            n_seeds = max(n_seeds, len(end(label, metric)))
+            found += [
+                label.removesuffix(" (bandit)") if label.startswith("uniform") else label,
+                *spread(end(label, metric)),
+            ]
+        return [*found, 0.95, n_seeds] if n_seeds > 1 else found
 
-    def exact(value: float) -> Any:
-        return band(np.array([value]))
+    def spread(values: Vector) -> list[naive_words.Token]:
+        found = band(values)
+        return [found["mean"], found["high"] - found["mean"]] if len(values) > 1 else [found["mean"]]
 
-    def rise(curve: Vector) -> list[Any]:
+    def closest(named: Iterable[tuple[str, Vector]], together: int | None = None) -> list[naive_words.Token]:
+        """The first to be doubted; none of the smoke versions is below zero for certain."""
+        pairs = [*named]
+        k = together or sum(len(values) > 1 for _, values in pairs) or 1
+        name, found = min(
+            ((name, band(values, k)) for name, values in pairs), key=lambda pair: (pair[1]["high"] >= 0, pair[1]["low"])
+        )
+        return [name, found["mean"], *((0.95, found["low"], found["high"]) if found["high"] > found["low"] else ())]
+
+    def compared(metric: str, ours: str, others: list[str], way: str) -> Claim:
+        differences = (above if way == "above" else below)(metric, ours, others)
+        names = [f"{ours} {way} {other.removesuffix(' (bandit)') if 'uni' in other else other}" for other in others]
+        return Claim(
+            "", differences, [*listed(metric, [ours, *others]), *closest(zip(names, differences, strict=True))]
+        )
+
+    def bounded(labels: Iterable[str], uniform: str) -> Claim:
+        differences = [factor - end(label, "ratio") for label in labels]
+        passes = band(factor - end(uniform, "ratio"))["low"] > 0
+        said = [factor, *listed("ratio", [*labels, uniform]), *(["uniform play passes this too"] if passes else [])]
+        return Claim("theorem", differences, said)
+
+    def rise(values: list[float], sign: int) -> Claim:
+        curve = sign * np.array(values)
         setback = max(curve[:k].max() - curve[k] for k in range(1, len(curve))) / (curve.max() - curve.min())
-        return [exact(curve[-1] - curve[0]), exact(0.02 - max(setback, 0.0))]
+        setback = max(setback, 0.0)
+        differences = [np.array([curve[-1] - curve[0]]), np.array([0.02 - setback])]
+        return Claim("paper", differences, [values[0], ALPHAS[0], values[-1], ALPHAS[-1], setback])
+
+    def floored(ours: str, feedback: str) -> Claim:
+        differences = above("alpha_performance", ours, [f"{feedback} {share:g}" for share in SHARES])
+        named = zip([f"{share:g}/N" for share in SHARES], differences, strict=True)
+        return Claim("found here", differences, [*listed("alpha_performance", [ours]), *closest(named)])
 
     factor = naive.approximation_factor(ALPHA)
     hedge, *others = RIVALS
+    rest = [FAIR, *others]
+    worst = {metric: below(metric, hedge, rest) for metric in ("alpha_performance", "jain_index")}
+    worst_said = [
+        token
+        for differences in worst.values()
+        for token in closest(zip([f"{hedge} below {other}" for other in rest], differences, strict=True), 2)
+    ]
     jain = oracle.measured(FAIR_BANDIT)["jain_index"] - oracle.measured(SCALE_FREE)["jain_index"]
-    late = [band(jain[:, place]) for place, t in enumerate(oracle.records) if t > oracle.T / 2]
-    away = max(abs(row[-1] - bound) for row, bound in zip(limit["ratios"], limit["limits"], strict=True))
+    late = {t: jain[:, place] for place, t in enumerate(oracle.records) if t > oracle.T / 2}
+    lost = [t for place, t in enumerate(oracle.records) if jain[:, place].mean() < 0]
+    away = max(abs(row[-1] - bound) / bound for row, bound in zip(limit["ratios"], limit["limits"], strict=True))
+    ours, theirs = (shares[label][:, 2] for label in (FAIR_BANDIT, PUBLISHED))
     return {
-        "A1": above("alpha_performance", FAIR, RIVALS),
-        "A2": below("approximate_regret", FAIR, RIVALS),
-        "A3": below("standard_regret", FAIR, RIVALS),
-        "A4": above("jain_index", FAIR, RIVALS),
-        "A5": [x for metric in ("alpha_performance", "jain_index") for x in below(metric, hedge, [FAIR, *others])],
-        "A6": [band(factor - end(FAIR, "ratio"))],
-        "B1": above("alpha_performance", FAIR_BANDIT, [SCALE_FREE]),
-        "B2": above("jain_index", FAIR_BANDIT, [SCALE_FREE]),
-        "B3": [min(late, key=lambda lead: float(lead["low"]))],
-        "B4": [band(factor - end(FAIR_BANDIT, "ratio"))],
-        "C1": rise(np.array(c["jain_index"])),
-        "C2": rise(-np.array(c["average_reward"])),
-        "F1": above("alpha_performance", FAIR, [f"full {share:g}" for share in SHARES]),
-        "F2": above("alpha_performance", FAIR_BANDIT, [f"bandit {share:g}" for share in SHARES]),
-        "I1": [exact(0.001 - away)],
-        "S1": [band(shares[PUBLISHED][:, 2] - 0.9), band(0.1 - shares[FAIR_BANDIT][:, 2])],
-        "S2": below("alpha_performance", PUBLISHED, ["uniform (bandit)"]),
-        "R1": [band(factor - end(label, "ratio")) for label in READINGS],
+        "A1": compared("alpha_performance", FAIR, [*RIVALS], "above")._replace(source="paper"),
+        "A2": compared("approximate_regret", FAIR, [*RIVALS], "below")._replace(source="paper"),
+        "A3": compared("standard_regret", FAIR, [*RIVALS], "below")._replace(source="paper"),
+        "A4": compared("jain_index", FAIR, [*RIVALS], "above")._replace(source="paper"),
+        "A5": Claim("paper", [*worst["alpha_performance"], *worst["jain_index"]], worst_said),
+        "A6": bounded([FAIR], "uniform"),
+        "A7": compared("alpha_performance", FAIR, ["uniform"], "above")._replace(source="found here"),
+        "B1": compared("alpha_performance", FAIR_BANDIT, [SCALE_FREE], "above")._replace(source="paper"),
+        "B2": compared("jain_index", FAIR_BANDIT, [SCALE_FREE], "above")._replace(source="paper"),
+        "B3": Claim(
+            "paper",
+            [*late.values()],
+            [*(lost[-1:] or [len(oracle.records)]), *closest((f"at round {t:,}", each) for t, each in late.items())],
+        ),
+        "B4": bounded([FAIR_BANDIT], "uniform (bandit)"),
+        "B5": compared("alpha_performance", FAIR_BANDIT, ["uniform (bandit)"], "above")._replace(source="found here"),
+        "C1": rise(c["jain_index"], 1),
+        "C2": rise(c["average_reward"], -1),
+        "F1": floored(FAIR, "full"),
+        "F2": floored(FAIR_BANDIT, "bandit"),
+        "I1": Claim("theorem", [np.array([0.001 - away])], [2 * HALVES[-1], away]),
+        "S1": Claim("found here", [theirs - 0.9, 0.1 - ours], [float(ours.mean()), float(theirs.mean())]),
+        "S2": compared("alpha_performance", PUBLISHED, ["uniform (bandit)"], "below")._replace(source="found here"),
+        "R1": bounded(READINGS, "uniform"),
     }
 
 
@@ -285,22 +374,47 @@ def verdict(intervals: list[Any]) -> str:
     return "does not hold" if any(each["high"] < 0 for each in intervals) else "not decided"
 
 
+class Said(NamedTuple):
+    """Words: the numbers and names that they must have, in their order."""
+
+    tokens: list[naive_words.Token]
+
+
+def claim(name: str, found: Claim) -> dict[str, Any]:
+    k = sum(len(values) > 1 for values in found.differences) or 1
+    leads = [band(values, k) for values in found.differences]
+    return {
+        "id": name,
+        "source": found.source,
+        "independent": name not in ("A2", "A3"),
+        "verdict": verdict(leads),
+        "leads": [min(leads, key=lambda lead: float(lead["low"]))] if name == "B3" else leads,
+        "measured": Said(found.said),
+    }
+
+
 def results(first: Rounds, many: Rounds, best: Vector) -> dict[str, Any]:
     """The numbers of results.json: `first` are the rows of A and B, `many` the users of C, `best` OPT over time."""
     oracle = Oracle(first, best)
     c, limit, shares = over_alpha(many), impossibility(), toy_shares()
-    toy = {"alpha": 0.0, "arms": list(PAYS), "shares": {label: x.mean(axis=0).tolist() for label, x in shares.items()}}
+    toy = {
+        "alpha": 0.0,
+        "n_rounds": TOY_ROUNDS,
+        "n_contexts": 1,
+        "n_arms": 3,
+        "seeds": [*range(N_SEEDS)],
+        "arms": list(PAYS),
+        "shares": {label: x.mean(axis=0).tolist() for label, x in shares.items()},
+    }
     alone = {label: label for label in (FAIR, *RIVALS, INDEPENDENT, "uniform")}
     blind = {"uniform": "uniform (bandit)"}
+    b = {FAIR_BANDIT: FAIR_BANDIT, SCALE_FREE: SCALE_FREE, **blind}
     return {
         "data": {"stand_in": True},
-        "claims": [
-            {"id": name, "leads": each, "verdict": verdict(each)}
-            for name, each in leads(oracle, c, limit, shares).items()
-        ],
+        "claims": [claim(name, each) for name, each in claims(oracle, c, limit, shares).items()],
         "experiments": {
-            "A": oracle.over_time(alone),
-            "B": oracle.over_time({FAIR_BANDIT: FAIR_BANDIT, SCALE_FREE: SCALE_FREE, **blind}),
+            "A": oracle.over_time(alone) | oracle.first(alone),
+            "B": oracle.over_time(b) | oracle.first(b),
             "C": c,
             "floor_sweep": oracle.over_floor(),
             "impossibility": limit,

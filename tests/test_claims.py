@@ -12,34 +12,38 @@ from alphafair.experiments.claims import (
     ALPHA_FAIR,
     ALPHA_FAIR_BANDIT,
     FAILS,
+    FOUND,
     HOLDS,
     OPEN,
+    PAPER,
     PUBLISHED,
     RIVALS_A,
     SCALE_FREE,
+    THEOREM,
     UNIFORM,
     Lead,
     claims,
-    lead,
+    joint_leads,
     verdict,
 )
 from alphafair.experiments.paper import FLOORS
 from alphafair.types import Vector
 
 N_SEEDS = 5
+SOURCES = (PAPER, THEOREM, FOUND)
 RANDOM = {"FairCB (bandit)", ALPHA_FAIR_BANDIT, SCALE_FREE, PUBLISHED, UNIFORM, *(f"bandit {nu:g}" for nu in FLOORS)}
 BEST_FIRST = {
-    "A": (ALPHA_FAIR, *reversed(RIVALS_A)),
-    "B": (ALPHA_FAIR_BANDIT, SCALE_FREE),
+    "A": (ALPHA_FAIR, UNIFORM, *reversed(RIVALS_A)),
+    "B": (ALPHA_FAIR_BANDIT, UNIFORM, SCALE_FREE),
     "floor_sweep": (ALPHA_FAIR, ALPHA_FAIR_BANDIT, *(f"{kind} {nu:g}" for kind in ("full", "bandit") for nu in FLOORS)),
     "sign": (ALPHA_FAIR_BANDIT, UNIFORM, PUBLISHED),
     "readings": ("before", "next_visit", "after"),
 }
 
 
-def by_seed(label: str, level: float, own: float, shared: Vector) -> Vector:
+def by_seed(label: str, random: bool, level: float, own: float, shared: Vector) -> Vector:
     """Two recorded rounds around a level: one row where nothing is random, else seeds that a noise tells apart."""
-    if label not in RANDOM:
+    if not random:
         return np.full((1, 2), level)
     noise = np.random.default_rng([len(label), *label.encode()]).normal(size=N_SEEDS)
     seeds = level + shared + own * noise
@@ -55,8 +59,10 @@ def results(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> t
         for rank, label in enumerate(labels):
             good = rank if turned else -rank
 
-            def made(level: float, label: str = label) -> Vector:
-                return by_seed(label, level, own, common)
+            random = label in RANDOM and (name, label) != ("A", UNIFORM)
+
+            def made(level: float, label: str = label, random: bool = random) -> Vector:
+                return by_seed(label, random, level, own, common)
 
             samples[name][label] = {
                 "alpha_performance": made(9.0 + good),
@@ -99,7 +105,7 @@ def test_every_claim_can_hold_and_fail() -> None:
 
 def test_noise_leaves_open_what_is_random_and_nothing_else() -> None:
     found = verdicts(*results(own=100.0))
-    exact = {"A6", "C1", "C2", "F1", "I1", "R1"}
+    exact = {"A6", "A7", "C1", "C2", "F1", "I1", "R1"}
     assert {name for name, word in found.items() if word == HOLDS} == exact
     assert {word for name, word in found.items() if name not in exact} == {OPEN}
 
@@ -107,17 +113,32 @@ def test_noise_leaves_open_what_is_random_and_nothing_else() -> None:
 def test_luck_of_the_seed_is_no_noise() -> None:
     """The same draws move both policies together: bands overlap widely, differences seed by seed do not."""
     found = verdicts(*results(own=0.001, shared=100.0))
-    assert [found[name] for name in ("B1", "B2", "B3", "F2", "S2")] == [HOLDS] * 5
+    assert [found[name] for name in ("B1", "B2", "B3", "B5", "F2", "S2")] == [HOLDS] * 6
     assert found["A1"] == OPEN, "against a policy that is not random there is nothing to pair"
 
 
 def test_a_lead_is_the_interval_of_the_paired_t_test() -> None:
+    """With 95%; of three of which two are random, those with 97.5% each."""
     rng = np.random.default_rng(5)
     one, other = rng.normal(1.0, 1.0, 12), rng.normal(0.0, 1.0, 12)
-    found = lead("", one - other)
-    interval = stats.ttest_rel(one, other).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
-    assert lead("", [2.0]) == Lead("", 2.0, 2.0, 2.0)
+    for level, more in ((0.95, {}), (0.975, {"second": one, "exact": np.array([2.0])})):
+        first, *rest = joint_leads({"": one - other, **more})
+        interval = stats.ttest_rel(one, other).confidence_interval(level)
+        assert (first.low, first.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    assert rest[-1] == Lead("exact", 2.0, 2.0, 2.0)
+
+
+def test_many_rounds_are_no_proof_by_luck() -> None:
+    """250 differences that are noise around a small lead: one interval of 95% lies below zero, all together do not."""
+    sections, samples = results()
+    sections["B"] |= {"rounds": [*range(1, 501)], "n_rounds": 500}
+    noise = np.random.default_rng(3).normal(0.001, 0.01, (20, 500))
+    samples["B"][ALPHA_FAIR_BANDIT]["jain_index"] = 0.5 + noise
+    samples["B"][SCALE_FREE]["jain_index"] = np.full((20, 500), 0.5)
+    assert (stats.ttest_1samp(noise[:, 250:], 0.0).confidence_interval(0.95).high < 0.0).any()
+    assert verdicts(sections, samples)["B3"] == OPEN
+    samples["B"][ALPHA_FAIR_BANDIT]["jain_index"][:, 300] -= 0.1
+    assert verdicts(sections, samples)["B3"] == FAILS
 
 
 @pytest.mark.parametrize(
@@ -156,7 +177,38 @@ def test_leads_are_kept_as_numbers() -> None:
     """And the words say what they say: who is closest, by how much, on which data."""
     found = {claim["id"]: claim for claim in claims(*results(own=0.001), "ratings")}
     assert [one["what"] for one in found["A1"]["leads"]] == [f"{ALPHA_FAIR} above {rival}" for rival in RIVALS_A]
-    assert [round(one["mean"], 1) for one in found["A1"]["leads"]] == [3.0, 2.0, 1.0]
-    assert f"closest: {ALPHA_FAIR} above FairCB (full) by 1.00" in found["A1"]["measured"]
+    assert [round(one["mean"], 1) for one in found["A1"]["leads"]] == [4.0, 3.0, 2.0]
+    assert f"closest: {ALPHA_FAIR} above FairCB (full) by 2.00" in found["A1"]["measured"]
     assert {name for name, claim in found.items() if claim["data"] == "made here"} == {"I1", "S1"}
     assert {claim["data"] for claim in found.values()} == {"made here", "ratings"}
+
+
+def test_every_claim_has_a_source_and_none_is_counted_twice() -> None:
+    found = claims(*results(), "x")
+    by_source = {source: [claim["id"] for claim in found if claim["source"] == source] for source in SOURCES}
+    assert by_source == {
+        PAPER: ["A1", "A2", "A3", "A4", "A5", "B1", "B2", "B3", "C1", "C2"],
+        THEOREM: ["A6", "B4", "I1", "R1"],
+        FOUND: ["A7", "B5", "F1", "F2", "S1", "S2"],
+    }
+    assert [claim["id"] for claim in found if not claim["independent"]] == ["A2", "A3"]
+
+
+@pytest.mark.parametrize("identity", ["A6", "B4", "R1"])
+def test_what_uniform_play_passes_too_is_said(identity: str) -> None:
+    """It stands beside the theorem's claims when it ends below the limit, and not when it does not."""
+    for ratio, passes in ((1.1, True), (1.3, False)):
+        sections, samples = results()
+        for name in ("A", "B"):
+            samples[name][UNIFORM]["ratio"][:] = ratio
+        (claim,) = (claim for claim in claims(sections, samples, "x") if claim["id"] == identity)
+        assert claim["verdict"] == HOLDS
+        assert f"{UNIFORM} {ratio:.4f}" in claim["measured"]
+        assert claim["measured"].endswith("; uniform play passes this too") == passes
+
+
+def test_floors_are_those_that_were_tried() -> None:
+    found = {claim["id"]: claim["claim"] for claim in claims(*results(), "x")}
+    for identity in ("F1", "F2"):
+        assert f"at each of the {len(FLOORS)} floors" in found[identity]
+        assert found[identity].endswith("from 0.05/N up to 0.999/N.")

@@ -15,10 +15,12 @@ from matplotlib.colors import to_hex
 
 from alphafair import figures
 from alphafair.experiments import page
-from alphafair.experiments.claims import FAILS, HOLDS, OPEN
+from alphafair.experiments.claims import FAILS, FOUND, HOLDS, OPEN, PAPER, THEOREM
+from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import PICTURES, available
 from alphafair.experiments.report import as_json, write_report
 from alphafair.figures import ALPHA
+from tests import naive_words
 from tests.made_up_results import NASTY, made_up_results
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -163,7 +165,22 @@ def test_numbers_are_sorted_compact_and_finite(results: dict[str, Any]) -> None:
 @pytest.mark.parametrize("stand_in", [True, False])
 def test_a_stand_in_is_called_one_at_the_top_and_in_c(stand_in: bool) -> None:
     text = text_page(made_up_results(stand_in=stand_in)).text
-    assert text.count("MovieLens latest-small stands in for MovieLens 25M") == (2 if stand_in else 0)
+    assert text.count(f"made up {NASTY} stands in for MovieLens 25M") == stand_in
+    assert text.count("users with at least 500 ratings, 3 of them, 5,000 rounds.") == stand_in
+    assert text.count("They stand in for the paper's users with 5,000.") == stand_in
+    assert text.count("users with at least 5,000 ratings, 3 of them, 5,000 rounds.") == (not stand_in)
+    assert "latest-small" not in text
+
+
+@pytest.mark.parametrize(("least", "who"), [(50, "users with at least 50 ratings"), (None, "all users")])
+def test_pictures_of_c_name_their_data(least: int | None, who: str) -> None:
+    """They travel alone."""
+    results = made_up_results()
+    results["experiments"]["C"]["settings"]["min_ratings"] = least
+    assert f"Here: {who}, 3 of them" in text_page(results).text
+    for name in ("C-jain-index", "C-average-reward", "price-of-fairness"):
+        note = PICTURES[name].draw(results).texts[1].get_text().replace("\n", " ")
+        assert note.endswith(f"made up {NASTY}, {who}")
 
 
 @pytest.mark.parametrize("verdicts", [(HOLDS,) * 3, (HOLDS, FAILS, OPEN), (FAILS,) * 3, (OPEN, OPEN, HOLDS)])
@@ -172,9 +189,22 @@ def test_verdicts_are_said_in_words_marks_and_colours(verdicts: tuple[str, ...])
     for word, mark, kind in ((HOLDS, "\N{CHECK MARK}", "holds"), (FAILS, "\N{BALLOT X}", "fails"), (OPEN, "?", "open")):
         assert reader.text.count(f"{mark} {word}") == verdicts.count(word)
         assert reader.attributes.count(("span", "class", f"verdict {kind}")) == verdicts.count(word)
-    assert f"{verdicts.count(HOLDS)} of 3 of the paper's claims about ratings hold on these data" in reader.text
+    text = "of the paper's independent claims about ratings hold on these data"
+    assert f"{verdicts.count(HOLDS)} of 3 {text}" in reader.text
     for word in (FAILS, OPEN):
         assert (f"; {word}: {verdicts.count(word)}" in reader.text) == (word in verdicts)
+
+
+def test_headlines_count_independent_claims_of_the_paper() -> None:
+    results = made_up_results(verdicts=(HOLDS,) * 4)
+    for claim, change in zip(
+        results["claims"], ({"source": FOUND}, {"source": THEOREM}, {"independent": False}), strict=False
+    ):
+        claim |= change
+    text = text_page(results).text
+    assert "1 of 1 of the paper's independent claims" in text
+    for source in (FOUND, THEOREM, f"{PAPER}, not counted"):
+        assert text.count(f"\N{CHECK MARK} {HOLDS} {source} made up") == 1
 
 
 def test_every_verdict_has_its_colour(report: Path) -> None:
@@ -190,6 +220,7 @@ def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
     ours, hedge = contenders[f"{ALPHA}-FairCB"], contenders["Hedge"]
     for key in set(ours) - {"policy", "feedback", "settings"}:
         ours[key], hedge[key] = hedge[key], ours[key]
+    assert misread_report(swapped) == []
     for name in ("A-alpha-performance", "A-approximate-regret", "A-jain-index", "A-standard-regret"):
         assert PICTURES[name].sentence(results).startswith(f"{ALPHA}-FairCB ends")
         assert PICTURES[name].sentence(swapped).startswith("Hedge ends")
@@ -197,13 +228,76 @@ def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
     assert "best off under Hedge" in PICTURES["A-who-gets-what"].sentence(swapped)
 
 
-def test_overlapping_bands_are_no_victory(results: dict[str, Any]) -> None:
+def test_what_seeds_do_not_tell_apart_is_no_victory(results: dict[str, Any]) -> None:
+    """What decides is the difference seed by seed, as in the claims, however wide the bands are."""
     blurred = copy.deepcopy(results)
     series = blurred["experiments"]["B"]["contenders"]["uniform"]["alpha_performance"]
     series["low"] = [value - 5.0 for value in series["low"]]
-    series["high"] = [value + 5.0 for value in series["high"]]
-    assert "overlaps" not in PICTURES["B-alpha-performance"].sentence(results)
-    assert "its band overlaps that of uniform" in PICTURES["B-alpha-performance"].sentence(blurred)
+    name = "B-alpha-performance"
+    assert PICTURES[name].sentence(blurred) == PICTURES[name].sentence(results)
+    assert "do not tell" not in PICTURES[name].sentence(results)
+    blurred["experiments"]["B"]["first"]["alpha_performance"]["ahead"]["uniform"]["low"] = -0.1
+    assert "(these seeds do not tell it from uniform)" in PICTURES[name].sentence(blurred)
+    blurred["experiments"]["B"]["contenders"]["scale-free bandit"]["gap_closed"]["high"] = 0.1
+    assert "Nobody ends below uniform play (80.40); these seeds do not tell scale-free" in PICTURES[name].sentence(
+        blurred
+    )
+
+
+def test_nobody_goes_far_below_zero(results: dict[str, Any]) -> None:
+    lost = copy.deepcopy(results)
+    for contender in lost["experiments"]["A"]["contenders"].values():
+        contender["gap_closed"] = {side: value - 2.0 for side, value in contender["gap_closed"].items()}
+    text = PICTURES["how-much-was-learned"].sentence(lost)
+    assert f"nobody gets beyond uniform play; {ALPHA}-FairCB comes closest, at \N{MINUS SIGN}" in text
+    assert text.count("farthest") == 1  # in B
+
+
+def test_the_best_floor_may_be_the_last_tried(results: dict[str, Any]) -> None:
+    """And as many digits as tell it from no floor at all."""
+    near = copy.deepcopy(results)
+    run = near["experiments"]["floor_sweep"]
+    ours = run["alpha_fair"]["full"]["alpha_performance"]["mean"]
+    run["fair_cb"]["full"]["alpha_performance"]["mean"] = [ours - 9.0, ours + 0.001, ours - 1.0]
+    run["ahead"]["full"] = {side: [9.0, -0.001, 1.0] for side in ("mean", "low", "high")}
+    assert "0.9/N (the highest tried, so a higher one may do better)" in PICTURES["floor-sweep"].sentence(results)
+    full = PICTURES["floor-sweep"].sentence(near).partition(" Seeing one")[0]
+    assert "highest tried" not in full
+    assert f"ends at {ours:.3f}, below" in full
+    assert misread_report(near) == []
+
+
+def misread_report(results: dict[str, Any]) -> list[str]:
+    """What is wrong with the numbers and names in captions and tiles; those of corrections are read elsewhere."""
+    expected = naive_words.captions(results)
+    assert expected.keys() == {name for name, picture in PICTURES.items() if picture.section != "corrections"}
+    pairs = [(PICTURES[name].sentence(results), tokens) for name, tokens in expected.items()]
+    pairs += [
+        (" ".join(tile), tokens) for tile, tokens in zip(headlines(results), naive_words.tiles(results), strict=True)
+    ]
+    return [wrong for text, tokens in pairs if (wrong := naive_words.misread(text, tokens))]
+
+
+def test_words_say_the_numbers(results: dict[str, Any]) -> None:
+    assert misread_report(results) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Hedge ends at 1,234.5 \N{PLUS-MINUS SIGN} 0.20 (95%)", ""),
+        ("Hedge ends at 1,234.6 \N{PLUS-MINUS SIGN} 0.20 (95%)", "1,234.6 is not"),
+        ("Hedge ends at 1,234.5 \N{PLUS-MINUS SIGN} 0.40 (95%)", "0.40 is not"),
+        ("Hedge ends at 1,234.5 \N{PLUS-MINUS SIGN} 0.20 (95%), 7", "7 is one too many"),
+        ("Hedge ends at 1,234.5", "no 0.2 "),
+        ("FairCB ends at 1,234.5 \N{PLUS-MINUS SIGN} 0.20 (95%)", "no 'hedge'"),
+        ("3 times Hedge ends at 1,234.5 \N{PLUS-MINUS SIGN} 0.20 (95%)", "3 before 'hedge'"),
+    ],
+)
+def test_a_wrong_number_is_read(text: str, wrong: str) -> None:
+    found = naive_words.misread(text, ["hedge", 1234.51, 0.2, 0.95])
+    assert found.startswith(wrong)
+    assert bool(found) == bool(wrong)
 
 
 def test_a_curve_that_turns_is_not_called_monotone(results: dict[str, Any]) -> None:

@@ -14,13 +14,15 @@ import pytest
 from alphafair import streams
 from alphafair.experiments import reproduce
 from alphafair.types import Stream
-from tests import naive_results
+from tests import naive_results, naive_words
+from tests.test_report import misread_report
 
 TOLERANCE = 1e-9  # sums in another order differ by 1e-13 of themselves, and so do the roots that both sides find
 
 
 def differences(found: Any, expected: Any, where: str = "results") -> Iterator[str]:
-    """Where two results differ. Words need no counterpart, everything else does, on both sides."""
+    """Where two results differ. Words need no counterpart, everything else does, on both sides; words that say numbers
+    are read."""
     if isinstance(found, dict) and isinstance(expected, dict):
         for key in sorted(found.keys() | expected.keys()):
             if key not in found:
@@ -34,6 +36,9 @@ def differences(found: Any, expected: Any, where: str = "results") -> Iterator[s
             yield f"{where} has {len(found)} entries, not {len(expected)}"
         for place, (one, other) in enumerate(zip(found, expected, strict=False)):
             yield from differences(one, other, f"{where}/{place}")
+    elif isinstance(expected, naive_results.Said):
+        if wrong := naive_words.misread(found, expected.tokens):
+            yield f"{where}: {wrong}"
     elif isinstance(expected, tuple):
         if not expected[0] <= found <= expected[1]:
             yield f"{where} is {found}, not between {expected[0]} and {expected[1]}"
@@ -69,6 +74,7 @@ def test_every_number_is_the_oracles(tmp_path: Path) -> None:
     for value, gap, (low, high) in zip(best["values"], best["gaps"], naive_results.optima(first), strict=True):
         assert low - gap <= value <= high
     wrong = list(differences(found, naive_results.results(first, many, np.array(best["values"]))))
+    wrong += misread_report(found)
     assert not wrong, f"{len(wrong)} differences: " + "\n".join(wrong[:20])
 
 

@@ -1,9 +1,12 @@
-"""Each claim of the paper as a sentence, the numbers measured, and a verdict.
+"""Each claim as a sentence, where it comes from, the numbers measured, and a verdict.
 
 A claim is a set of leads, differences that it says are above zero. Policies that were run on the same seeds met the
-same draws, so a lead is the mean of the differences seed by seed, with a Student confidence interval of 95%; where
-nothing is random it is exact. The claim holds if every interval is above zero, does not hold if one is below, and is
-not decided if zero lies inside one: then more seeds are needed.
+same draws, so a lead is the mean of the differences seed by seed, with a Student confidence interval; where nothing is
+random it is exact. The intervals of one claim hold together with 95%, by Bonferroni's correction. The claim holds if
+every interval is above zero, does not hold if one is below, and is not decided if zero lies inside one: then more seeds
+are needed.
+
+A claim of the paper that is another of its claims again is not independent: headlines count the others.
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair import metrics
-from alphafair.experiments.paper import FLOORS
+from alphafair.experiments import paper
 from alphafair.types import Vector
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
+PAPER, THEOREM, FOUND = "paper", "theorem", "found here"  # sources
 MADE_HERE = "made here"
-ALPHA_FAIR, ALPHA_FAIR_BANDIT = "\u03b1-FairCB", "\u03b1-FairCB (bandit)"
-RIVALS_A = ("Hedge", "FairCB (bandit)", "FairCB (full)")
-SCALE_FREE, PUBLISHED, UNIFORM = "scale-free bandit", "published sign", "uniform"
+ALPHA_FAIR, ALPHA_FAIR_BANDIT = paper.ALPHA_FAIR.label, paper.ALPHA_FAIR_BANDIT.label
+RIVALS_A = tuple(rival.label for rival in (paper.HEDGE, paper.FAIR_CB, paper.FAIR_CB_FULL))
+SCALE_FREE, PUBLISHED, UNIFORM = (
+    contender.label for contender in (paper.SCALE_FREE, paper.PUBLISHED_SIGN, paper.UNIFORM)
+)
 METRICS = {  # words, decimals
     "alpha_performance": ("\u03b1-performance", 2),
-    "approximate_regret": ("c_\u03b1-regret", 2),
+    "approximate_regret": ("approximate regret", 2),
     "standard_regret": ("standard regret", 2),
     "jain_index": ("Jain's index", 3),
     "ratio": ("OPT/ALG", 4),
@@ -32,6 +38,7 @@ METRICS = {  # words, decimals
 NOISE = 0.02  # a curve may step back by so much of its whole range and still count as monotone
 
 Samples = Mapping[str, Mapping[str, Vector]]  # of an experiment: label, metric, one row a seed
+Differences = dict[str, Vector]  # what a claim says is above zero, one number a seed; a single one is exact
 Claim = dict[str, Any]
 
 
@@ -44,9 +51,13 @@ class Lead(NamedTuple):
     high: float
 
 
-def lead(what: str, differences: Vector | Sequence[float]) -> Lead:
-    """One difference a seed; a single one is exact."""
-    return Lead(what, *map(float, metrics.average_over_seeds(differences)))
+def joint_leads(differences: Differences) -> list[Lead]:
+    """Intervals that hold together with 95%: of k that are random, each with 1 - 5% / k."""
+    n_random = sum(len(values) > 1 for values in differences.values())
+    level = 1.0 - 0.05 / max(n_random, 1)
+    return [
+        Lead(what, *map(float, metrics.average_over_seeds(values, level=level))) for what, values in differences.items()
+    ]
 
 
 def verdict(leads: Iterable[Lead]) -> str:
@@ -70,17 +81,21 @@ def claims(experiments: Mapping[str, Any], samples: Mapping[str, Samples], data:
         *_floors(samples["floor_sweep"]),
         *_corrections(experiments, samples),
     ]
-    return [{"data": data, **claim} for claim in found]
+    return [{"data": data, "independent": True, **claim} for claim in found]
 
 
-def _claim(identity: str, experiment: str, claim: str, measured: str, leads: Sequence[Lead]) -> Claim:
+def _claim(
+    identity: str, experiment: str, source: str, claim: str, measured: str, leads: Sequence[Lead], **more: Any
+) -> Claim:
     return {
         "id": identity,
         "experiment": experiment,
+        "source": source,
         "claim": claim,
         "measured": measured,
         "verdict": verdict(leads),
         "leads": [one._asdict() for one in leads],
+        **more,
     }
 
 
@@ -89,14 +104,16 @@ def _fixed(value: float, digits: int) -> str:
 
 
 def _listed(samples: Samples, labels: Iterable[str], metric: str) -> str:
-    """Where everybody ends."""
+    """Where everybody ends, and over how many seeds."""
     digits = METRICS[metric][1]
-    words = []
+    words, n_seeds = [], 1
     for label in labels:
-        end = lead(label, samples[label][metric][:, -1])
-        spread = f" \u00b1 {_fixed((end.high - end.low) / 2.0, digits)}" if end.high > end.low else ""
-        words.append(f"{label} {_fixed(end.mean, digits)}{spread}")
-    return ", ".join(words)
+        ends = samples[label][metric][:, -1]
+        mean, low, high = metrics.average_over_seeds(ends)
+        spread = f" \u00b1 {_fixed(float(high - low) / 2.0, digits)}" if len(ends) > 1 else ""
+        words.append(f"{label} {_fixed(float(mean), digits)}{spread}")
+        n_seeds = max(n_seeds, len(ends))
+    return ", ".join(words) + (f" (\u00b1: 95% over {n_seeds} seeds)" if n_seeds > 1 else "")
 
 
 def _closest(leads: Sequence[Lead]) -> Lead:
@@ -106,15 +123,16 @@ def _closest(leads: Sequence[Lead]) -> Lead:
 
 def _said(leads: Sequence[Lead], digits: int) -> str:
     one = _closest(leads)
-    band = f" (95%: {_fixed(one.low, digits)} to {_fixed(one.high, digits)})" if one.high > one.low else ""
+    together = " for all together" if sum(each.high > each.low for each in leads) > 1 else ""
+    band = f" (95%{together}: {_fixed(one.low, digits)} to {_fixed(one.high, digits)})" if one.high > one.low else ""
     return f"{'closest: ' if len(leads) > 1 else ''}{one.what} by {_fixed(one.mean, digits)}{band}"
 
 
-def _leads(samples: Samples, first: str, others: Iterable[str], metric: str, *, above: bool = True) -> list[Lead]:
+def _ahead(samples: Samples, first: str, others: Iterable[str], metric: str, *, above: bool = True) -> Differences:
     """By how much the first ends above, or below, each of the others, seed by seed."""
     way, sign = ("above", 1.0) if above else ("below", -1.0)
     ours = samples[first][metric][:, -1]
-    return [lead(f"{first} {way} {other}", sign * (ours - samples[other][metric][:, -1])) for other in others]
+    return {f"{first} {way} {other}": sign * (ours - samples[other][metric][:, -1]) for other in others}
 
 
 def _full_information(section: Mapping[str, Any], samples: Samples) -> list[Claim]:
@@ -122,65 +140,93 @@ def _full_information(section: Mapping[str, Any], samples: Samples) -> list[Clai
     for number, (metric, words, above) in enumerate(
         (
             ("alpha_performance", "the highest \u03b1-performance", True),
-            ("approximate_regret", "the lowest c_\u03b1-regret", False),
+            ("approximate_regret", "the lowest approximate regret", False),
             ("standard_regret", "the lowest standard regret", False),
             ("jain_index", "the highest Jain index", True),
         ),
         start=1,
     ):
-        leads = _leads(samples, ALPHA_FAIR, RIVALS_A, metric, above=above)
-        text = f"With full information \u03b1-FairCB ends with {words} of the paper's policies."
+        leads = joint_leads(_ahead(samples, ALPHA_FAIR, RIVALS_A, metric, above=above))
+        text = f"With full information {ALPHA_FAIR} ends with {words} of the paper's policies."
         text += "" if above else " (The same order as A1.)"
         measured = f"{_listed(samples, (ALPHA_FAIR, *RIVALS_A), metric)}; {_said(leads, METRICS[metric][1])}"
-        found.append(_claim(f"A{number}", "A", text, measured, leads))
+        found.append(_claim(f"A{number}", "A", PAPER, text, measured, leads, independent=above))
     hedge, *others = RIVALS_A
-    leads, closest = [], []
-    for metric in ("alpha_performance", "jain_index"):
-        below = _leads(samples, hedge, (ALPHA_FAIR, *others), metric, above=False)
-        leads += [one._replace(what=f"{one.what} in {METRICS[metric][0]}") for one in below]
-        closest.append(f"{METRICS[metric][0]}: {_said(below, METRICS[metric][1])}")
-    text = "Hedge ends worst, in \u03b1-performance and in Jain's index."
-    found.append(_claim("A5", "A", text, "; ".join(closest), leads))
-    return [*found, _theorem("A6", "A", "With full information", section, samples, [ALPHA_FAIR])]
+    worst = {
+        f"{what} in {METRICS[metric][0]}": values
+        for metric in ("alpha_performance", "jain_index")
+        for what, values in _ahead(samples, hedge, (ALPHA_FAIR, *others), metric, above=False).items()
+    }
+    leads = joint_leads(worst)
+    half = len(leads) // 2
+    measured = f"{_said(leads[:half], 2)}; {_said(leads[half:], 3)}"
+    text = f"{hedge} ends worst, in \u03b1-performance and in Jain's index."
+    found.append(_claim("A5", "A", PAPER, text, measured, leads))
+    return [
+        *found,
+        _theorem("A6", "A", "With full information", section, samples, [ALPHA_FAIR], samples[UNIFORM]),
+        _above_uniform("A7", "A", "With full information", samples, ALPHA_FAIR),
+    ]
 
 
 def _bandit(section: Mapping[str, Any], samples: Samples) -> list[Claim]:
     found = []
     for number, metric in enumerate(("alpha_performance", "jain_index"), start=1):
         words, digits = METRICS[metric]
-        leads = _leads(samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric)
+        leads = joint_leads(_ahead(samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric))
         text = f"With bandit feedback \u03b1-FairCB ends above the scale-free bandit in {words}."
         measured = f"{_listed(samples, (ALPHA_FAIR_BANDIT, SCALE_FREE), metric)}; {_said(leads, digits)}"
-        found.append(_claim(f"B{number}", "B", text, measured, leads))
+        found.append(_claim(f"B{number}", "B", PAPER, text, measured, leads))
     differences = samples[ALPHA_FAIR_BANDIT]["jain_index"] - samples[SCALE_FREE]["jain_index"]
     rounds = np.array(section["rounds"])
-    late = rounds > section["n_rounds"] / 2
-    bands = zip(*metrics.average_over_seeds(differences[:, late]), strict=True)
-    leads = [
-        Lead(f"{ALPHA_FAIR_BANDIT} above {SCALE_FREE} at round {t:,}", *map(float, band))
-        for t, band in zip(rounds[late], bands, strict=True)
-    ]
+    late = np.flatnonzero(rounds > section["n_rounds"] / 2)
+    leads = joint_leads(
+        {f"{ALPHA_FAIR_BANDIT} above {SCALE_FREE} at round {rounds[k]:,}": differences[:, k] for k in late}
+    )
     behind = rounds[differences.mean(axis=0) < 0.0]
     until = f"up to round {behind[-1]:,}" if len(behind) else f"at none of the {len(rounds):,} recorded rounds"
     text = "If the scale-free bandit leads in Jain's index at all, it is in the first half of the rounds only."
     measured = f"its mean leads {until}; in the second half, {_said(leads, 3)}"
-    found.append({**_claim("B3", "B", text, measured, leads), "leads": [_closest(leads)._asdict()]})
-    return [*found, _theorem("B4", "B", "With bandit feedback", section, samples, [ALPHA_FAIR_BANDIT])]
+    found.append(_claim("B3", "B", PAPER, text, measured, leads) | {"leads": [_closest(leads)._asdict()]})
+    return [
+        *found,
+        _theorem("B4", "B", "With bandit feedback", section, samples, [ALPHA_FAIR_BANDIT], samples[UNIFORM]),
+        _above_uniform("B5", "B", "With bandit feedback", samples, ALPHA_FAIR_BANDIT),
+    ]
+
+
+def _above_uniform(identity: str, name: str, words: str, samples: Samples, ours: str) -> Claim:
+    """Whether anything is learned at all."""
+    leads = joint_leads(_ahead(samples, ours, [UNIFORM], "alpha_performance"))
+    text = f"{words} \u03b1-FairCB ends above uniform play in \u03b1-performance."
+    measured = f"{_listed(samples, (ours, UNIFORM), 'alpha_performance')}; {_said(leads, 2)}"
+    return _claim(identity, name, FOUND, text, measured, leads)
 
 
 def _theorem(
-    identity: str, name: str, words: str, section: Mapping[str, Any], samples: Samples, labels: Sequence[str]
+    identity: str,
+    name: str,
+    words: str,
+    section: Mapping[str, Any],
+    samples: Samples,
+    labels: Sequence[str],
+    uniform: Mapping[str, Vector],
 ) -> Claim:
-    """The regret bound, as the ratio that it comes to in the long run."""
+    """The regret bound, as the ratio that it comes to in the long run; uniform play may pass it too."""
     factor = metrics.approximation_factor(float(section["alpha"]))
-    leads = [lead(f"OPT/ALG of {label} below c_\u03b1", factor - samples[label]["ratio"][:, -1]) for label in labels]
-    shown = [*labels, *({UNIFORM} & samples.keys())]
-    measured = f"c_\u03b1 {_fixed(factor, 4)}; OPT/ALG: {_listed(samples, shown, 'ratio')}"
+    shown = {label: samples[label] for label in labels} | {UNIFORM: uniform}
+    *leads, idle = (
+        joint_leads({f"OPT/ALG of {label} below c_\u03b1": factor - each["ratio"][:, -1]})[0]
+        for label, each in shown.items()
+    )
+    measured = f"c_\u03b1 {_fixed(factor, 4)}; OPT/ALG: {_listed(shown, shown, 'ratio')}"
+    measured += "; uniform play passes this too" if verdict([idle]) == HOLDS else ""
     text = f"{words} OPT/ALG of \u03b1-FairCB ends below c_\u03b1, the theorem's limit for long runs."
-    return _claim(identity, name, text, measured, leads)
+    return _claim(identity, name, THEOREM, text, measured, leads)
 
 
 def _alphas(section: Mapping[str, Any]) -> Iterable[Claim]:
+    first, *_, last = section["alphas"]
     for number, (metric, words, sign) in enumerate(
         (("jain_index", "Jain's index rises", 1.0), ("average_reward", "the average cumulative reward falls", -1.0)),
         start=1,
@@ -188,44 +234,54 @@ def _alphas(section: Mapping[str, Any]) -> Iterable[Claim]:
         values = section[metric]
         curve = sign * np.array(values)
         setback = float((np.maximum.accumulate(curve) - curve).max() / max(np.ptp(curve), 1e-300))
-        ends = f"{_fixed(values[0], 3)} at \u03b1 = 0 to {_fixed(values[-1], 3)} at \u03b1 = {section['alphas'][-1]:g}"
-        leads = [
-            lead("from the first to the last \u03b1", [curve[-1] - curve[0]]),
-            lead(f"{NOISE:.0%} of the range, less the largest step back", [NOISE - setback]),
-        ]
+        ends = f"{_fixed(values[0], 3)} at \u03b1 = {first:g} to {_fixed(values[-1], 3)} at \u03b1 = {last:g}"
+        leads = joint_leads(
+            {
+                "from the first to the last \u03b1": curve[-1:] - curve[:1],
+                f"{NOISE:.0%} of the range, less the largest step back": np.array([NOISE - setback]),
+            }
+        )
         text = f"As \u03b1 grows {words}, monotonely up to noise."
-        yield _claim(f"C{number}", "C", text, f"from {ends}; largest step back {setback:.1%} of the range", leads)
+        yield _claim(
+            f"C{number}", "C", PAPER, text, f"from {ends}; largest step back {setback:.1%} of the range", leads
+        )
 
 
 def _floors(samples: Samples) -> Iterable[Claim]:
+    floors = paper.FLOORS
     for number, (feedback, ours) in enumerate((("full", ALPHA_FAIR), ("bandit", ALPHA_FAIR_BANDIT)), start=1):
-        leads = _leads(samples, ours, [f"{feedback} {share:g}" for share in FLOORS], "alpha_performance")
-        leads = [one._replace(what=f"above \u03bd = {share:g}/N") for one, share in zip(leads, FLOORS, strict=True)]
-        text = f"Whatever floor \u03bd FairCB ({feedback}) is given, {ours} ends above it in \u03b1-performance."
+        ahead = _ahead(samples, ours, [f"{feedback} {share:g}" for share in floors], "alpha_performance")
+        leads = joint_leads(
+            {f"above \u03bd = {share:g}/N": each for share, each in zip(floors, ahead.values(), strict=True)}
+        )
+        text = (
+            f"{ours} ends above FairCB ({feedback}) in \u03b1-performance at each of the {len(floors)} floors \u03bd "
+            f"tried, from {floors[0]:g}/N up to {floors[-1]:g}/N."
+        )
         measured = f"{_listed(samples, [ours], 'alpha_performance')}; {_said(leads, 2)}"
-        yield _claim(f"F{number}", "floor_sweep", text, measured, leads)
+        yield _claim(f"F{number}", "floor_sweep", FOUND, text, measured, leads)
 
 
 def _corrections(experiments: Mapping[str, Any], samples: Mapping[str, Samples]) -> Iterable[Claim]:
     limit = experiments["impossibility"]
-    away = max(abs(row[-1] - bound) for row, bound in zip(limit["ratios"], limit["limits"], strict=True))
-    text = "On the two-context instance \u03b1-FairCB attains the limit that no online policy can beat."
-    measured = f"OPT/ALG within {away:.1e} of the limit after {2 * limit['halves'][-1]:,} rounds"
-    leads = [lead("0.001 less the distance from the limit", [1e-3 - away])]
-    yield {**_claim("I1", "impossibility", text, measured, leads), "data": MADE_HERE}
+    away = max(abs(row[-1] / bound - 1.0) for row, bound in zip(limit["ratios"], limit["limits"], strict=True))
+    text = f"On the two-context instance {ALPHA_FAIR} attains the limit that no online policy can beat."
+    measured = f"after {2 * limit['halves'][-1]:,} rounds OPT/ALG is within {away:.1e} of the limit, as a part of it"
+    leads = joint_leads({"0.001 less the distance from the limit": np.array([1e-3 - away])})
+    yield _claim("I1", "impossibility", THEOREM, text, measured, leads, data=MADE_HERE)
 
     worst = int(np.argmin(experiments["sign"]["toy"]["arms"]))
     ours, theirs = (samples["toy"][label]["pull_shares"][:, worst] for label in (ALPHA_FAIR_BANDIT, PUBLISHED))
-    leads = [lead("published sign above 90%", theirs - 0.9), lead("ours below 10%", 0.1 - ours)]
-    text = "The published code's sign makes the bandit run to the worst arm (found here, not claimed in the paper)."
+    leads = joint_leads({"published sign above 90%": theirs - 0.9, "ours below 10%": 0.1 - ours})
+    text = "The published code's sign makes the bandit run to the worst arm."
     measured = f"share of pulls of the worst of three arms: ours {ours.mean():.1%}, published sign {theirs.mean():.1%}"
-    yield {**_claim("S1", "sign", text, measured, leads), "data": MADE_HERE}
+    yield _claim("S1", "sign", FOUND, text, measured, leads, data=MADE_HERE)
 
     ratings = samples["sign"]
-    leads = _leads(ratings, PUBLISHED, [UNIFORM], "alpha_performance", above=False)
-    text = "On ratings, too, the published sign ends below uniform play (found here, not claimed in the paper)."
+    leads = joint_leads(_ahead(ratings, PUBLISHED, [UNIFORM], "alpha_performance", above=False))
+    text = "On ratings, too, the published sign ends below uniform play."
     measured = f"{_listed(ratings, (PUBLISHED, UNIFORM), 'alpha_performance')}; {_said(leads, 2)}"
-    yield _claim("S2", "sign", text, measured, leads)
+    yield _claim("S2", "sign", FOUND, text, measured, leads)
 
-    words = "Whenever the slope \u03c6\u2032 is read,"
-    yield _theorem("R1", "readings", words, experiments["readings"], samples["readings"], [*samples["readings"]])
+    words, readings, uniform = "Whenever the slope \u03c6\u2032 is read,", samples["readings"], samples["A"][UNIFORM]
+    yield _theorem("R1", "readings", words, experiments["readings"], readings, [*readings], uniform)

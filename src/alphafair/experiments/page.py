@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from alphafair import metrics
+from alphafair.experiments import paper
 from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import Picture, Results
@@ -63,7 +64,8 @@ SECTIONS = (
         ("A", "B"),
         f"At the paper's {ALPHA} the scale of the objective flatters everybody, uniform play included. So this is the "
         "plain question: of what separates uniform play from the best fixed policy in hindsight, how much does a "
-        "policy win?",
+        "policy win? In B uniform play is drawn with the same seeds, as all others are. In A it is booked as expected, "
+        "which costs FairCB as published, which is drawn there too, a little: the utility is concave.",
     ),
     Section(
         "corrections",
@@ -81,19 +83,20 @@ SECTIONS = (
         "online policy can keep up with the optimum, however it plays.",
     ),
 )
-STAND_IN = (
-    "These numbers are not from the paper's data: MovieLens latest-small stands in for MovieLens 25M, which may not be "
-    "redistributed."
-)
 VERDICTS = {  # class, mark
     HOLDS: ("holds", "\N{CHECK MARK}"),
     FAILS: ("fails", "\N{BALLOT X}"),
     OPEN: ("open", "?"),
 }
 HOW_DECIDED = (
-    "Policies are compared seed by seed on the same draws, with a 95% confidence interval of the mean difference. A "
-    "claim holds if all of its intervals lie on its side, does not hold if one lies on the other, and is not decided "
-    "if one reaches to both: then more seeds are needed. Where nothing is random the comparison is exact."
+    "Policies are compared seed by seed on the same draws, with a confidence interval of the mean difference; all "
+    "intervals of a claim hold together with 95% (Bonferroni). A claim holds if all of its intervals lie on its side, "
+    "does not hold if one lies on the other, and is not decided if one reaches to both: then more seeds are needed. "
+    "Where nothing is random the comparison is exact. A policy that is played with fewer seeds in one experiment than "
+    "in another has another mean there.",
+    "A claim of the paper is about these ratings. What a theorem says must hold for any, and what says that something "
+    "was learned is the comparison with uniform play. Headlines count the paper's claims, without those that are "
+    "another one again.",
 )
 
 
@@ -173,14 +176,14 @@ def _head(results: Results) -> str:
         f"The experiments of {ALPHA}-Fair Contextual Bandits (Chaudhary and Sinha, arXiv 2310.14164) on "
         f"{data['name']}, with what each of its claims comes to."
     )
+    notice = (
+        f"These numbers are not from the paper's data: {data['name']} stands in for MovieLens 25M, which may not be "
+        "redistributed; alphafair data get 25m fetches it."
+    )
     return (
         f'<header id="headlines">\n<h1>{ALPHA}-fair contextual bandits, reproduced</h1>\n{_paragraph(lead, "lead")}'
-        f'{_stand_in(bool(data["stand_in"]))}<ul class="tiles">\n{tiles}</ul>\n</header>\n'
+        f'{_paragraph(notice, "notice") if data["stand_in"] else ""}<ul class="tiles">\n{tiles}</ul>\n</header>\n'
     )
-
-
-def _stand_in(so: bool, more: str = "") -> str:
-    return _paragraph(f"{STAND_IN}{more}", "notice") if so else ""
 
 
 def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
@@ -189,9 +192,10 @@ def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
         kind, mark = VERDICTS[claim["verdict"]]
         cells = [str(claim[key]) for key in ("id", "claim", "measured")]
         verdict = f'<span class="verdict {kind}">{mark} {claim["verdict"]}</span>'
-        rows.append(_row([*map(escape, cells), verdict, escape(str(claim["data"]))]))
-    table = _table(("", "claim", "measured", "verdict", "on which data"), rows)
-    return _section("claims", "The claims", [_paragraph(HOW_DECIDED), f'<div class="claims">{table}</div>'])
+        source = claim["source"] + ("" if claim["independent"] else ", not counted")
+        rows.append(_row([*map(escape, cells), verdict, escape(source), escape(str(claim["data"]))]))
+    table = _table(("", "claim", "measured", "verdict", "source", "on which data"), rows)
+    return _section("claims", "The claims", [*map(_paragraph, HOW_DECIDED), f'<div class="claims">{table}</div>'])
 
 
 def _words(section: Section, results: Results) -> str:
@@ -199,12 +203,18 @@ def _words(section: Section, results: Results) -> str:
     experiments = results["experiments"]
     text = _paragraph(section.words)
     if section.name == "C":
-        so = bool(experiments["C"].get("stand_in", results["data"]["stand_in"]))
-        sizes = f" Here: {experiments['C']['n_contexts']:,} users, {experiments['C']['n_rounds']:,} rounds."
-        text += _stand_in(so, sizes)
+        text += _paragraph(*_users(experiments["C"]))
     if section.name in ("A", "B"):
         text += _numbers(experiments[section.name])
     return text
+
+
+def _users(experiment: Results) -> tuple[str, str]:
+    """Who was played in C, and whether it is a notice: the paper's threshold may be too high for the data."""
+    least, asked = experiment["settings"]["min_ratings"], paper.PRICE_OF_FAIRNESS.min_ratings
+    who = "all users" if least is None else f"users with at least {least:,} ratings"
+    text = f"Here: {who}, {experiment['n_contexts']:,} of them, {experiment['n_rounds']:,} rounds."
+    return (text, "") if least == asked else (f"{text} They stand in for the paper's users with {asked:,}.", "notice")
 
 
 def _numbers(experiment: Results) -> str:
@@ -255,18 +265,19 @@ def _origin(results: Results) -> str:
     facts += [("versions", ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items())))]
     rows = [_row([escape(name), escape(str(value))]) for name, value in facts]
     runs = []
-    for key, run in sorted(experiments.items()):
+    toys = {"toy": experiments["sign"]["toy"]} if "sign" in experiments else {}
+    for key, run in [*sorted(experiments.items()), *toys.items()]:
         sizes = [f"{run[size]:,}" if size in run else DASH for size in ("n_rounds", "n_contexts", "n_arms")]
         settings = _settings(run.get("settings", {}))
-        cells = [escape(key), escape(str(run["title"])), f"<code>{escape(str(run.get('digest', DASH)))}</code>"]
-        runs.append(_row([*cells, *sizes, _seeds(run), settings], (3, 4, 5, 6)))
+        cells = [escape(key), escape(str(run["title"])), f"<code>{escape(run['digest'])}</code>"]
+        runs.append(_row([*cells, *sizes, _seeds(run["seeds"]), settings], (3, 4, 5, 6)))
     policies = [
         _row(
             [
                 escape(key),
                 escape(label),
-                f"<code>{escape(str(contender.get('policy', label)))}</code>",
-                _settings(contender.get("settings", {})),
+                f"<code>{escape(contender['policy'])}</code>",
+                _settings(contender["settings"]),
             ]
         )
         for key in ("A", "B")
@@ -292,11 +303,9 @@ def _origin(results: Results) -> str:
     return _section("origin", "Where it comes from", parts)
 
 
-def _seeds(run: Mapping[str, Any]) -> str:
-    seeds = run.get("seeds", run.get("n_seeds"))
-    if seeds is None and "contenders" in run:
-        seeds = max(int(contender.get("n_seeds", 1)) for contender in run["contenders"].values())
-    return DASH if seeds is None else f"{seeds:,}"
+def _seeds(seeds: Sequence[int]) -> str:
+    """Which: they are numbered without gaps."""
+    return f"{seeds[0]}{DASH}{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
 def _settings(settings: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ PRICE_OF_FAIRNESS = Experiment(
     min_ratings=5000,
     n_records=1,
 )
-FLOORS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
+FLOORS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 0.99, 0.999)
 SIGN = Experiment(
     "sign",
     "The sign of the bandit reward",

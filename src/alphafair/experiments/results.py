@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import metrics
-from alphafair.experiments.claims import Samples
+from alphafair.experiments.claims import UNIFORM, Samples, joint_leads
 from alphafair.experiments.paper import FLOORS
 from alphafair.experiments.run import read
 from alphafair.experiments.tables import Part, part
 from alphafair.experiments.value import Contender, Impossibility, Loaded, Toy, digest, optimum_key
 from alphafair.types import Stream, Vector
+
+PERFORMANCE = "alpha_performance"
 
 
 def _band(samples: Vector) -> dict[str, Any]:
@@ -59,21 +61,34 @@ def samples(loaded: Loaded, folder: Path) -> Samples:
     return found
 
 
-def _series(loaded: Loaded, folder: Path, contender: Contender, measured: Mapping[str, Vector]) -> dict[str, Any]:
+def _gap_closed(loaded: Loaded, best: float, rewards: Vector, measured: Samples) -> dict[str, Any]:
+    """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
+
+    phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
+    """
+    (alpha,) = loaded.experiment.alphas
+    uniform = measured.get(UNIFORM)
+    if uniform is not None and len(drawn := uniform[PERFORMANCE][:, -1]) > 1:
+        ahead = metrics.alpha_performance(rewards, alpha) - drawn
+        return _band(ahead / (best - drawn.mean()))  # the band of the lead, in other units
+    expected = uniform_rewards(loaded.stream, np.array([loaded.stream.n_rounds]))[0]
+    return _band(metrics.gap_closed(best, expected, rewards, alpha))
+
+
+def _series(loaded: Loaded, folder: Path, contender: Contender, measured: Samples) -> dict[str, Any]:
     """Every metric over the recorded rounds, with bands over the seeds."""
     (alpha,) = loaded.experiment.alphas
-    rounds, rewards, pulls = _part(folder, contender, alpha)
-    uniform = uniform_rewards(loaded.stream, rounds[-1:])
-    best = read(folder, optimum_key(alpha))["value"].to_numpy()[-1:]
+    _, rewards, pulls = _part(folder, contender, alpha)
+    best = float(read(folder, optimum_key(alpha))["value"][-1])
     return {
         "policy": contender.policy,
         "feedback": contender.make(loaded.stream, alpha).feedback.value,
         "settings": dict(contender.settings),
         "n_seeds": len(rewards),
-        **{name: _band(values) for name, values in measured.items()},
+        **{name: _band(values) for name, values in measured[contender.label].items()},
         "final_rewards": rewards[:, -1].mean(axis=0).tolist(),
         "pull_shares": (pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0).tolist(),
-        "gap_closed": _band(metrics.gap_closed(best, uniform, rewards[:, -1:], alpha)[:, 0]),
+        "gap_closed": _gap_closed(loaded, best, rewards[:, -1], measured),
     }
 
 
@@ -86,7 +101,7 @@ def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
         "n_contexts": stream.n_contexts,
         "n_arms": stream.n_arms,
         "arm_labels": list(stream.arm_labels or map(str, range(stream.n_arms))),
-        "seeds": n_seeds,
+        "seeds": list(range(n_seeds)),
         "settings": {
             "rows": experiment.rows,
             "min_ratings": experiment.min_ratings,
@@ -109,10 +124,21 @@ def over_time(loaded: Loaded, folder: Path, measured: Samples) -> dict[str, Any]
         "rounds": best["round"].to_list(),
         "optimum": {"values": best["value"].to_list(), "gaps": best["gap"].to_list()},
         "contenders": {
-            contender.label: _series(loaded, folder, contender, measured[contender.label])
-            for contender in loaded.experiment.contenders
+            contender.label: _series(loaded, folder, contender, measured) for contender in loaded.experiment.contenders
         },
     }
+
+
+def first(measured: Samples) -> dict[str, Any]:
+    """Who ends best in each of the paper's four, and how far ahead of each of the others, seed by seed."""
+    found = {}
+    for metric in (PERFORMANCE, "approximate_regret", "jain_index", "standard_regret"):
+        sign = -1.0 if metric.endswith("regret") else 1.0
+        ends = {label: sign * each[metric][:, -1] for label, each in measured.items()}
+        best = min(ends, key=lambda label: (-ends[label].mean(), label))
+        ahead = {label: _band(ends[best] - ends[label]) for label in ends if label != best}
+        found[metric] = {"label": best, "ahead": ahead}
+    return found
 
 
 def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
@@ -129,23 +155,32 @@ def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
 
 
 def over_floor(loaded: Loaded, measured: Samples) -> dict[str, Any]:
-    """The floor sweep: bands at the end, as lists along the floors."""
+    """The floor sweep: bands at the end, as lists along the floors, and how far alpha-FairCB is ahead, seed by seed."""
     fair, bandit, *sweep = measured.values()
+    swept = {"bandit": sweep[: len(FLOORS)], "full": sweep[len(FLOORS) :]}
 
     def ends(each: Mapping[str, Vector]) -> dict[str, Any]:
         return {name: _band(values[:, -1]) for name, values in each.items()}
 
-    def along(runs: list[Mapping[str, Vector]]) -> dict[str, Any]:
-        found = [ends(each) for each in runs]
-        return {name: {side: [each[name][side] for each in found] for side in band} for name, band in found[0].items()}
+    def along(bands: list[dict[str, Any]]) -> dict[str, Any]:
+        return {side: [band[side] for band in bands] for side in bands[0]}
+
+    def ahead(ours: Mapping[str, Vector], feedback: str) -> dict[str, Any]:
+        what = {
+            str(place): (ours[PERFORMANCE] - each[PERFORMANCE])[:, -1] for place, each in enumerate(swept[feedback])
+        }
+        return along([{"mean": one.mean, "low": one.low, "high": one.high} for one in joint_leads(what)])
 
     return {
         **_about(loaded, _most_seeds(measured)),
         "alpha": loaded.experiment.alphas[0],
         "floors": list(FLOORS),
-        "n_seeds": loaded.experiment.n_seeds,
-        "fair_cb": {"bandit": along(sweep[: len(FLOORS)]), "full": along(sweep[len(FLOORS) :])},
+        "fair_cb": {
+            feedback: {name: along([ends(each)[name] for each in runs]) for name in fair}
+            for feedback, runs in swept.items()
+        },
         "alpha_fair": {"full": ends(fair), "bandit": ends(bandit)},
+        "ahead": {"full": ahead(fair, "full"), "bandit": ahead(bandit, "bandit")},
     }
 
 
@@ -154,7 +189,7 @@ def impossibility(instance: Impossibility, folder: Path) -> dict[str, Any]:
     return {
         "title": instance.title,
         "digest": digest(instance),
-        "seeds": len(instance.seeds),
+        "seeds": list(instance.seeds),
         "halves": list(instance.halves),
         "alphas": list(instance.alphas),
         "limits": [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas],
@@ -175,5 +210,14 @@ def pull_shares(instance: Toy, folder: Path) -> Samples:
 
 def toy(instance: Toy, measured: Samples) -> dict[str, Any]:
     """How often each arm is pulled, over all seeds."""
-    shares = {label: each["pull_shares"].mean(axis=0).tolist() for label, each in measured.items()}
-    return {"alpha": 0.0, "digest": digest(instance), "arms": list(instance.arms), "shares": shares}
+    return {
+        "title": instance.title,
+        "digest": digest(instance),
+        "alpha": 0.0,
+        "n_rounds": instance.n_rounds,
+        "n_contexts": 1,
+        "n_arms": len(instance.arms),
+        "seeds": list(range(instance.n_seeds)),
+        "arms": list(instance.arms),
+        "shares": {label: each["pull_shares"].mean(axis=0).tolist() for label, each in measured.items()},
+    }

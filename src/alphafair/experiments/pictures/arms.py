@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import figures, metrics
+from alphafair.experiments.claims import UNIFORM
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.pictures.canvas import Results, number, percent
 from alphafair.figures import INK, LABEL_SIZE, look
@@ -23,7 +24,7 @@ def who_gets_what(experiment: Results, title: str) -> Figure:
     """A column a policy, a row an arm: its reward at the end, on one logarithmic axis."""
     contenders = canvas.ordered(experiment["contenders"])
     rewards = {label: np.asarray(c["final_rewards"], dtype=np.float64) for label, c in contenders.items()}
-    order = _rows(contenders, rewards)
+    order = _rows(rewards)
     height = 1.75 + ROW * len(order)
     note = canvas.settings_note(
         experiment, "cumulative reward with its initial 1; black line: an equal split of the same total"
@@ -50,17 +51,15 @@ def who_gets_what(experiment: Results, title: str) -> Figure:
     return figure
 
 
-def _rows(contenders: Mapping[str, Mapping[str, Any]], rewards: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
-    """Arms by what uniform play earns them, or else by the mean; of very many, evenly chosen ones."""
-    uniform = [label for label, contender in contenders.items() if contender.get("policy") == "uniform"]
-    weight = rewards[uniform[0]] if uniform else np.mean([*rewards.values()], axis=0)
-    order = np.argsort(-weight, kind="stable")
+def _rows(rewards: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
+    """Arms by what uniform play earns them; of very many, evenly chosen ones."""
+    order = np.argsort(-rewards[UNIFORM], kind="stable")
     keep = np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_ARMS)).round().astype(int))
     return [int(arm) for arm in order[keep]]
 
 
 def _column(axes: Axes, contender: Mapping[str, Any], label: str, rewards: np.ndarray[Any, Any]) -> None:
-    colour, marker = look(str(contender.get("policy", label)))
+    colour, marker = look(contender["policy"])
     equal = float(np.mean(contender["final_rewards"]))
     rows = np.arange(len(rewards))
     axes.set_xscale("log")

@@ -52,16 +52,15 @@ def ordered(contenders: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[st
     rank = {name: number for number, name in enumerate(name for name in POLICIES if name != "uniform")}
 
     def key(item: tuple[str, Mapping[str, Any]]) -> tuple[int, bool, str]:
-        policy = str(item[1].get("policy", item[0]))
-        return rank.get(policy, len(rank) + (policy == "uniform")), item[1].get("feedback") != "full", item[0]
+        policy = item[1]["policy"]
+        return rank.get(policy, len(rank) + (policy == "uniform")), item[1]["feedback"] != "full", item[0]
 
     return dict(sorted(contenders.items(), key=key))
 
 
 def line(label: str, contender: Mapping[str, Any], series: str) -> Line:
     """One of a contender's series."""
-    policy, feedback = str(contender.get("policy", label)), str(contender.get("feedback", "full"))
-    return Line(label, look(policy), figures.dashes(feedback), *band(contender[series]))
+    return Line(label, look(contender["policy"]), figures.dashes(contender["feedback"]), *band(contender[series]))
 
 
 def lines(experiment: Results, series: str) -> list[Line]:
@@ -149,7 +148,7 @@ def settings_note(experiment: Results, *more: str) -> str:
 
 def bands_note(contenders: Mapping[Any, Mapping[str, Any]]) -> str:
     """How many seeds the bands stand for, if there are any."""
-    seeds = sorted({int(contender.get("n_seeds", 1)) for contender in contenders.values()} - {1})
+    seeds = sorted({contender["n_seeds"] for contender in contenders.values()} - {1})
     return f"bands: 95% confidence over {' or '.join(map(str, seeds))} seeds" if seeds else ""
 
 
@@ -164,6 +163,8 @@ def number(value: float, digits: int = 4) -> str:
 
     >>> number(302.1153), number(294.963), number(0.12346), number(40533.2), number(0.0)
     ('302.1', '295.0', '0.1235', '40,533', '0')
+    >>> number(40533.27, 7)
+    '40,533.27'
     >>> number(-0.5, 1) == MINUS + "0.5"
     True
     """
@@ -171,8 +172,18 @@ def number(value: float, digits: int = 4) -> str:
     if size >= 10.0 ** (digits - 1):
         text = f"{value:,.0f}" if size >= 1000.0 else f"{value:.{max(0, digits - 3)}f}"
     else:
-        text = (f"{value:g}" if value == int(value) else f"{value:#.{digits}g}").replace(".e", "e").removesuffix(".")
+        text = (f"{value:g}" if value == int(value) else f"{value:#,.{digits}g}").replace(".e", "e").removesuffix(".")
     return text.replace("-", MINUS)
+
+
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers in four figures, or in as many as show which is larger.
+
+    >>> told_apart(293.81, 293.84), told_apart(293.8, 302.1), told_apart(1.0, 1.0)
+    (('293.81', '293.84'), ('293.8', '302.1'), ('1', '1'))
+    """
+    pairs = [(number(one, digits), number(other, digits)) for digits in range(4, 13)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
 
 
 def tick(value: float, _: object = None) -> str:
@@ -226,11 +237,6 @@ def capital(text: str) -> str:
 def ranked(curves: Sequence[Line], *, highest_first: bool = True) -> list[Line]:
     """By where they end."""
     return sorted(curves, key=lambda curve: (-curve.end if highest_first else curve.end, curve.label))
-
-
-def apart(one: Line, other: Line) -> bool:
-    """Whether the bands at the end leave no doubt which is higher."""
-    return bool(one.low[-1] > other.high[-1] or one.high[-1] < other.low[-1])
 
 
 def distance(curve: Line, digits: int = 3) -> tuple[str, bool]:

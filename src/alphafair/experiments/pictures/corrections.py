@@ -111,7 +111,8 @@ def sign_sentence(experiment: Results) -> str:
         if level is None:
             parts.append(f"{curve.label} ends at {with_band(curve)}")
         elif curve is not level:
-            doubt = "" if canvas.apart(curve, level) else ", though the bands overlap"
+            gap = experiment["contenders"][curve.label]["gap_closed"]
+            doubt = ", which these seeds do not tell apart" if gap["low"] <= 0.0 <= gap["high"] else ""
             where = "above" if curve.end > 0.0 else "below"
             parts.append(f"{curve.label} ends {number(abs(curve.end), 3)} {where} {reference}{doubt}")
     best = canvas.optimum(experiment).end

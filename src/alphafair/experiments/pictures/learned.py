@@ -38,7 +38,7 @@ def share(contender: Mapping[str, Any]) -> Share:
 
 def picture(experiments: Mapping[str, Results]) -> Figure:
     """A dot with its band for every policy: 0 is uniform play, 1 the optimum."""
-    groups = [(key, canvas.ordered(experiments[key]["contenders"])) for key in ("A", "B") if key in experiments]
+    groups = [(key, canvas.ordered(experiments[key]["contenders"])) for key in ("A", "B")]
     rows = [(key, label, contender) for key, contenders in groups for label, contender in contenders.items()]
     note = canvas.bands_note({(key, label): contender for key, label, contender in rows})
     note = "; ".join(filter(None, ["the part of the way from uniform play to the optimum in hindsight", note]))
@@ -73,7 +73,7 @@ def picture(experiments: Mapping[str, Results]) -> Figure:
 
 def _dot(axes: Axes, row: int, label: str, contender: Mapping[str, Any], edge: float) -> None:
     """The mean on its band, and in numbers at the right; an arrow if it does not fit."""
-    colour, marker = look(str(contender.get("policy", label)))
+    colour, marker = look(contender["policy"])
     found = share(contender)
     band = [min(max(side, FLOOR), edge) for side in (found.low, found.high)]
     axes.plot(band, [row, row], color=colour, linewidth=5.0, alpha=0.35, solid_capstyle="butt")
@@ -85,20 +85,26 @@ def _dot(axes: Axes, row: int, label: str, contender: Mapping[str, Any], edge: f
 
 def sentence(experiments: Mapping[str, Results]) -> str:
     """The best of each setting, and everybody who ends behind uniform play."""
-    parts = []
-    for key, setting in (("A", "seeing all rewards"), ("B", "seeing one")):
-        if key not in experiments:
-            continue
-        contenders = canvas.ordered(experiments[key]["contenders"])
-        shares = {label: share(c) for label, c in contenders.items() if c.get("policy") != "uniform"}
-        if not shares:
-            continue
-        first = max(shares, key=lambda label: shares[label].mean)
-        text = f"{setting} (experiment {key}), {first} goes farthest, {percent(shares[first].mean)} of the way"
-        if shares[first].high > shares[first].low:
-            text += f" (95%: {percent(shares[first].low)} to {percent(shares[first].high)})"
-        behind = [f"{label} ({percent(found.mean)})" for label, found in shares.items() if found.high < 0.0]
-        if behind:
-            text += f", while {listed(behind)} {'end' if len(behind) > 1 else 'ends'} behind uniform play"
-        parts.append(canvas.capital(text))
-    return ". ".join(parts) + ("." if parts else "")
+    return (
+        ". ".join(
+            canvas.capital(f"{setting} (experiment {key}), {_farthest(experiments[key])}")
+            for key, setting in (("A", "seeing all rewards"), ("B", "seeing one"))
+        )
+        + "."
+    )
+
+
+def _farthest(experiment: Results) -> str:
+    shares = {
+        label: share(contender)
+        for label, contender in canvas.ordered(experiment["contenders"]).items()
+        if contender["policy"] != "uniform"
+    }
+    first = max(shares, key=lambda label: shares[label].mean)
+    mean, low, high = shares[first]
+    band = f" (95%: {percent(low)} to {percent(high)})" if high > low else ""
+    if mean <= 0.0:
+        return f"nobody gets beyond uniform play; {first} comes closest, at {percent(mean)} of the way{band}"
+    behind = [f"{label} ({percent(found.mean)})" for label, found in shares.items() if found.high < 0.0]
+    rest = f", while {listed(behind)} {'end' if len(behind) > 1 else 'ends'} behind uniform play" if behind else ""
+    return f"{first} goes farthest, {percent(mean)} of the way{band}{rest}"

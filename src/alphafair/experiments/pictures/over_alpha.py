@@ -7,12 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from alphafair import figures
+from alphafair.experiments import paper
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.pictures.canvas import Line, Results, listed, number, percent
 from alphafair.figures import ALPHA, INK, LABEL_SIZE, Look, look
 from alphafair.types import Vector
 
-OURS = look("alpha-fair")
+OURS = look(paper.ALPHA_FAIR.policy)
 TITLES = {
     "jain_index": f"Equality at the end of the run, over {ALPHA}",
     "average_reward": f"Efficiency at the end of the run, over {ALPHA}",
@@ -35,7 +36,7 @@ def over_alpha(experiment: Results, title: str, series: str) -> Figure:
     with figures.style():
         figure, top = canvas.page(title, canvas.settings_note(experiment, _data(experiment)))
         axes = canvas.place(figure, top)
-        curve = Line(f"{ALPHA}-FairCB", OURS, "-", values, values, values)
+        curve = Line(paper.ALPHA_FAIR.label, OURS, "-", values, values, values)
         canvas.draw(axes, alphas, [curve], markers=10)
         axes.set_xlim(-0.01, 1.0)
         axes.set_xlabel(f"{ALPHA} (0: efficiency, toward 1: equality)")
@@ -59,8 +60,9 @@ def over_alpha(experiment: Results, title: str, series: str) -> Figure:
 
 
 def _data(experiment: Results) -> str:
-    """A warning for a picture that travels alone."""
-    return "MovieLens latest-small, a stand-in for 25M" if experiment.get("stand_in") else ""
+    """For a picture that travels alone."""
+    least = experiment["settings"]["min_ratings"]
+    return f"{experiment['data']}, {'all users' if least is None else f'users with at least {least:,} ratings'}"
 
 
 def over_alpha_sentence(experiment: Results, series: str) -> str:
@@ -132,7 +134,7 @@ def floor_sweep(experiment: Results, title: str) -> Figure:
     """FairCB along its floor, with alpha-FairCB as a level line: three metrics over one axis."""
     floors = _vector(experiment["floors"])
     labels = [curve.label for curve in _sweep(experiment, "jain_index")]
-    bands = f"bands: 95% confidence over {experiment['n_seeds']} seeds" if experiment["n_seeds"] > 1 else ""
+    bands = f"bands: 95% confidence over {len(experiment['seeds'])} seeds"
     note = canvas.settings_note(experiment, bands, "solid: sees all rewards, dashed: sees one")
     with figures.style():
         figure, top = canvas.page(title, note, 6.2)
@@ -158,14 +160,12 @@ def floor_sweep(experiment: Results, title: str) -> Figure:
 def _sweep(experiment: Results, series: str) -> list[Line]:
     """Two ends of a level line for alpha-FairCB, a point a floor for FairCB."""
     found = []
-    for feedback, policy in (("full", "alpha-fair"), ("bandit", "alpha-fair-bandit")):
-        if feedback in experiment["alpha_fair"]:
-            level = [np.repeat(side, 2) for side in canvas.band(experiment["alpha_fair"][feedback][series])]
-            found.append(Line(f"{ALPHA}-FairCB ({feedback})", look(policy), figures.dashes(feedback), *level))
-    for feedback in ("full", "bandit"):
-        if feedback in experiment["fair_cb"]:
-            curve = canvas.band(experiment["fair_cb"][feedback][series])
-            found.append(Line(f"FairCB ({feedback})", look("fair-cb"), figures.dashes(feedback), *curve))
+    for feedback, ours in (("full", paper.ALPHA_FAIR), ("bandit", paper.ALPHA_FAIR_BANDIT)):
+        level = [np.repeat(side, 2) for side in canvas.band(experiment["alpha_fair"][feedback][series])]
+        found.append(Line(ours.label, look(ours.policy), figures.dashes(feedback), *level))
+    for feedback, theirs in (("full", paper.FAIR_CB_FULL), ("bandit", paper.FAIR_CB)):
+        curve = canvas.band(experiment["fair_cb"][feedback][series])
+        found.append(Line(theirs.label, look(theirs.policy), figures.dashes(feedback), *curve))
     return found
 
 
@@ -174,16 +174,15 @@ def floor_sentence(experiment: Results) -> str:
     floors = _vector(experiment["floors"])
     parts = []
     for feedback, seeing in (("full", "seeing all rewards"), ("bandit", "seeing one reward")):
-        if feedback not in experiment["fair_cb"] or feedback not in experiment["alpha_fair"]:
-            continue
-        mean, low, high = canvas.band(experiment["fair_cb"][feedback]["alpha_performance"])
-        ours = {key: float(value) for key, value in experiment["alpha_fair"][feedback]["alpha_performance"].items()}
+        mean = canvas.band(experiment["fair_cb"][feedback]["alpha_performance"])[0]
         best = int(mean.argmax())
-        above, below = ours["low"] > high[best], ours["high"] < low[best]
-        verdict = "above" if above else "below" if below else "with overlapping bands"
+        theirs, ours = canvas.told_apart(mean[best], experiment["alpha_fair"][feedback]["alpha_performance"]["mean"])
+        low, high = (experiment["ahead"][feedback][side][best] for side in ("low", "high"))
+        verdict = "above" if low > 0.0 else "below" if high < 0.0 else "not told apart from it by these seeds"
+        last = " (the highest tried, so a higher one may do better)" if best == len(floors) - 1 else ""
         parts.append(
-            f"{seeing}, FairCB reaches its highest {ALPHA}-performance, {number(mean[best])}, with a floor of "
-            f"{floors[best]:g}/N; {ALPHA}-FairCB, which needs none, ends at {number(ours['mean'])}, {verdict}"
+            f"{seeing}, FairCB reaches its highest {ALPHA}-performance, {theirs}, with a floor of {floors[best]:g}/N"
+            f"{last}; {ALPHA}-FairCB, which needs none, ends at {ours}, {verdict}"
         )
     return " ".join(f"{canvas.capital(part)}." for part in parts)
 
@@ -232,8 +231,8 @@ def impossibility_sentence(experiment: Results) -> str:
     ends = [f"{row[-1]:.4f} at {ALPHA} = {alpha:g} (limit {limit:.4f})" for alpha, limit, row in rows]
     first, last = (max(abs(row[at] / limit - 1.0) for _, limit, row in rows) for at in (0, -1))
     return (
-        f"With n = {experiment['halves'][-1]:,} OPT/ALG is {listed(ends)}. The largest distance to a limit is "
-        f"{number(last, 1)} there, against {number(first, 1)} with n = {experiment['halves'][0]:,}."
+        f"With n = {experiment['halves'][-1]:,} OPT/ALG is {listed(ends)}. The largest distance to a limit, as a part "
+        f"of it, is {last:.1e} there, against {first:.1e} with n = {experiment['halves'][0]:,}."
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
 
 from alphafair import figures, metrics
+from alphafair.experiments.claims import ALPHA_FAIR, ALPHA_FAIR_BANDIT, UNIFORM
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.pictures.canvas import Line, Results, listed, number, with_band
 from alphafair.figures import ALPHA, INK
@@ -73,46 +77,44 @@ def _wide_scale(axes: Axes) -> None:
 
 
 def sentence(experiment: Results, series: str) -> str:
-    """What the numbers of a picture say."""
+    """What the numbers of a picture say: who ends first and who does not, by differences seed by seed."""
+    curves = canvas.ranked(canvas.lines(experiment, series), highest_first=not series.endswith("regret"))
     return {
         "alpha_performance": performance_sentence,
         "jain_index": jain_sentence,
         "standard_regret": regret_sentence,
         "approximate_regret": approximate_sentence,
-    }[series](experiment, canvas.lines(experiment, series))
+    }[series](experiment, curves, _doubt(experiment["first"][series]))
 
 
-def performance_sentence(experiment: Results, curves: list[Line]) -> str:
+def performance_sentence(experiment: Results, curves: list[Line], doubt: str) -> str:
     best = canvas.optimum(experiment).end
     power, n_arms = 1.0 - float(experiment["alpha"]), int(experiment["n_arms"])
 
     def each(performance: float) -> str:
         return number((performance * power / n_arms) ** (1.0 / power), 3)
 
-    first, *rest = canvas.ranked(curves)
-    text = (
-        f"{first.label} ends highest, at {with_band(first)}{_doubt(first, rest)}: as good as if every arm had earned "
-        f"{each(first.end)}. The optimum is at {number(best)}, or {each(best)} an arm"
+    first, last = curves[0], curves[-1]
+    return canvas.capital(
+        f"{first.label} ends highest, at {with_band(first)}{doubt}: as good as if every arm had earned "
+        f"{each(first.end)}. The optimum is at {number(best)}, or {each(best)} an arm; {last.label} ends lowest, at "
+        f"{number(last.end)}, or {each(last.end)} an arm.{_behind_uniform(experiment)}"
     )
-    if rest:
-        text += f"; {rest[-1].label} ends lowest, at {number(rest[-1].end)}, or {each(rest[-1].end)} an arm"
-    return canvas.capital(f"{text}.{_behind_uniform(curves)}")
 
 
-def jain_sentence(experiment: Results, curves: list[Line]) -> str:
-    first, *rest = canvas.ranked(curves)
-    text = f"{first.label} ends most equal, at {with_band(first, 3)}{_doubt(first, rest)}"
-    if rest:
-        text += f"; then {listed([f'{curve.label} {number(curve.end, 3)}' for curve in rest])}"
-    text += f". One arm taking everything would be {number(1.0 / int(experiment['n_arms']), 2)}."
+def jain_sentence(experiment: Results, curves: list[Line], doubt: str) -> str:
+    first, *rest = curves
+    text = (
+        f"{first.label} ends most equal, at {with_band(first, 3)}{doubt}; then "
+        f"{listed([f'{curve.label} {number(curve.end, 3)}' for curve in rest])}. One arm taking everything would be "
+        f"{number(1.0 / int(experiment['n_arms']), 2)}."
+    )
     return canvas.capital(text + _early_leads(experiment, curves))
 
 
-def regret_sentence(experiment: Results, curves: list[Line]) -> str:
-    first, *rest = canvas.ranked(curves, highest_first=False)
-    text = f"{first.label} ends best, {_from_optimum(first)}{_doubt(first, rest)}"
-    if rest:
-        text += f"; {rest[-1].label} worst, {_from_optimum(rest[-1])}"
+def regret_sentence(experiment: Results, curves: list[Line], doubt: str) -> str:
+    first, last = curves[0], curves[-1]
+    text = f"{first.label} ends best, {_from_optimum(first)}{doubt}; {last.label} worst, {_from_optimum(last)}"
     if any((curve.mean < 0.0).any() for curve in curves):
         text += ". Below zero a policy is ahead of every fixed choice per context"
     gap = number(canvas.certificate(experiment), 2)
@@ -124,46 +126,45 @@ def _from_optimum(curve: Line) -> str:
     return f"{size} {'below' if below else 'above'} the optimum"
 
 
-def approximate_sentence(experiment: Results, curves: list[Line]) -> str:
+def approximate_sentence(experiment: Results, curves: list[Line], doubt: str) -> str:
     factor = metrics.approximation_factor(float(experiment["alpha"]))
-    first, *rest = canvas.ranked(curves, highest_first=False)
-    text = f"{first.label} ends lowest, at {with_band(first)}{_doubt(first, rest)}"
-    if rest:
-        text += f"; {rest[-1].label} highest, at {number(rest[-1].end)}"
-    text += f". Here a policy's score counts {number(factor)} times, so the optimum itself would be at "
-    text += number((1.0 - factor) * canvas.optimum(experiment).end)
-    uniform = [curve for curve in curves if curve.look == figures.look("uniform")]
-    if uniform and uniform[0].end < 0.0:
-        text += f" and uniform play, which learns nothing, is at {number(uniform[0].end)}"
+    first, last = curves[0], curves[-1]
+    text = (
+        f"{first.label} ends lowest, at {with_band(first)}{doubt}; {last.label} highest, at {number(last.end)}. Here a "
+        f"policy's score counts {number(factor)} times, so the optimum itself would be at "
+        f"{number((1.0 - factor) * canvas.optimum(experiment).end)}"
+    )
+    uniform = next(curve for curve in curves if curve.label == UNIFORM)
+    if uniform.end < 0.0:
+        text += f" and uniform play, which learns nothing, is at {number(uniform.end)}"
         text += ": a negative value alone proves nothing, so read it beside the standard regret"
     return canvas.capital(f"{text}.")
 
 
-def _doubt(first: Line, rest: list[Line]) -> str:
-    """A remark when the runner-up's band overlaps the winner's."""
-    close = [curve.label for curve in rest if not canvas.apart(first, curve)]
-    return f" (its band overlaps that of {listed(close)})" if close else ""
+def _doubt(first: Mapping[str, Any]) -> str:
+    """A remark when seeds do not tell the winner from another."""
+    close = [label for label, ahead in sorted(first["ahead"].items()) if ahead["low"] <= 0.0]
+    return f" (these seeds do not tell it from {listed(close)})" if close else ""
 
 
-def _behind_uniform(curves: list[Line]) -> str:
-    """Who ends below uniform play, if it takes part."""
-    uniform = [curve for curve in curves if curve.look == figures.look("uniform")]
-    if not uniform:
-        return ""
-    behind = [curve.label for curve in canvas.ranked(curves) if curve.end < uniform[0].end]
+def _behind_uniform(experiment: Results) -> str:
+    """Who ends below uniform play, by the gap closed, which is a difference seed by seed too."""
+    gaps = {label: contender["gap_closed"] for label, contender in canvas.ordered(experiment["contenders"]).items()}
+    behind = [label for label, gap in gaps.items() if gap["high"] < 0.0]
+    doubtful = [label for label, gap in gaps.items() if gap["low"] < 0.0 <= gap["high"] and label != UNIFORM]
     whom = canvas.capital(listed(behind)) if behind else "Nobody"
-    return f" {whom} {'end' if len(behind) > 1 else 'ends'} below uniform play ({number(uniform[0].end)})."
+    level = experiment["contenders"][UNIFORM]["alpha_performance"]["mean"][-1]
+    text = f" {whom} {'end' if len(behind) > 1 else 'ends'} below uniform play ({number(level)})"
+    return text + (f"; these seeds do not tell {listed(doubtful)} from it." if doubtful else ".")
 
 
 def _early_leads(experiment: Results, curves: list[Line]) -> str:
     """Who was ahead of alpha-FairCB early on but is not at the end."""
-    ours = [curve for curve in curves if curve.look in (figures.look("alpha-fair"), figures.look("alpha-fair-bandit"))]
-    if len(ours) != 1:
-        return ""
+    ours = next(curve for curve in curves if curve.label in (ALPHA_FAIR, ALPHA_FAIR_BANDIT))
     found = []
     for curve in curves:
-        ahead = np.flatnonzero(curve.mean > ours[0].mean)
+        ahead = np.flatnonzero(curve.mean > ours.mean)
         if len(ahead) and ahead[-1] < len(curve.mean) - 1:
             found.append(f"{curve.label} (last at round {experiment['rounds'][ahead[-1]]:,})")
     verb = "was" if len(found) == 1 else "were"
-    return f" Earlier {listed(found)} {verb} more equal than {ours[0].label}." if found else ""
+    return f" Earlier {listed(found)} {verb} more equal than {ours.label}." if found else ""
