@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 
 from alphafair import figures
 from alphafair.experiments import page
-from alphafair.experiments.claims import FAILS, FOUND, HOLDS, OPEN, PAPER, THEOREM
+from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
 from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import PICTURES, available
 from alphafair.experiments.report import as_json, write_report
@@ -196,15 +196,21 @@ def test_verdicts_are_said_in_words_marks_and_colours(verdicts: tuple[str, ...])
 
 
 def test_headlines_count_independent_claims_of_the_paper() -> None:
+    """And every claim says where it comes from, and if it is not about the ratings."""
     results = made_up_results(verdicts=(HOLDS,) * 4)
-    for claim, change in zip(
-        results["claims"], ({"source": FOUND}, {"source": THEOREM}, {"independent": False}), strict=False
-    ):
-        claim |= change
+    found, theorem, again, _ = results["claims"]
+    found |= {"source": FOUND, "data": MADE_HERE}
+    theorem |= {"source": THEOREM}
+    again |= {"independent": False}
     text = text_page(results).text
     assert "1 of 1 of the paper's independent claims" in text
-    for source in (FOUND, THEOREM, f"{PAPER}, not counted"):
-        assert text.count(f"\N{CHECK MARK} {HOLDS} {source} made up") == 1
+    for source in (
+        f"{FOUND}; instance {MADE_HERE} A2",
+        f"{THEOREM} A3",
+        f"{PAPER}, not counted A4",
+        f"{PAPER} A: Full",
+    ):
+        assert text.count(f"\N{CHECK MARK} {HOLDS} {source}") == 1
 
 
 def test_every_verdict_has_its_colour(report: Path) -> None:

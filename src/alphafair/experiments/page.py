@@ -94,9 +94,8 @@ HOW_DECIDED = (
     "does not hold if one lies on the other, and is not decided if one reaches to both: then more seeds are needed. "
     "Where nothing is random the comparison is exact. A policy that is played with fewer seeds in one experiment than "
     "in another has another mean there.",
-    "A claim of the paper is about these ratings. What a theorem says must hold for any, and what says that something "
-    "was learned is the comparison with uniform play. Headlines count the paper's claims, without those that are "
-    "another one again.",
+    "Claims of the paper are about these ratings; what a theorem says must hold on any; whether anything was learned "
+    "shows against uniform play. The headline counts the paper's claims, without those that are another one again.",
 )
 
 
@@ -108,7 +107,7 @@ def html(results: Results, pictures: Sequence[Picture], drawings: Mapping[str, s
     contents += [(section.name, section.title) for section in shown] + [("origin", "Where it comes from")]
     links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in contents)
     numbers = {picture.name: place for place, picture in enumerate(pictures, start=1)}
-    body = [_head(results), _claims(results["claims"])]
+    body = [_head(results), _claims(results["claims"], results["data"]["name"])]
     for section in shown:
         figures = [
             _figure(picture, numbers[picture.name], picture.sentence(results), drawings[picture.name])
@@ -186,15 +185,16 @@ def _head(results: Results) -> str:
     )
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
+def _claims(claims: Sequence[Mapping[str, Any]], data: str) -> str:
     rows = []
     for claim in claims:
         kind, mark = VERDICTS[claim["verdict"]]
         cells = [str(claim[key]) for key in ("id", "claim", "measured")]
         verdict = f'<span class="verdict {kind}">{mark} {claim["verdict"]}</span>'
         source = claim["source"] + ("" if claim["independent"] else ", not counted")
-        rows.append(_row([*map(escape, cells), verdict, escape(source), escape(str(claim["data"]))]))
-    table = _table(("", "claim", "measured", "verdict", "source", "on which data"), rows)
+        source += "" if claim["data"] == data else f"; instance {claim['data']}"
+        rows.append(_row([*map(escape, cells), verdict, escape(source)]))
+    table = _table(("", "claim", "measured", "verdict", "source"), rows)
     return _section("claims", "The claims", [*map(_paragraph, HOW_DECIDED), f'<div class="claims">{table}</div>'])
 
 

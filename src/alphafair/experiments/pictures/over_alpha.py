@@ -144,9 +144,9 @@ def floor_sweep(experiment: Results, title: str) -> Figure:
             axes = canvas.place(figure, bottom + step - 0.18, bottom, labels=labels)
             curves = _sweep(experiment, series)
             levels = [curve for curve in curves if len(curve.mean) == 2]  # they know no floor
-            canvas.draw(axes, [0.0, floors[-1]], [level._replace(look=Look(level.look.colour, "")) for level in levels])
+            canvas.draw(axes, [0.0, 1.0], [level._replace(look=Look(level.look.colour, "")) for level in levels])
             canvas.draw(axes, floors, curves[len(levels) :], markers=len(floors))
-            axes.set_xlim(0.0, floors[-1])
+            axes.set_xlim(0.0, 1.0)
             axes.margins(y=0.12)
             axes.set_ylabel(name)
             axes.tick_params(labelbottom=row == len(METRICS) - 1)
