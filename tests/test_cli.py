@@ -503,11 +503,81 @@ def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> Non
     assert "Say --reward-range 0 5" in answer.stderr
 
 
-@pytest.mark.parametrize("option", [["--arm", "jazz"], ["--time", "when"], ["--reward-range", "1", "5"]])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--arm", "jazz"],
+        ["--time", "when"],
+        ["--reward-range", "1", "5"],
+        ["--context", "user"],
+        ["--context", "context"],
+    ],
+)
 def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> None:
     answer = run("simulate", *option, "--output", str(tmp_path))
     assert answer.exit_code == 2
     assert f"--data must be given with {option[0]}; got None. Say --data FILE as well." in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--stream", "'stochastic'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
+)
+def test_options_of_a_stream_made_here_have_no_say_in_a_table(option: str, value: str, tmp_path: Path) -> None:
+    """Not even with the values that they have anyway."""
+    (tmp_path / "t.csv").write_text("context,jazz,rock\na,1,0\nb,0,1\n")
+    common = ("simulate", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path), "--policy", "uniform")
+    answer = run(*common, option, value.strip("'"))
+    assert answer.exit_code == 2
+    assert f"{option} must be left out with --data; got {value}. The file has its own rounds." in answer.stderr
+    assert run(*common).exit_code == 0
+
+
+def test_one_is_not_a_plural(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,jazz\na,1\n")
+    common = (str(tmp_path / "t.csv"), "--output", str(tmp_path))
+    assert "The fair optimum of 1 context and 1 arm\n" in run("offline", *common).stdout
+    assert (
+        "stream: 1 round, 1 context, 1 arm; alpha" in run("simulate", "--policy", "uniform", "--data", *common).stdout
+    )
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
+def test_the_context_is_no_arm(door: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,jazz\n0,1\n1,0\n")
+    answer = run(*door, str(tmp_path / "t.csv"), "--output", str(tmp_path), "--arm", "context", "--arm", "jazz")
+    assert answer.exit_code == 2
+    assert "arm_columns (--arm) must be other columns than the context and the time; got ['context']." in answer.stderr
+
+
+def test_a_total_that_is_negative_or_huge_is_named_in_its_place(tmp_path: Path) -> None:
+    """A range would map totals as if they were rewards, so it is not offered for one row a context."""
+    path = tmp_path / "t.csv"
+    for cell, words in {
+        "-5": "line 3: jazz must be at least 0; got -5.0. These look like totals: map the rewards before adding them",
+        "1e300": "line 3: jazz must be a number in [-1e+100, 1e+100]; got 1e+300. Correct it, leave that row out",
+    }.items():
+        path.write_text(f"context,jazz\na,7\nb,{cell}\n")
+        answer = run("offline", str(path), "--output", str(tmp_path / "out"))
+        assert answer.exit_code == 2
+        assert f"t.csv, {words}" in answer.stderr
+        assert "--reward-range" not in answer.stderr
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 124_456_789.0, 1.1e9, 9.87654321e10, 1e30])
+def test_the_table_of_offline_cuts_no_number_off(size: float, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"context,jazz,rock\na,{5 * size},{size}\nb,{2 * size},{4 * size}\n")
+    options = ("--output", str(tmp_path), "--alpha", "0", "--alpha", "0.123456789012", "--tolerance", "0")
+    answer = run("offline", str(tmp_path / "t.csv"), *options)
+    assert answer.exit_code == 0, answer.output
+    assert "\N{HORIZONTAL ELLIPSIS}" not in answer.stdout
+    table = answer.stdout[: answer.stdout.index("No split")].splitlines()
+    assert max(map(len, table)) <= 80
+    (first,) = (line.split() for line in table if line.split()[:1] == ["0"])
+    optima = json.loads((tmp_path / "offline.json").read_text())["optima"]
+    rewards = optima[0]["cumulative_rewards"].values()
+    _, value, _, *shown = (float(cell.replace(",", "")) for cell in first if cell != "(!)")
+    expected = [optima[0][key] for key in ("value", "jain_index", "average_reward")]
+    assert [value, *shown] == pytest.approx([*expected, min(rewards), max(rewards)], rel=1e-4)
 
 
 def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:

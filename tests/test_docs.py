@@ -165,6 +165,18 @@ def test_the_market_is_the_one_on_the_page() -> None:
     assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
 
 
+def test_the_account_is_that_of_the_run_on_the_page() -> None:
+    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^alpha-fair  Ada +(\d+)  Ben +(\d+)  Cyd +(\d+)", page, re.MULTILINE)
+    (alpha,) = re.findall(r"Uniform\(2, 3\), AlphaFair\(2, 3, alpha=(0\.\d+)\)\)", page)
+    texts = [text.get_text() for text in drawn_texts(illustrations.reductions())]
+    weights = [float(earned) ** -float(alpha) for earned in row]
+    for earned, weight in zip(row, weights, strict=True):
+        assert f"{int(earned):,}" in texts
+        assert f"{weight / max(weights):.2f}" in texts
+    assert any(f"R^{{-{alpha}}}" in text for text in texts), "the picture says which alpha"
+
+
 def test_weights_are_drawn_as_they_are() -> None:
     axes = illustrations.what_alpha_does().axes[0]
     for alpha, line in zip(illustrations.ALPHAS, axes.get_lines(), strict=False):

@@ -179,6 +179,34 @@ def test_arm_labels_name_the_extremes() -> None:
     assert len(least) < 25
 
 
+def bars(figure: Figure) -> dict[str, list[float]]:
+    """For each arm that is drawn its share in per cent, by alpha."""
+    (axes,) = figure.axes
+    heights = [[bar.get_width() for bar in container] for container in axes.containers]
+    return {label.get_text(): list(found) for label, *found in zip(axes.get_yticklabels(), *heights, strict=True)}
+
+
+def test_the_arms_of_a_fair_optimum_are_those_that_get_most_at_any_alpha() -> None:
+    """At the first alpha nearly all tie: ranked by it alone the second's winners were not drawn."""
+    labels = [f"arm {k}" for k in range(80)]
+    first, second = np.full(80, 1.0), np.full(80, 1.0)
+    first[3], second[70:] = 50.0, np.arange(2.0, 12.0)
+    shares = {0.0: first / first.sum(), 0.9: second / second.sum()}
+    figure = figures.fair_optimum(shares, labels)
+    drawn = bars(figure)
+    assert list(drawn)[:11] == ["arm 3", *(f"arm {k}" for k in range(79, 69, -1))]
+    assert len(drawn) == figures.MOST_BARS == 25
+    for label, found in drawn.items():
+        assert found == pytest.approx([100.0 * shares[alpha][labels.index(label)] for alpha in shares])
+    assert figure.axes[0].get_title(loc="left") == "Who gets what at the fair optimum: 25 of 80 arms"
+    assert "an initial 1 an arm included" in figure.axes[0].get_xlabel()
+    few = figures.fair_optimum(
+        {0.5: np.array([0.75, 0.25])}, ["one", "a_column_name_that_is_far_too_long_to_write_out"]
+    )
+    assert few.axes[0].get_title(loc="left") == "Who gets what at the fair optimum"
+    assert [*bars(few)] == ["one", "a_column_name_that_is_far_t\N{HORIZONTAL ELLIPSIS}"]
+
+
 @pytest.mark.parametrize("n_arms", [1, 2, 1000])
 def test_few_and_many_arms(n_arms: int, tmp_path: Path) -> None:
     figure = figures.overview([trace("alpha-fair", n_arms=n_arms), trace("uniform", n_arms=n_arms)], ALPHA)

@@ -31,6 +31,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 LEFT, RIGHT = 0.06, 0.985  # margins of a whole picture
 LABEL_SIZE = 9.0
 MOST_STEMS = 300  # of more arms every so many are drawn
+MOST_BARS = 25  # of more arms those that get most
 
 _STYLE: dict[Any, Any] = {
     "font.size": 10.0,
@@ -87,6 +88,7 @@ _LOOKS = {
     "fair-cb": Look("#CC79A7", "P"),
     "uniform": Look("#7F7F7F", "X"),
     "published-sign": Look("#661100", "*"),  # of the reproduction only
+    "published-step": Look("#661100", "*"),  # never beside the other
 }
 OPTIMUM = Look(INK, "")  # the best fixed policy in hindsight is nobody's colour
 _OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -148,7 +150,7 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     labels = _arm_names(arm_labels, n_arms)
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
-    settings = f"{ALPHA} = {alpha:g}, {n_rounds:,} rounds, {n_arms:,} arms"
+    settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, 'arm')}"
     with style():
         figure = Figure(figsize=(12.8, 7.2))
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
@@ -379,6 +381,11 @@ def dashes(feedback: str) -> str | tuple[int, tuple[float, float]]:
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
 
+def counted(number: int, noun: str) -> str:
+    """1 arm, 2,000 arms."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def clipped(name: str, most: int = 14) -> str:
     return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
@@ -404,10 +411,13 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
     shares
         For each alpha every arm's share of all reward.
     arm_labels
-        Names for the arms. Arms stand in the order of their share at the first alpha; the 25 largest are drawn.
+        Names for the arms. Arms stand in the order of the largest share that any alpha gives them; of more than
+        `MOST_BARS` those with the largest are drawn, and the title says so.
     """
     alphas = list(shares)
-    order = np.argsort(-np.asarray(shares[alphas[0]]), kind="stable")[:25]
+    n_arms = len(arm_labels)
+    order = np.argsort(-np.max([shares[alpha] for alpha in alphas], axis=0), kind="stable")[:MOST_BARS]
+    part = f": {len(order)} of {n_arms:,} arms" if len(order) < n_arms else ""
     ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(alphas)))
     with style():
         figure = Figure(figsize=(9.6, 1.6 + 0.36 * len(order)), layout="constrained")
@@ -417,12 +427,12 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         for k, (alpha, colour) in enumerate(zip(alphas, ramp, strict=True)):
             wide = 100.0 * np.asarray(shares[alpha])[order]
             axes.barh(places + (k - (len(alphas) - 1) / 2) * height, wide, height, color=colour, label=f"{alpha:g}")
-        axes.axvline(100.0 / len(arm_labels), color=INK, linewidth=0.8)
-        axes.set_yticks(places, [textwrap.shorten(str(arm_labels[i]), 28, placeholder="…") for i in order])
+        axes.axvline(100.0 / n_arms, color=INK, linewidth=0.8)
+        axes.set_yticks(places, [clipped(str(arm_labels[i]), 28) for i in order])
         axes.invert_yaxis()
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("share of all reward (%); the line is an equal share")
-        axes.set_title("Who gets what at the fair optimum")
+        axes.set_xlabel("share of all reward (%), an initial 1 an arm included; the line is an equal share")
+        axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure

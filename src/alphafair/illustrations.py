@@ -48,7 +48,7 @@ def market(n_rounds: int = 10_000) -> Stream:
 
 def reductions() -> Figure:
     """One round of alpha-FairCB as a diagram: a learner a context, coupled through one account of rewards."""
-    alpha = 0.5
+    alpha = 0.9  # as in the text beside it
     earned = simulate(AlphaFair(len(QUERIES), len(SELLERS), alpha=alpha), market()).final
     with style():
         figure, axes = _canvas("One learner for each context, one account for all", 4.75)
@@ -394,7 +394,7 @@ def _account(axes: Axes, earned: Vector, alpha: float, x: float, y: float, width
     top = y + height - 0.17
     for left, text in (
         (x + 0.72, "R: earned so far"),
-        (x + 2.95, r"$\varphi'(R) = R^{-\alpha}$, relative"),
+        (x + 2.95, rf"$\varphi'(R) = R^{{-{alpha:g}}}$, relative"),
     ):
         _label(axes, left, top, text, side="left")
     for row, (seller, amount, weight) in enumerate(zip(SELLERS, earned, weights, strict=True)):

@@ -58,6 +58,8 @@ def read_rounds(
         if least == greatest:  # no range: take 0 in
             least, greatest = min(least, 0.0), max(greatest, 0.0)
         repair = f"Say --reward-range {written(least)} {written(greatest)}, or name the --arm columns."
+        if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
+            repair = "These look like totals: map the rewards before adding them up, or name the --arm columns."
         raise validate.refusal(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 

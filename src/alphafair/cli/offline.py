@@ -86,24 +86,39 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from alphafair.figures import counted
+
     console = Console(highlight=False)
-    console.print(f"The fair optimum of {n_contexts:,} contexts and {n_arms:,} arms\n")
+    console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {counted(n_arms, 'arm')}\n")
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("alpha", "value", "certified gap", "Jain's index", "average reward", "least", "greatest"):
-        table.add_column(heading, justify="right")
+    table.add_column("\nalpha", justify="right", overflow="fold")
+    for heading in (
+        "\nvalue",
+        "certified\ngap",
+        "Jain's\nindex",
+        "average\nreward",
+        "least\nreward",
+        "greatest\nreward",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in found:
         rewards = row["cumulative_rewards"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
         table.add_row(
             written(row["alpha"]),
-            f"{row['value']:,.4f}",
+            _short(row["value"], 4),
             gap,
             f"{row['jain_index']:.4f}",
-            f"{row['average_reward']:,.2f}",
-            f"{min(rewards):,.2f}",
-            f"{max(rewards):,.2f}",
+            _short(row["average_reward"], 2),
+            _short(min(rewards), 2),
+            _short(max(rewards), 2),
         )
     console.print(table)
     console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 an arm.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than was asked for: the value is still right to within it.")
+
+
+def _short(number: float, decimals: int) -> str:
+    """At most twelve characters, so that a row fits in 80 columns."""
+    return f"{number:,.{decimals}f}" if number < 1e6 else f"{number:.6g}"

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from alphafair.policies import BasePolicy
     from alphafair.types import Stream, Trace
 
+OF_A_FILE = ("context", "arm", "time", "reward_range")
+MADE_HERE = ("stream", "rounds", "contexts", "arms")
+
 
 def command(
+    ctx: typer.Context,
     policy: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A policy; repeat for several. Default: all. A wrong name lists them."),
@@ -66,10 +70,8 @@ def command(
     validate.integer("--seed", seed, low=0)
     if record_every is not None:
         validate.integer("--record-every", record_every, low=1)
+    _refuse_misplaced(ctx, data)
     if data is None:
-        for name, value in {"--arm": arm, "--time": time, "--reward-range": reward_range}.items():
-            if value is not None:
-                raise validate.refusal("--data", f"given with {name}", None, "Say --data FILE as well.")
         played = make_stream(stream, **sizes, seed=seed)
     else:
         played = read_rounds(data, context, arm, time, reward_range, most=1.0)
@@ -95,6 +97,19 @@ def command(
     else:
         _report(results)
         typer.echo(f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}")
+
+
+def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
+    """Options for a file need one, and those for a stream made here have no say in a file."""
+    from alphafair import validate
+
+    for option in OF_A_FILE if data is None else MADE_HERE:
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = f"--{option.replace('_', '-')}"
+            if data is None:
+                raise validate.refusal("--data", f"given with {flag}", None, "Say --data FILE as well.")
+            raise validate.refusal(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
 
 
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
@@ -212,10 +227,12 @@ _COLUMNS = (
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
+    from alphafair.figures import counted
+
+    sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
     console = Console(highlight=False)
     console.print(
-        f"[bold]{results['stream']}[/bold] stream: {results['rounds']:,} rounds, {results['contexts']:,} contexts, "
-        f"{results['arms']:,} arms; alpha {results['alpha']:g}, seed {results['seed']}\n"
+        f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
     )
     console.print(_table(results["policies"]))
     console.print(
