@@ -21,6 +21,14 @@ def test_the_factor_and_its_solution_are_numpys(size: int) -> None:
     np.testing.assert_allclose(y, answer, rtol=1e-7, atol=1e-9)
 
 
+def test_an_unknown_without_a_pivot_stays_zero() -> None:
+    """Two columns that are the same: the second says nothing new."""
+    upper, y = np.array([[4.0, 4.0, 2.0], [4.0, 4.0, 2.0], [2.0, 2.0, 5.0]]), np.array([8.0, 8.0, 7.0])
+    cholesky.factor(upper)
+    cholesky.solve(upper, y)
+    np.testing.assert_allclose(y, [1.625, 0.0, 0.75], rtol=1e-12)
+
+
 def test_subtracting_takes_the_upper_triangle_of_the_products() -> None:
     rng = np.random.default_rng(0)
     rows, square = rng.normal(size=(8, 11)), rng.normal(size=(11, 11))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import validate
-from alphafair.kernels import interior_point
+from alphafair.kernels import hindsight
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes a compiled call, so that progress shows
@@ -65,8 +65,8 @@ def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     n = totals.shape[1]
     distributions, earned = np.empty_like(totals), np.empty(n)
-    prices, doubt = (1.0 + totals.sum(axis=0) / n) ** -alpha, np.full(n, np.inf)  # of uniform play, not to be relied on
-    value, gap, iterations = interior_point.solve(totals, alpha, tolerance, prices, doubt, distributions, earned)
+    prices, doubt = np.ones(n), np.full(n, np.inf)  # nothing is known
+    value, gap, iterations = hindsight.solve(totals, alpha, tolerance, prices, doubt, distributions, earned)
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)
@@ -79,9 +79,10 @@ def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix
     >>> context_reward_totals(Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])).tolist()
     [[2.0, 1.2], [0.5, 0.5]]
     """
+    validate.stream("stream", stream)
     stop = stream.n_rounds if n_rounds is None else validate.integer("n_rounds", n_rounds, low=1, high=stream.n_rounds)
     totals = np.zeros((stream.n_contexts, stream.n_arms))
-    interior_point.add_rounds(stream.contexts, stream.items, stream.reward_table, 0, stop, totals)
+    hindsight.add_rounds(stream.contexts, stream.items, stream.reward_table, 0, stop, totals)
     return totals
 
 
@@ -111,10 +112,12 @@ def offline_curve(
     """
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
-    stops = validate.indices("rounds", rounds, stream.n_rounds + 1).astype(np.int64)
-    if stops[0] < 1 or (np.diff(stops) <= 0).any():
-        raise validate.refusal("rounds", "rising, from 1", stops, "Sort them and leave repeats out.")
+    validate.stream("stream", stream)
+    stops = validate.indices("rounds", rounds, stream.n_rounds + 1, low=1).astype(np.int64)
+    if (np.diff(stops) <= 0).any():
+        raise validate.refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     _refuse_negative("stream.reward_table", stream.reward_table)
+    _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
     m, n = stream.n_contexts, stream.n_arms
     totals, distributions = np.zeros((m, n)), np.empty((m, n))
     prices, doubt, earned = np.ones(n), np.full(n, np.inf), np.empty(n)
@@ -124,7 +127,7 @@ def offline_curve(
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
         state = totals, prices, doubt, distributions, earned
-        interior_point.curve(*data, done, stops[chunk], alpha, tolerance, *state, values[chunk], gaps[chunk])
+        hindsight.curve(*data, done, stops[chunk], alpha, tolerance, *state, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:
             progress(len(stops[chunk]))
@@ -136,11 +139,13 @@ def offline_curve(
 def _totals(value: ArrayLike) -> Matrix:
     totals = validate.reward_table("context_reward_totals", value)
     _refuse_negative("context_reward_totals", totals)
-    if totals.max() > 1e100:
-        raise validate.refusal(
-            "context_reward_totals", "at most 1e+100", float(totals.max()), "Divide them all by one number."
-        )
+    _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
     return totals
+
+
+def _refuse_huge(argument: str, where: str, most: float) -> None:
+    if most > 1e100:
+        raise validate.refusal(argument, f"at most 1e+100 {where}", most, "Divide them all by one number.")
 
 
 def _refuse_negative(argument: str, table: Matrix) -> None:

@@ -6,6 +6,8 @@ from its first entry, a form that the compiler turns into vector instructions.
 
 import math
 
+import numpy as np
+
 from alphafair.jit import kernel
 
 BLOCK = 32  # rows taken together, so that a large square is read once for all of them; a multiple of 4
@@ -35,9 +37,12 @@ def factor(s):
                 above, times = s[r, k:], s[r, k]
                 for b in range(row.shape[0]):
                     row[b] -= times * above[b]
-            scale = 1.0 / math.sqrt(max(row[0], 1e-300))
+            pivot = row[0]
+            scale = 1.0 / math.sqrt(pivot) if pivot > 0.0 else 0.0
             for b in range(row.shape[0]):
                 row[b] *= scale
+            if not pivot > 0.0:  # rounding has left nothing of it: this unknown stays 0
+                row[0] = np.inf
         if last < n:
             subtract(s, first, last, last, s)
 
