@@ -21,7 +21,7 @@ SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 0.99, 0.999) 
 PAYS, TOY_ROUNDS = (0.9, 0.5, 0.1), 1000
 HALVES, LIMIT_ALPHAS, COINS = (10, 100, 1000), (0.25, 0.5, 0.75, 0.9), (0, 1, 2, 3)
 FAIR, FAIR_BANDIT, INDEPENDENT = "\u03b1-FairCB", "\u03b1-FairCB (bandit)", "independent \u03b1-FairCB"
-SCALE_FREE, PUBLISHED = "scale-free bandit", "published sign"
+SCALE_FREE, PUBLISHED, PUBLISHED_STEP = "scale-free bandit", "published sign", "published step"
 READINGS = ("before", "next_visit", "after")
 RIVALS = ("Hedge", "FairCB (bandit)", "FairCB (full)")
 
@@ -44,6 +44,17 @@ class PublishedSign(naive.AlphaFairBandit):
         gain = float(naive.marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
         self.learners[context].learn(0, arm, propensity, p, -gain)
         self.cumulative_rewards[arm] += outcome
+
+
+class PublishedStep(naive.AlphaFair):
+    """Algorithm 1 with S the sum of norms of gradients."""
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: naive.Outcome) -> None:
+        g = naive.marginal_utility(self.cumulative_rewards, self.alpha) * outcome
+        self.norms[context] += np.linalg.norm(g)
+        x = naive.project_on_simplex(self.distributions[context] + g / np.sqrt(self.norms[context]))
+        self.distributions[context] = x
+        self.cumulative_rewards = self.cumulative_rewards + p * outcome
 
 
 def path(policy: naive.Policy, rounds: Rounds, feedback: Feedback, seed: int) -> Path:
@@ -106,6 +117,7 @@ class Oracle:
             FAIR_BANDIT: (naive.AlphaFairBandit, "bandit", {"alpha": ALPHA}),
             SCALE_FREE: (naive.ScaleFree, "bandit", {}),
             PUBLISHED: (PublishedSign, "bandit", {"alpha": ALPHA}),
+            PUBLISHED_STEP: (PublishedStep, "full", {"alpha": ALPHA}),
             **{word: (naive.AlphaFair, "full", {"alpha": ALPHA, "marginal": word}) for word in READINGS},
             **{f"full {share:g}": floored("full", share) for share in SHARES},
             **{f"bandit {share:g}": floored("bandit", share) for share in SHARES},
@@ -144,7 +156,7 @@ class Oracle:
         }
 
     def about(self, seeds: int = N_SEEDS) -> dict[str, Any]:
-        settings = {"rows": 300, "min_ratings": None, "reward_floor": 0.2}
+        settings = {"rows": 300, "min_ratings": None, "reward_floor": float(self.rounds.rewards.min())}
         sizes = {"n_rounds": self.T, "n_contexts": self.M, "n_arms": self.N}
         return {"alpha": ALPHA, "seeds": [*range(seeds)], "settings": settings, **sizes}
 
@@ -197,6 +209,7 @@ class Oracle:
             "floors": list(SHARES),
             "fair_cb": {feedback: along(feedback) for feedback in ("full", "bandit")},
             "alpha_fair": {"full": ends(FAIR), "bandit": ends(FAIR_BANDIT)},
+            "maxima": [max(self.measured(f"bandit {share:g}")["alpha_performance"][:, -1]) for share in SHARES],
             "ahead": {"full": ahead(FAIR, "full"), "bandit": ahead(FAIR_BANDIT, "bandit")},
         }
 
@@ -393,9 +406,12 @@ def claim(name: str, found: Claim) -> dict[str, Any]:
     }
 
 
-def results(first: Rounds, many: Rounds, best: Vector) -> dict[str, Any]:
-    """The numbers of results.json: `first` are the rows of A and B, `many` the users of C, `best` OPT over time."""
-    oracle = Oracle(first, best)
+def results(first: Rounds, many: Rounds, best: Vector, poor: Rounds, poor_best: Vector) -> dict[str, Any]:
+    """The numbers of results.json: `first` are the rows of A and B, `many` the users of C, `best` OPT over time.
+
+    `poor` are the first rows again with the published reward floor.
+    """
+    oracle, poor_oracle = Oracle(first, best), Oracle(poor, poor_best)
     c, limit, shares = over_alpha(many), impossibility(), toy_shares()
     toy = {
         "alpha": 0.0,
@@ -422,6 +438,8 @@ def results(first: Rounds, many: Rounds, best: Vector) -> dict[str, Any]:
                 **oracle.over_time({FAIR_BANDIT: FAIR_BANDIT, PUBLISHED: PUBLISHED, **blind}),
                 "toy": toy,
             },
+            "step": oracle.over_time({label: label for label in (FAIR, PUBLISHED_STEP, "uniform")}, seeds=1),
+            "delta": poor_oracle.over_time({label: label for label in (FAIR, "uniform")}, seeds=1),
             "readings": oracle.over_time(dict(zip(READINGS, READINGS, strict=True)), seeds=1),
         },
     }

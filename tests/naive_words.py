@@ -227,8 +227,94 @@ def impossibility(experiment: Results) -> list[Token]:
     return [halves[-1], *(x for row, alpha, limit in rows for x in (row[-1], alpha, limit)), *away, halves[0]]
 
 
+def toy(experiment: Results) -> list[Token]:
+    pays, shares = experiment["toy"]["arms"], experiment["toy"]["shares"]
+    best, worst = pays.index(max(pays)), pays.index(min(pays))
+    return [
+        x for label in ordered(experiment["contenders"]) for x in (label, shares[label][best], shares[label][worst])
+    ]
+
+
+def side(lead: float) -> list[Token]:
+    return [abs(lead), "above" if lead > 0 else "below"]
+
+
+def sign(experiment: Results) -> list[Token]:
+    scores = ends(experiment, "alpha_performance")
+    found: list[Token] = []
+    for label, score in scores.items():
+        if label != "uniform":
+            gap = experiment["contenders"][label]["gap_closed"]
+            found += [label, *side(score - scores["uniform"]), "uniform"]
+            found += ["do not tell apart"] if gap["low"] <= 0 <= gap["high"] else []
+    return [*found, "optimum", experiment["optimum"]["values"][-1] - scores["uniform"]]
+
+
+def step(experiment: Results) -> list[Token]:
+    return [x for label, end in ends(experiment, "standard_regret").items() for x in (label, end)]
+
+
+def readings(experiment: Results) -> list[Token]:
+    def series(word: str, name: str) -> np.ndarray:
+        return np.array(experiment["contenders"][word][name]["mean"])
+
+    words, found = {"next_visit": "next visit", "after": "after"}, []
+    names = {"alpha_performance": "\u03b1-performance", "jain_index": "jain's index"}
+    for word, said in words.items():
+        ours, theirs = (series(each, "alpha_performance")[-1] for each in ("before", word))
+        found += [(theirs - ours) / ours, said]
+    sizes = {
+        (word, name): float(np.max(np.abs(series(word, name) / series("before", name) - 1)))
+        for word in words
+        for name in names
+    }
+    word, name = max(sizes, key=lambda each: sizes[each])
+    return [*found, sizes[word, name], words[word], names[name]]
+
+
+def changes(results: Results) -> list[list[Token]]:
+    """What every correction changes, row by row."""
+    experiments = results["experiments"]
+    a, signs, sweep = (experiments[key] for key in ("A", "sign", "floor_sweep"))
+
+    def score(key: str, policy: str, feedback: str, series: str = "alpha_performance") -> float:
+        found = experiments[key]["contenders"].values()
+        (last,) = [x[series]["mean"][-1] for x in found if (x["policy"], x["feedback"]) == (policy, feedback)]
+        return float(last)
+
+    pays, shares = signs["toy"]["arms"], signs["toy"]["shares"]
+    ours, theirs = "\u03b1-FairCB (bandit)", "published sign"
+    worst = {label: shares[label][pays.index(min(pays))] for label in (theirs, ours)}
+    leads = {
+        label: end - ends(signs, "alpha_performance")["uniform"]
+        for label, end in ends(signs, "alpha_performance").items()
+    }
+    place = max(at for at, floor in enumerate(sweep["floors"]) if floor <= 0.98)
+    swept = sweep["fair_cb"]["bandit"]["alpha_performance"]["mean"][place]
+    fair = "\u03b1-FairCB"
+    return [
+        [len(pays), worst[theirs], worst[ours], *side(leads[theirs]), *side(leads[ours])],
+        [
+            score("step", "published-step", "full", "standard_regret"),
+            score("step", "alpha-fair", "full", "standard_regret"),
+        ],
+        [experiments["readings"]["contenders"][word]["alpha_performance"]["mean"][-1] for word in ("after", "before")],
+        [a["optimum"]["gaps"][-1]],
+        [
+            *(0.001, *(experiments[key]["contenders"][fair]["gap_closed"]["mean"] for key in ("delta", "A"))),
+            *(swept, sweep["floors"][place], score("A", "fair-cb", "bandit")),
+        ],
+        [score("A", "fair-cb", "bandit"), score("A", "fair-cb", "full")],
+        [],
+        [
+            *(sweep["floors"][place], len(sweep["seeds"]), sweep["maxima"][place], swept),
+            *(ours, sweep["alpha_fair"]["bandit"]["alpha_performance"]["mean"]),
+        ],
+    ]
+
+
 def captions(results: Results) -> dict[str, list[Token]]:
-    """Of every picture but those of the corrections."""
+    """Of every picture."""
     experiments = results["experiments"]
     found = {
         f"{key}-{name}": tokens(experiments[key])
@@ -247,6 +333,10 @@ def captions(results: Results) -> dict[str, list[Token]]:
         "price-of-fairness": price(experiments["C"]),
         "how-much-was-learned": learned(experiments),
         "floor-sweep": floors(experiments["floor_sweep"]),
+        "sign-toy": toy(experiments["sign"]),
+        "sign-ratings": sign(experiments["sign"]),
+        "step": step(experiments["step"]),
+        "readings": readings(experiments["readings"]),
         "impossibility": impossibility(experiments["impossibility"]),
     }
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
-from alphafair.experiments.value import PublishedSign
+from alphafair.experiments.value import KINDS, PublishedSign, PublishedStep
 from alphafair.kernels import fair_bandit
-from alphafair.policies.base import BasePolicy
+from alphafair.policies import POLICIES, BasePolicy
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
@@ -59,6 +59,37 @@ def test_step_size_adds_up_squared_norms() -> None:
     x1 = naive.project_on_simplex(np.array([0.5, 0.5]) + np.array([0.6, 0.8]) / 1.0)
     x2 = naive.project_on_simplex(x1 + np.array([0.6, 0.8]) / np.sqrt(2.0))
     np.testing.assert_allclose(policy.probabilities(0), x2, rtol=1e-14)
+
+
+def test_the_published_step_adds_up_norms() -> None:
+    """After the gradient (3/10, 4/10) twice its S is 1/2, then 1; after a zero gradient nothing has moved."""
+    policy, g = PublishedStep(1, 2, alpha=0.0), np.array([0.3, 0.4])
+    x = np.array([0.5, 0.5])
+    for size in (0.5, 1.0):
+        policy.update(policy.choose(0), g)
+        x = naive.project_on_simplex(x + g / np.sqrt(size))
+        np.testing.assert_allclose(policy.probabilities(0), x, rtol=1e-14)
+    policy.update(policy.choose(0), [0.0, 0.0])
+    np.testing.assert_allclose(policy.probabilities(0), x, rtol=1e-14)
+
+
+def test_the_published_step_reads_the_slope_before_the_round_and_earns_after_it() -> None:
+    """At alpha = 1/2 with rewards (1, 1/2): R = (1.5, 1.25) after the first round, so g = r / sqrt(R) in the second."""
+    policy, r = PublishedStep(1, 2, alpha=0.5), np.array([1.0, 0.5])
+    first = float(np.sqrt(1.25))
+    x = naive.project_on_simplex(np.array([0.5, 0.5]) + r / np.sqrt(first))
+    policy.update(policy.choose(0), r)
+    np.testing.assert_allclose(policy.probabilities(0), x, rtol=1e-14)
+    g = r / np.sqrt([1.5, 1.25])
+    policy.update(policy.choose(0), r)
+    x = naive.project_on_simplex(x + g / np.sqrt(first + np.sqrt(g @ g)))
+    np.testing.assert_allclose(policy.probabilities(0), x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [PublishedSign, PublishedStep])
+def test_what_was_published_is_for_the_reproduction_alone(kind: type[BasePolicy]) -> None:
+    assert kind.name in KINDS
+    assert kind.name not in POLICIES
 
 
 def test_the_slope_is_taken_before_the_round_by_default() -> None:

@@ -183,8 +183,9 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
     assert found == reproduce.measure(reproduce.Data(), tmp_path / "runs", smoke=True)
-    assert set(found["experiments"]) == {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
-    assert {claim["experiment"] for claim in found["claims"]} == set(found["experiments"])
+    claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
+    assert set(found["experiments"]) == {*claimed, "step", "delta"}
+    assert {claim["experiment"] for claim in found["claims"]} == claimed
     verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}
     assert (verdicts["A1"], verdicts["S2"]) == ("holds", "not decided"), "three seeds leave a small difference open"
     assert found["data"]["stand_in"] is True

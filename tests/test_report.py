@@ -14,7 +14,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from alphafair import figures
-from alphafair.experiments import page
+from alphafair.experiments import errata, page
 from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
 from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import PICTURES, available
@@ -274,13 +274,15 @@ def test_the_best_floor_may_be_the_last_tried(results: dict[str, Any]) -> None:
 
 
 def misread_report(results: dict[str, Any]) -> list[str]:
-    """What is wrong with the numbers and names in captions and tiles; those of corrections are read elsewhere."""
+    """What is wrong with the numbers and names in captions, tiles and what the corrections change."""
     expected = naive_words.captions(results)
-    assert expected.keys() == {name for name, picture in PICTURES.items() if picture.section != "corrections"}
+    assert expected.keys() == PICTURES.keys()
     pairs = [(PICTURES[name].sentence(results), tokens) for name, tokens in expected.items()]
     pairs += [
         (" ".join(tile), tokens) for tile, tokens in zip(headlines(results), naive_words.tiles(results), strict=True)
     ]
+    rows = errata.changes(results["experiments"])
+    pairs += [(row[-1], tokens) for row, tokens in zip(rows, naive_words.changes(results), strict=True)]
     return [wrong for text, tokens in pairs if (wrong := naive_words.misread(text, tokens))]
 
 

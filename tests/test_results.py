@@ -70,10 +70,15 @@ def test_every_number_is_the_oracles(tmp_path: Path) -> None:
     """OPT is checked by two certificates, ours and the oracle's; what is measured against it is made from it again."""
     found = reproduce.measure(reproduce.Data(), tmp_path, smoke=True)
     first, many = rounds(streams.bundled(rows=300)), rounds(streams.bundled(min_ratings=500))
-    best = found["experiments"]["A"]["optimum"]
-    for value, gap, (low, high) in zip(best["values"], best["gaps"], naive_results.optima(first), strict=True):
-        assert low - gap <= value <= high
-    wrong = list(differences(found, naive_results.results(first, many, np.array(best["values"]))))
+    poor = rounds(streams.bundled(rows=300, reward_floor=0.001))
+    best, poor_best = (found["experiments"][key]["optimum"] for key in ("A", "delta"))
+    for given, optimum in ((first, best), (poor, poor_best)):
+        for value, gap, (low, high) in zip(
+            optimum["values"], optimum["gaps"], naive_results.optima(given), strict=True
+        ):
+            assert low - gap <= value <= high
+    values = (np.array(optimum["values"]) for optimum in (best, poor_best))
+    wrong = list(differences(found, naive_results.results(first, many, next(values), poor, next(values))))
     wrong += misread_report(found)
     assert not wrong, f"{len(wrong)} differences: " + "\n".join(wrong[:20])
 

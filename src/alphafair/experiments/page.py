@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from alphafair import metrics
 from alphafair.experiments import paper
 from alphafair.experiments.claims import FAILS, HOLDS, OPEN
+from alphafair.experiments.errata import changes
 from alphafair.experiments.headlines import headlines
 from alphafair.experiments.pictures import Picture, Results
 from alphafair.experiments.pictures.canvas import certificate, number, ordered, rounded
@@ -70,10 +71,9 @@ SECTIONS = (
     Section(
         "corrections",
         "What the corrections change",
-        ("sign", "readings"),
-        "The code published with the paper feeds the bandit learner rewards where it expects losses; we feed the "
-        "negative. And the paper does not say at which moment the slope of the utility is taken; its proof needs the "
-        "moment before the round's reward is booked, which is our default.",
+        ("sign", "step", "readings"),
+        "The code published with the paper differs from its text, and the text does not say at which moment the slope "
+        "of the utility is taken. Here is every difference, and what it changes.",
     ),
     Section(
         "rivals",
@@ -199,11 +199,14 @@ def _claims(claims: Sequence[Mapping[str, Any]], data: str) -> str:
 
 
 def _words(section: Section, results: Results) -> str:
-    """What was done, and for A and B all final numbers in a table."""
+    """What was done, for A and B all final numbers in a table, and what every correction changes in another."""
     experiments = results["experiments"]
     text = _paragraph(section.words)
     if section.name == "C":
         text += _paragraph(*_users(experiments["C"]))
+    if section.name == "corrections":
+        rows = [_row([*map(escape, cells)]) for cells in changes(experiments)]
+        text += _table(("what", "published code", "here", "what it changes"), rows)
     if section.name in ("A", "B"):
         text += _numbers(experiments[section.name])
     return text

@@ -14,6 +14,7 @@ SCALE_FREE = Contender("scale-free bandit", "scale-free")
 UNIFORM = Contender("uniform", "uniform", (("feedback", "full"),))
 UNIFORM_BANDIT = Contender("uniform", "uniform", (("feedback", "bandit"),))
 PUBLISHED_SIGN = Contender("published sign", "published-sign")
+PUBLISHED_STEP = Contender("published step", "published-step")
 
 FULL_INFORMATION = Experiment(
     "A",
@@ -44,6 +45,8 @@ READINGS = Experiment(
     "When the slope is read",
     tuple(Contender(word, "alpha-fair", (("marginal", word),)) for word in ("before", "next_visit", "after")),
 )
+STEP = Experiment("step", "The step size", (ALPHA_FAIR, PUBLISHED_STEP, UNIFORM))
+DELTA = Experiment("delta", "The published reward floor", (ALPHA_FAIR, UNIFORM), reward_floor=0.001)
 FLOOR_SWEEP = Experiment(
     "floor_sweep",
     "FairCB along its floor",
@@ -61,4 +64,4 @@ FLOOR_SWEEP = Experiment(
 IMPOSSIBILITY = Impossibility((10, 100, 1000, 10_000, 100_000), alphas=(0.25, 0.5, 0.75, 0.9), seeds=(0, 1, 2, 3))
 TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
 
-EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, READINGS)
+EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, STEP, READINGS, DELTA)

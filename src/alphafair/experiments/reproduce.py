@@ -23,6 +23,7 @@ from alphafair.streams.bundled import read_bundled
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream, read_movielens
 from alphafair.types import Stream
 
+OVER_TIME = ("A", "B", "sign", "step", "readings", "delta")
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 # What the paper's rows hold; checked whenever the data are MovieLens 25M itself.
 COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, rounds
@@ -97,11 +98,11 @@ def measure(
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
-    measured = {name: results.samples(*runs[name]) for name in ("A", "B", "floor_sweep", "sign", "readings")}
+    measured = {name: results.samples(*runs[name]) for name in (*OVER_TIME, "floor_sweep")}
     measured["toy"] = results.pull_shares(arms, ran(arms))
     a, c = ready["A"], ready["C"]
     sections = {
-        **{name: results.over_time(*runs[name], measured[name]) for name in ("A", "B", "sign", "readings")},
+        **{name: results.over_time(*runs[name], measured[name]) for name in OVER_TIME},
         "C": {**results.over_alpha(*runs["C"]), "data": data.name},
         "floor_sweep": results.over_floor(ready["floor_sweep"], measured["floor_sweep"]),
         "impossibility": results.impossibility(limit, ran(limit)),

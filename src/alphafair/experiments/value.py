@@ -16,7 +16,7 @@ import polars as pl
 
 import alphafair
 from alphafair.experiments import tables
-from alphafair.kernels import published_sign
+from alphafair.kernels import gradient_ascent, published_sign, published_step
 from alphafair.policies import POLICIES, AlphaFairBandit, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
@@ -48,7 +48,22 @@ class PublishedSign(AlphaFairBandit):
     _learn = staticmethod(published_sign.learn)
 
 
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign}
+class PublishedStep(BasePolicy):
+    """`AlphaFair` with the step size of the code published with the paper: no certificate, not for use."""
+
+    name: ClassVar[str] = "published-step"
+    feedback = Feedback.FULL
+    _draw = staticmethod(gradient_ascent.draw)
+    _learn = staticmethod(published_step.learn)
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
+        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
+        shared = gradient_ascent.first_shared(n_arms, alpha, gradient_ascent.BEFORE)
+        learner = gradient_ascent.first_learner(n_arms, gradient_ascent.BEFORE)
+        super().__init__(n_contexts, n_arms, seed, {"alpha": alpha}, shared, learner)
+
+
+KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign, PublishedStep.name: PublishedStep}
 
 
 def resolve(value: Any, stream: Stream) -> Any:

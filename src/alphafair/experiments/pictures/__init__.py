@@ -87,6 +87,14 @@ _add(
     corrections.sign_sentence,
 )
 _add(
+    "step",
+    "The step size: squares of gradients added up, or norms",
+    "corrections",
+    "step",
+    corrections.step,
+    corrections.step_sentence,
+)
+_add(
     "readings",
     "Three readings of when the slope \N{GREEK SMALL LETTER PHI}\N{PRIME} is taken",
     "corrections",

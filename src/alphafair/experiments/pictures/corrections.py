@@ -1,4 +1,4 @@
-"""What the corrections to the paper's text and code change: the sign of the bandit reward, the reading of phi'."""
+"""What the corrections to the paper's text and code change: the bandit's sign, the step size, the reading of phi'."""
 
 from __future__ import annotations
 
@@ -120,6 +120,27 @@ def sign_sentence(experiment: Results) -> str:
         best -= float(experiment["contenders"][reference]["alpha_performance"]["mean"][-1])
     where = f"{number(best, 3)} above {reference}" if reference else f"at {number(best)}"
     return canvas.capital(f"{'; '.join(parts)}. The optimum is {where}.")
+
+
+def step(experiment: Results, title: str) -> Figure:
+    """Standard regret over the rounds: a small picture."""
+    curves = canvas.lines(experiment, "standard_regret")
+    with figures.style():
+        figure, top = canvas.page(title, canvas.settings_note(experiment, "each sees all rewards"), 3.0)
+        axes = canvas.place(figure, top, labels=[curve.label for curve in curves])
+        canvas.draw(axes, experiment["rounds"], curves)
+        canvas.over_rounds(axes, float(experiment["rounds"][-1]))
+        axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
+        axes.margins(y=0.1)
+        axes.set_ylabel("standard regret (utility)")
+        canvas.name_lines(axes, curves)
+    return figure
+
+
+def step_sentence(experiment: Results) -> str:
+    curves = canvas.ranked(canvas.lines(experiment, "standard_regret"), highest_first=False)
+    ends = [f"{curve.label} at {number(curve.end, 3)}" for curve in curves]
+    return f"Standard regret ends lowest for {ends[0]}; then {listed(ends[1:])}."
 
 
 def readings(experiment: Results, title: str) -> Figure:
