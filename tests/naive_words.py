@@ -341,6 +341,21 @@ def captions(results: Results) -> dict[str, list[Token]]:
     }
 
 
+def numbers(experiment: Results) -> Iterator[list[Token]]:
+    """The rows of the table of all ends: a mean, and half of its band where it has one."""
+    for label in ordered(experiment["contenders"]):
+        contender = experiment["contenders"][label]
+        n_seeds = contender["n_seeds"]
+        row: list[Token] = [label, *([n_seeds] if n_seeds > 1 else [])]
+        for series in ("alpha_performance", "ratio", *LOWER, "jain_index", "average_reward"):
+            low, high = contender[series]["low"][-1], contender[series]["high"][-1]
+            row += [contender[series]["mean"][-1], *([(high - low) / 2] if high > low else [])]
+        mean, low, high = shares(experiment)[label]
+        yield [*row, mean, *([100 * (high - low) / 2] if high > low else [])]
+    best = experiment["optimum"]["values"][-1]
+    yield ["optimum", best, 1.0, 0.0, (1 - factor(experiment["alpha"])) * best, 1.0]
+
+
 def tiles(results: Results) -> Iterator[list[Token]]:
     """A number and its text are read as one."""
     a, b, c, sign = (results["experiments"][key] for key in ("A", "B", "C", "sign"))

@@ -169,8 +169,10 @@ def test_scale_free_may_lead_early_but_not_late() -> None:
 def test_a_setback_is_not_monotone() -> None:
     sections, samples = results()
     sections["C"] |= {"jain_index": [0.1, 0.05, 0.9], "average_reward": [9.0, 9.01, 1.0]}
-    found = verdicts(sections, samples)
-    assert (found["C1"], found["C2"]) == (FAILS, HOLDS)
+    found = {claim["id"]: claim for claim in claims(sections, samples, "x")}
+    assert (found["C1"]["verdict"], found["C2"]["verdict"]) == (FAILS, HOLDS)
+    assert found["C1"]["measured"].endswith("largest step back 5.9% of the range")  # 0.05 of 0.85
+    assert found["C2"]["measured"].endswith("largest step back 0.1% of the range")  # 0.01 of 8.01
 
 
 def test_leads_are_kept_as_numbers() -> None:

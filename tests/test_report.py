@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,32 @@ def misread_report(results: dict[str, Any]) -> list[str]:
     rows = errata.changes(results["experiments"])
     pairs += [(row[-1], tokens) for row, tokens in zip(rows, naive_words.changes(results), strict=True)]
     return [wrong for text, tokens in pairs if (wrong := naive_words.misread(text, tokens))]
+
+
+def rows_of(text: str) -> list[str]:
+    """The rows of the tables in a piece of a page, as text."""
+    return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", text, re.DOTALL)]
+
+
+@pytest.mark.parametrize("key", ["A", "B"])
+def test_tables_say_the_numbers(key: str, results: dict[str, Any], report: Path) -> None:
+    section = report.read_text(encoding="utf-8").split(f'<section id="{key}">')[1]
+    rows = rows_of(section.split("<tbody>")[1].split("</tbody>")[0])
+    rows = [unescape(row) for row in rows]
+    for row, tokens in zip(rows, naive_words.numbers(results["experiments"][key]), strict=True):
+        assert naive_words.misread(row, tokens) == ""
+
+
+def test_seeds_and_digests_of_all_runs_are_given(report: Path) -> None:
+    """Which seeds, not how many; the toy too."""
+    rows = rows_of(report.read_text(encoding="utf-8").split('<section id="origin">')[1])
+    for start, end in (
+        ("A Full information 0123456789ab 1,000 4 5 0\N{EN DASH}29", "rows = 1000"),
+        (f"C Many values of {ALPHA} ccc 5,000 3 5 0", "min_ratings = 500, reward_floor = 0.2"),
+        ("impossibility Nobody can win iii", "0\N{EN DASH}3 \N{EN DASH}"),
+        ("toy Three arms ttt 1,000 1 3 0\N{EN DASH}29", "\N{EN DASH}"),
+    ):
+        assert [row for row in rows if row.startswith(start) and row.endswith(end)], start
 
 
 def test_words_say_the_numbers(results: dict[str, Any]) -> None:

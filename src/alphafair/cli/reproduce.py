@@ -68,9 +68,10 @@ def _print_claims(console: Console, path: Path) -> None:
     from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("claim", "verdict", "measured"):
+    for heading in ("claim", "source", "verdict", "measured"):
         table.add_column(heading)
     for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
         colour = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim["verdict"]]
-        table.add_row(f"{claim['id']}  {claim['claim']}", f"[{colour}]{claim['verdict']}[/]", claim["measured"])
+        verdict = f"[{colour}]{claim['verdict']}[/]"
+        table.add_row(f"{claim['id']}  {claim['claim']}", claim["source"], verdict, claim["measured"])
     console.print(table)
