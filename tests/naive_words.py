@@ -97,9 +97,10 @@ def performance(experiment: Results) -> list[Token]:
 
     scores, best = ends(experiment, "alpha_performance"), experiment["optimum"]["values"][-1]
     (first, top), *_, (last, least) = scores.items()
-    gaps = {label: experiment["contenders"][label]["gap_closed"] for label in ordered(experiment["contenders"])}
-    behind = [label for label, gap in gaps.items() if gap["high"] < 0]
-    close = [label for label, gap in gaps.items() if gap["low"] < 0 <= gap["high"] and label != "uniform"]
+    others = [label for label in ordered(experiment["contenders"]) if label != "uniform"]
+    gaps = {label: experiment["contenders"][label]["gap_closed"] for label in others}
+    behind = [label for label in others if gaps[label]["high"] < 0]
+    close = [label for label in others if gaps[label]["low"] < 0 <= gaps[label]["high"]]
     return [
         *(first, "highest", *band(experiment, first, "alpha_performance"), *doubt(experiment, "alpha_performance")),
         *("every arm had earned", each(top), "optimum", best, each(best), last, "lowest", least, each(least)),

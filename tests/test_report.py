@@ -251,6 +251,14 @@ def test_what_seeds_do_not_tell_apart_is_no_victory(results: dict[str, Any]) -> 
     )
 
 
+def test_uniform_play_is_not_below_itself(results: dict[str, Any]) -> None:
+    """Whatever rounding says."""
+    near = copy.deepcopy(results)
+    gap = {"mean": -1e-16, "low": -1e-16, "high": -1e-16}
+    near["experiments"]["A"]["contenders"]["uniform"]["gap_closed"] = gap
+    assert PICTURES["A-alpha-performance"].sentence(near) == PICTURES["A-alpha-performance"].sentence(results)
+
+
 def test_nobody_goes_far_below_zero(results: dict[str, Any]) -> None:
     lost = copy.deepcopy(results)
     for contender in lost["experiments"]["A"]["contenders"].values():

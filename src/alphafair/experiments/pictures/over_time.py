@@ -149,11 +149,12 @@ def _doubt(first: Mapping[str, Any]) -> str:
 
 def _behind_uniform(experiment: Results) -> str:
     """Who ends below uniform play, by the gap closed, which is a difference seed by seed too."""
-    gaps = {label: contender["gap_closed"] for label, contender in canvas.ordered(experiment["contenders"]).items()}
+    contenders = canvas.ordered(experiment["contenders"])
+    gaps = {label: contender["gap_closed"] for label, contender in contenders.items() if label != UNIFORM}
     behind = [label for label, gap in gaps.items() if gap["high"] < 0.0]
-    doubtful = [label for label, gap in gaps.items() if gap["low"] < 0.0 <= gap["high"] and label != UNIFORM]
+    doubtful = [label for label, gap in gaps.items() if gap["low"] < 0.0 <= gap["high"]]
     whom = canvas.capital(listed(behind)) if behind else "Nobody"
-    level = experiment["contenders"][UNIFORM]["alpha_performance"]["mean"][-1]
+    level = contenders[UNIFORM]["alpha_performance"]["mean"][-1]
     text = f" {whom} {'end' if len(behind) > 1 else 'ends'} below uniform play ({number(level)})"
     return text + (f"; these seeds do not tell {listed(doubtful)} from it." if doubtful else ".")
 
