@@ -6,6 +6,8 @@ lives in a folder named by a fingerprint of every file in `kernels/`, and no sta
 
 Set `NUMBA_DISABLE_JIT=1` before Python starts and every kernel runs as the plain Python it is written in,
 with the same results to the last bit: no kernel uses `fastmath`, a NumPy reduction or a LAPACK call.
+
+Kernels copy arrays in loops: for one array assigned to a slice of another Numba compiles several seconds longer.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
             grain = whole / ((FIRST if cold else SAMPLE) * n)
             n_rows, n_entries, whole = _screen(totals, prices, doubt, grain, trial, base, row, kept)
         shares = np.empty((n_rows, n))
-        fresh[:] = prices
+        for i in range(n):
+            fresh[i] = prices[i]
         if n_rows > 0:
             barrier = 0.0
             for r in range(n_rows):
@@ -181,7 +182,11 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
         trial_value, trial_gap = certify(totals, trial, alpha, tried, fresh)
         if trial_gap < gap:
             value, gap = trial_value, trial_gap
-            x[:, :], earned[:] = trial, tried
+            for i in range(n):
+                earned[i] = tried[i]
+            for j in range(m):
+                for i in range(n):
+                    x[j, i] = trial[j, i]
         surprise = False
         for i in range(n):
             moved = abs(math.log(fresh[i] / prices[i]))

@@ -123,9 +123,9 @@ def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
     _begin(weight, prices, barrier, x, z)
     step_x, step_z, waited, least_gap = 0.0, 0.0, 0, np.inf
     for step in range(MOST_STEPS):
-        product[:], earned[:] = 0.0, base
         for i in range(n):
             prices[i] += step_z * dw[i]
+            product[i], earned[i] = 0.0, base[i]
         for j in range(m):
             for i in range(n):
                 x[j, i] += step_x * move[j, i]
