@@ -29,7 +29,7 @@ from alphafair.kernels.log_barrier import level
 MOST_STEPS = 200
 AHEAD = 1e4  # how far x z may run ahead of the whole gap
 CALM = 4  # steps without half the gap, before x and z must move alike
-PATIENCE = 20  # such steps near the end, before rounding is to blame
+PATIENCE = 20  # such steps with x z where it should be, before rounding is to blame
 
 
 @kernel
@@ -121,7 +121,7 @@ def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
     size = nodes.shape[0]
     flow, inverse, square = np.empty((groups.shape[0], size)), np.empty(groups.shape[0]), np.empty((size, size))
     _begin(weight, prices, barrier, x, z)
-    step_x, step_z, waited, least_gap = 0.0, 0.0, 0, np.inf
+    step_x, step_z, waited, late, least_gap = 0.0, 0.0, 0, 0, np.inf
     for step in range(MOST_STEPS):
         for i in range(n):
             prices[i] += step_z * dw[i]
@@ -144,8 +144,9 @@ def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
             worst = max(worst, abs(residual[i]))
         gap = products + 2.0 * worst * paid  # the most that prices R^(-alpha) can make of it
         waited = 0 if gap < 0.5 * least_gap else waited + 1
+        late = min(late + 1, waited) if products <= tolerance * value else 0
         least_gap = min(least_gap, gap)
-        if gap <= tolerance * value or (products <= tolerance * value and waited > PATIENCE):
+        if gap <= tolerance * value or late > PATIENCE:
             return step
         square[:, :] = 0.0
         _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
