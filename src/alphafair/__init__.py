@@ -28,6 +28,7 @@ _ROOMS = {
     "offline_optimum": "offline",
     "offline_curve": "offline",
     "rescale_rewards": "rewards",
+    "Refusal": "validate",
 }
 _MODULES = ("checks", "data", "figures", "metrics", "policies", "streams", "types")
 
@@ -51,6 +52,7 @@ __all__ = [  # noqa: RUF022 - in the order a reader meets them
     "offline_optimum",
     "offline_curve",
     "rescale_rewards",
+    "Refusal",
     "checks",
     "data",
     "figures",
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from alphafair.rewards import rescale_rewards
     from alphafair.simulation import simulate
     from alphafair.types import Decision, Feedback, Policy, State, Stream, Trace
+    from alphafair.validate import Refusal
 
 
 def __getattr__(name: str) -> Any:

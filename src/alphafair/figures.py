@@ -180,7 +180,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     """Write a picture as PNG, SVG or PDF, by the suffix of the path; the same picture gives the same bytes."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
-        raise validate.refusal("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
+        raise validate.Refusal("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
     dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[target.suffix.lower()]
     with style():
         figure.savefig(target, metadata={"Creator": "alphafair", **dates} if dates else None)
@@ -215,7 +215,7 @@ def _common_arms(traces: Sequence[Trace]) -> int:
     """All runs must be over the same arms."""
     sizes = {trace.cumulative_rewards.shape[1] for trace in traces}
     if len(sizes) != 1:
-        raise validate.refusal(
+        raise validate.Refusal(
             "traces", "at least one run, all over the same arms", sorted(sizes), "Draw other runs in another picture."
         )
     return int(sizes.pop())
@@ -225,7 +225,7 @@ def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
     if arm_labels is None:
         return [f"arm {arm}" for arm in range(n_arms)]
     if len(arm_labels) != n_arms:
-        raise validate.refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name an arm.")
+        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name an arm.")
     return list(arm_labels)
 
 

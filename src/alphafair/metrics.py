@@ -101,7 +101,7 @@ def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
     room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
-        raise validate.refusal(
+        raise validate.Refusal(
             "optimum", "above uniform play", optimum, "Where nothing can be learned no share of it can be."
         )
     return np.asarray((achieved - floor) / room)
@@ -129,7 +129,7 @@ def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
     values = validate.floats("samples", "finite numbers, one row a seed", samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
     if values.ndim == 0 or len(values) == 0 or not np.isfinite(values).all():
-        raise validate.refusal("samples", "finite numbers, one row a seed", values, repair)
+        raise validate.Refusal("samples", "finite numbers, one row a seed", values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(mean, mean, mean)
@@ -190,7 +190,7 @@ def regret_certificate(policy: Certifying) -> float:
     """
     for needed in ("alpha", "squared_gradient_norms", "drift"):
         if not hasattr(policy, needed):
-            raise validate.refusal(
+            raise validate.Refusal(
                 "policy",
                 "one that keeps its gradients' norms",
                 policy,
@@ -206,7 +206,7 @@ def _earned(argument: str, values: Rewards) -> Floats:
     rewards = values.cumulative_rewards if isinstance(values, Trace) else values
     array = validate.floats(argument, "positive and finite", rewards, repair)
     if array.size == 0 or not (array > 0.0).all() or not np.isfinite(array).all():
-        raise validate.refusal(argument, "positive and finite", array, repair)
+        raise validate.Refusal(argument, "positive and finite", array, repair)
     return array
 
 
@@ -215,7 +215,7 @@ def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
     repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
     optimum = validate.floats("optimum", "one number, or one a record", value, repair)
     if not np.isfinite(optimum).all():
-        raise validate.refusal("optimum", "finite", optimum, repair)
+        raise validate.Refusal("optimum", "finite", optimum, repair)
     _each("optimum", optimum, achieved, repair)
     return optimum
 
@@ -224,4 +224,4 @@ def _each(argument: str, values: Floats, achieved: Floats, repair: str) -> None:
     """As many values as there are records, the same for all seeds or not; or one for all."""
     if values.shape != achieved.shape[achieved.ndim - values.ndim :]:
         allowed = f"one number, or as many as the records, shape {achieved.shape}"
-        raise validate.refusal(argument, allowed, f"shape {values.shape}", repair)
+        raise validate.Refusal(argument, allowed, f"shape {values.shape}", repair)

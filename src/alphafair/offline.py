@@ -115,7 +115,7 @@ def offline_curve(
     validate.stream("stream", stream)
     stops = validate.indices("rounds", rounds, stream.n_rounds + 1, low=1).astype(np.int64)
     if (np.diff(stops) <= 0).any():
-        raise validate.refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
+        raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     _refuse_negative("stream.reward_table", stream.reward_table)
     _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
     m, n = stream.n_contexts, stream.n_arms
@@ -145,13 +145,13 @@ def _totals(value: ArrayLike) -> Matrix:
 
 def _refuse_huge(argument: str, where: str, most: float) -> None:
     if most > 1e100:
-        raise validate.refusal(argument, f"at most 1e+100 {where}", most, "Divide them all by one number.")
+        raise validate.Refusal(argument, f"at most 1e+100 {where}", most, "Divide them all by one number.")
 
 
 def _refuse_negative(argument: str, table: Matrix) -> None:
     if table.min() < 0.0:
         row, arm = (int(i) for i in np.argwhere(table < 0.0)[0])
-        raise validate.refusal(
+        raise validate.Refusal(
             f"{argument}[{row}, {arm}]",
             "at least 0",
             float(table[row, arm]),

@@ -33,7 +33,7 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
     inside = (values >= low) & (values <= high)
     if not inside.all():
         first = tuple(int(i) for i in np.argwhere(~inside)[0])
-        raise validate.refusal(
+        raise validate.Refusal(
             f"rewards{list(first) if first else ''}",
             f"numbers in [{low:g}, {high:g}]",
             float(values[first]),

@@ -132,11 +132,11 @@ class _Replay:
 def _match(policy: Policy, stream: Stream) -> None:
     """The stream's arms, contexts and rewards must be what the policy was made for."""
     if policy.n_arms != stream.n_arms:
-        raise validate.refusal(
+        raise validate.Refusal(
             "stream", f"one of {policy.n_arms} arms", stream.n_arms, "Make the policy with stream.n_arms."
         )
     if policy.n_contexts < stream.n_contexts:
-        raise validate.refusal(
+        raise validate.Refusal(
             "stream",
             f"one of at most {policy.n_contexts} contexts",
             stream.n_contexts,
@@ -145,7 +145,7 @@ def _match(policy: Policy, stream: Stream) -> None:
     low, high = getattr(policy, "reward_range", validate.ANY_REWARD)
     least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
     if least < low or most > high:
-        raise validate.refusal(
+        raise validate.Refusal(
             "stream.reward_table",
             f"in [{low:g}, {high:g}] for {policy.name}",
             [least, most],

@@ -97,7 +97,7 @@ class State:
             return cls(meta["policy"], meta["version"], meta["settings"], arrays)
         except Exception as problem:  # zipfile, npy header, JSON and key errors all mean the same thing here
             repair = "It is cut off, damaged, or was not made by State.to_bytes."
-            raise validate.refusal("blob", "the bytes of a State", blob[:16], repair) from problem
+            raise validate.Refusal("blob", "the bytes of a State", blob[:16], repair) from problem
 
     def save(self, path: str | Path) -> None:
         Path(path).write_bytes(self.to_bytes())
@@ -142,7 +142,7 @@ class Stream:
         announced = self.n_contexts or len(self.context_labels or ()) or seen
         validate.integer("n_contexts", announced, low=seen)
         if self.arm_labels is not None and len(self.arm_labels) != table.shape[1]:
-            raise validate.refusal(
+            raise validate.Refusal(
                 "arm_labels", f"{table.shape[1]} names", len(self.arm_labels), "Give one name an arm."
             )
         object.__setattr__(self, "n_contexts", announced)
@@ -218,7 +218,7 @@ class Log:
         for name in ("contexts", "arms", "rewards", "propensities", "positions", "timestamps"):
             column = getattr(self, name)
             if len(column) != len(self.contexts):
-                raise validate.refusal(name, f"{len(self.contexts)} entries", len(column), "Give one entry a round.")
+                raise validate.Refusal(name, f"{len(self.contexts)} entries", len(column), "Give one entry a round.")
             object.__setattr__(self, name, _frozen(column))
 
     @property

@@ -20,9 +20,22 @@ AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
 
 
-def refusal(argument: str, allowed: str, value: object, repair: str) -> ValueError:
-    """The error for an argument out of its range, in the one form used everywhere."""
-    return ValueError(f"{argument} must be {allowed}; got {reprlib.repr(value)}. {repair}")
+class Refusal(ValueError):
+    """An argument that was not accepted, in the one form used everywhere; its parts are there to be asked for.
+
+    >>> try:
+    ...     alpha(1.5)
+    ... except Refusal as refusal:
+    ...     print(refusal.argument, "|", refusal.allowed, "|", refusal.value)
+    alpha | in [0, 1) | 1.5
+    """
+
+    def __init__(self, argument: str, allowed: str, value: object, repair: str) -> None:
+        super().__init__(argument, allowed, value, repair)
+        self.argument, self.allowed, self.value, self.repair = argument, allowed, value, repair
+
+    def __str__(self) -> str:
+        return f"{self.argument} must be {self.allowed}; got {reprlib.repr(self.value)}. {self.repair}"
 
 
 def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
@@ -31,9 +44,9 @@ def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> 
     try:
         number = operator.index(value)
     except TypeError:
-        raise refusal(argument, allowed, value, "Pass an int.") from None
+        raise Refusal(argument, allowed, value, "Pass an int.") from None
     if isinstance(value, bool | np.bool_) or number < low or (high is not None and number > high):
-        raise refusal(argument, allowed, value, f"Choose {argument} inside that range.")
+        raise Refusal(argument, allowed, value, f"Choose {argument} inside that range.")
     return number
 
 
@@ -46,10 +59,10 @@ def number(
     try:
         real = float(value)
     except (TypeError, ValueError):
-        raise refusal(argument, allowed, value, "Pass a float.") from None
+        raise Refusal(argument, allowed, value, "Pass a float.") from None
     inside = (low < real if low_open else low <= real) and (real < high if high_open else real <= high)
     if not (inside and math.isfinite(real)):
-        raise refusal(argument, allowed, value, f"Choose {argument} inside that range.")
+        raise Refusal(argument, allowed, value, f"Choose {argument} inside that range.")
     return real
 
 
@@ -58,9 +71,9 @@ def alpha(value: Any) -> float:
     try:
         real = float(value)
     except (TypeError, ValueError):
-        raise refusal("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
+        raise Refusal("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
     if not 0.0 <= real < 1.0:
-        raise refusal("alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99.")
+        raise Refusal("alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99.")
     return real
 
 
@@ -73,7 +86,7 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
     words = ", ".join(repr(str(option)) for option in allowed)
     close = difflib.get_close_matches(str(value), [str(option) for option in allowed], n=1)
     repair = f"Did you mean {close[0]!r}?" if close else "Pick one of these."
-    raise refusal(argument, f"one of {words}", value, repair)
+    raise Refusal(argument, f"one of {words}", value, repair)
 
 
 def context(value: Any, n_contexts: int) -> int:
@@ -82,12 +95,12 @@ def context(value: Any, n_contexts: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise refusal("context", allowed, value, "Pass its index.") from None
+        raise Refusal("context", allowed, value, "Pass its index.") from None
     if isinstance(value, bool | np.bool_) or number < 0:
-        raise refusal("context", allowed, value, "Count contexts from 0.")
+        raise Refusal("context", allowed, value, "Count contexts from 0.")
     if number >= n_contexts:
         repair = f"For contexts that nobody announced call policy.grow({number + 1}) first."
-        raise refusal("context", allowed, value, repair)
+        raise Refusal("context", allowed, value, repair)
     return number
 
 
@@ -96,7 +109,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
     try:
         seen, arm, propensity, probabilities = value
     except (TypeError, ValueError):
-        raise refusal("decision", "what choose returned", value, AS_CHOSEN) from None
+        raise Refusal("decision", "what choose returned", value, AS_CHOSEN) from None
     seen = context(seen, n_contexts)
     arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
     propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
@@ -104,7 +117,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
         probabilities = decision_probabilities(probabilities, n_arms)
         if abs(probabilities[arm] - propensity) > 1e-6 * propensity:
             allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
-            raise refusal("decision.propensity", allowed, propensity, AS_CHOSEN)
+            raise Refusal("decision.propensity", allowed, propensity, AS_CHOSEN)
     return seen, arm, propensity, probabilities
 
 
@@ -119,11 +132,11 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     try:
         real = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
-        raise refusal("reward", allowed, value, "This policy learns from one float a round.") from None
+        raise Refusal("reward", allowed, value, "This policy learns from one float a round.") from None
     if math.isnan(real):
-        raise refusal("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
+        raise Refusal("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
     if not low <= real <= high:
-        raise refusal("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
+        raise Refusal("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
     return real
 
 
@@ -133,13 +146,13 @@ def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) ->
     try:
         array = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        raise refusal(argument, allowed, value, "Pass a sequence of floats.") from None
+        raise Refusal(argument, allowed, value, "Pass a sequence of floats.") from None
     if array.shape != (size,):
-        raise refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
+        raise Refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
     if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
         bad = int(np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))[0])
         repair = "Leave rounds out whose values nobody knows." if math.isnan(array[bad]) else repair
-        raise refusal(f"{argument}[{bad}]", "a number in [0, 1]", float(array[bad]), repair)
+        raise Refusal(f"{argument}[{bad}]", "a number in [0, 1]", float(array[bad]), repair)
     return array
 
 
@@ -153,7 +166,7 @@ def distribution(argument: str, value: Any, size: int, each: str, repair: str) -
     array = unit_vector(argument, value, size, each, repair)
     total = float(array.sum())
     if abs(total - 1.0) > 1e-6:
-        raise refusal(argument, "probabilities that sum to 1", total, repair)
+        raise Refusal(argument, "probabilities that sum to 1", total, repair)
     return array
 
 
@@ -163,12 +176,12 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
     try:
         mask = np.asarray(value)
     except ValueError:
-        raise refusal("available", allowed, value, "Pass a flat boolean mask.") from None
+        raise Refusal("available", allowed, value, "Pass a flat boolean mask.") from None
     if mask.dtype != np.bool_ or mask.shape != (n_arms,):
         got = f"{mask.dtype} of shape {mask.shape}"
-        raise refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")
+        raise Refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")
     if not mask.any():
-        raise refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
+        raise Refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
     return np.array(mask, dtype=np.bool_)
 
 
@@ -180,36 +193,36 @@ def indices(
     allowed = f"whole numbers in [{low}, {limit}]"
     array = np.asarray(value)
     if array.ndim != 1 or array.size == 0:
-        raise refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry a round.")
+        raise Refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry a round.")
     if array.dtype.kind not in "iu":
-        raise refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
+        raise Refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
     if np.ma.is_masked(value):
-        raise refusal(argument, allowed, "masked entries", "Leave such rounds out.")
+        raise Refusal(argument, allowed, "masked entries", "Leave such rounds out.")
     if n_entries is not None and len(array) != n_entries:
-        raise refusal(argument, f"{n_entries} entries", len(array), "Give one entry a round.")
+        raise Refusal(argument, f"{n_entries} entries", len(array), "Give one entry a round.")
     if array.min() < low or array.max() > limit:
         bad = int(np.flatnonzero((array < low) | (array > limit))[0])
-        raise refusal(f"{argument}[{bad}]", allowed, int(array[bad]), f"Count from {low}.")
+        raise Refusal(f"{argument}[{bad}]", allowed, int(array[bad]), f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def stream(argument: str, value: Any) -> None:
     """Contexts and rewards, round by round."""
     if not all(hasattr(value, name) for name in ("contexts", "items", "reward_table", "n_rounds")):
-        raise refusal(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
+        raise Refusal(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
 
 
 def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
     """Rewards by row and arm, all finite; the array itself where it already is contiguous float64."""
     table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column an arm."))
     if table.ndim != 2:
-        raise refusal(argument, "a table with one column an arm", f"shape {table.shape}", "Make it 2-D.")
+        raise Refusal(argument, "a table with one column an arm", f"shape {table.shape}", "Make it 2-D.")
     if table.size == 0:
         repair = "Leave it out while there is nothing in it."
-        raise refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)
+        raise Refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)
     if not (math.isfinite(table.min()) and math.isfinite(table.max())):
         row, arm = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise refusal(f"{argument}[{row}, {arm}]", "a finite number", float(table[row, arm]), "Drop or fill such rows.")
+        raise Refusal(f"{argument}[{row}, {arm}]", "a finite number", float(table[row, arm]), "Drop or fill such rows.")
     return table
 
 
@@ -221,16 +234,16 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
         if not (is_complex or is_masked):
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
-        raise refusal(argument, allowed, value, repair) from None
+        raise Refusal(argument, allowed, value, repair) from None
     got = "complex numbers" if is_complex else "masked entries"
-    raise refusal(argument, allowed, got, "Take the real part, or fill what is masked, first.")
+    raise Refusal(argument, allowed, got, "Take the real part, or fill what is masked, first.")
 
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
     """At least so many names, all different."""
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):
-        raise refusal(argument, f"at least {least} different names", names, "Name each one once.")
+        raise Refusal(argument, f"at least {least} different names", names, "Name each one once.")
     return names
 
 
@@ -245,12 +258,12 @@ def uniform(rng: Any) -> float:
     """One number from a caller's own generator."""
     repair = "Pass numpy.random.default_rng(seed) or another sound generator."
     if not callable(getattr(rng, "random", None)):
-        raise refusal("rng", "something with a random()", rng, repair)
+        raise Refusal("rng", "something with a random()", rng, repair)
     drawn = rng.random()
     try:
         real = float(drawn)
     except (TypeError, ValueError):
         real = math.nan
     if not 0.0 <= real < 1.0:
-        raise refusal("rng.random()", "a number in [0, 1)", drawn, repair)
+        raise Refusal("rng.random()", "a number in [0, 1)", drawn, repair)
     return real

@@ -12,16 +12,15 @@ from alphafair.cli import check, data, offline, reproduce, simulate
 
 
 class _OneLineRefusals(TyperGroup):
-    """What the door refuses ("alpha must be ...; got ...") is the user's to repair: one line, exit code 2.
-
-    A ValueError in any other form is ours to repair and keeps its traceback.
-    """
+    """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
         try:
             return super().invoke(ctx)
         except ValueError as problem:
-            if "; got " not in str(problem):
+            from alphafair.validate import Refusal  # loads NumPy, which a command has loaded by now
+
+            if not isinstance(problem, Refusal):
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(2) from None

@@ -46,7 +46,7 @@ def read_rounds(
     low, high = reward_range or (0.0, most)
     if reward_range is not None and not -math.inf < low < high < math.inf:
         repair = "Say the lower number first."
-        raise validate.refusal("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
+        raise validate.Refusal("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
     stream = streams.table(path, context=context, arm_columns=arms, time=time)
     rewards = stream.reward_table
     outside = np.argwhere((rewards < low) | (rewards > high))
@@ -60,7 +60,7 @@ def read_rounds(
         repair = f"Say --reward-range {written(least)} {written(greatest)}, or name the --arm columns."
         if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
             repair = "These look like totals: map the rewards before adding them up, or name the --arm columns."
-        raise validate.refusal(where, allowed, float(rewards[row, arm]), repair)
+        raise validate.Refusal(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 
 
@@ -76,9 +76,9 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise validate.refusal(
+        raise validate.Refusal(
             "--output", "a folder, there or to be made", str(path), f"{problem.strerror}: choose another."
         ) from None
     if not os.access(path, os.W_OK):
-        raise validate.refusal("--output", "a folder that can be written", str(path), "Choose another.")
+        raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
     return path

@@ -66,30 +66,30 @@ def find_policy(spec: str) -> type[Any]:
 
     module_name, colon, class_name = spec.partition(":")
     if not (module_name and colon and class_name):
-        raise validate.refusal("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
+        raise validate.Refusal("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
         if problem.name is None or not f"{module_name}.".startswith(f"{problem.name}."):
             repair = f"Install {problem.name}, which it imports."
-            raise validate.refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+            raise validate.Refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
         repair = f"Run this in the folder that holds {problem.name}, or install it."
-        raise validate.refusal("PACKAGE", "a module that Python finds", module_name, repair) from None
+        raise validate.Refusal("PACKAGE", "a module that Python finds", module_name, repair) from None
     except Exception as problem:  # whatever the user's file raises is theirs to see, in one line
         repair = f"{_raised(problem)}."
-        raise validate.refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+        raise validate.Refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
     kind = getattr(module, class_name, None)
     if kind is None:
         found = {name: getattr(module, name, None) for name in dir(module)}
         policies = [name for name, value in found.items() if inspect.isclass(value) and not _missing(value)]
         repair = f"Its policies: {', '.join(policies)}." if policies else "It has no class that is a policy."
-        raise validate.refusal("POLICY", f"a class in {module_name}", class_name, repair)
+        raise validate.Refusal("POLICY", f"a class in {module_name}", class_name, repair)
     if not inspect.isclass(kind):
-        raise validate.refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
+        raise validate.Refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
     missing = _missing(kind)
     if missing:
         repair = f"It lacks {', '.join(missing)}: derive from alphafair.policies.BasePolicy or write them."
-        raise validate.refusal("POLICY", "a policy", class_name, repair)
+        raise validate.Refusal("POLICY", "a policy", class_name, repair)
     return kind
 
 
@@ -120,7 +120,7 @@ def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not (key and equals):
-            raise validate.refusal("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
+            raise validate.Refusal("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
         validate.choice("--set KEY", key, known)
         try:
             settings[key] = ast.literal_eval(text)
@@ -138,15 +138,15 @@ def make_once(kind: type[Any], settings: dict[str, Any]) -> None:
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         given = name in ("n_contexts", "n_arms", "seed") or name in settings
         if parameter.default is required and not variadic and not given:
-            raise validate.refusal(
+            raise validate.Refusal(
                 "--set", f"given for {name}, which {kind.__name__} needs", settings, f"Add --set {name}=VALUE."
             )
     try:
         kind(3, 4, **settings, seed=0)
     except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
-        if isinstance(problem, ValueError) and "; got " in str(problem):
+        if isinstance(problem, validate.Refusal):
             raise
-        raise validate.refusal(
+        raise validate.Refusal(
             "POLICY",
             "a class to be made as Policy(n_contexts, n_arms, seed=...)",
             kind.__name__,

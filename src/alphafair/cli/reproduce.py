@@ -44,7 +44,7 @@ def command(
     if jobs is not None:
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
-        raise validate.refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
+        raise validate.Refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
     make_folder(output)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     with progress_bar() as bar:

@@ -108,8 +108,8 @@ def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
         if source is not None and source.name == "COMMANDLINE":
             flag = f"--{option.replace('_', '-')}"
             if data is None:
-                raise validate.refusal("--data", f"given with {flag}", None, "Say --data FILE as well.")
-            raise validate.refusal(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
+                raise validate.Refusal("--data", f"given with {flag}", None, "Say --data FILE as well.")
+            raise validate.Refusal(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
 
 
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:

@@ -68,7 +68,7 @@ def as_json(results: Results) -> str:
     """
     for where, value in _leaves(results, "results"):
         if isinstance(value, float) and not math.isfinite(value):
-            raise validate.refusal(where, "finite", value, "Run that experiment again; a report has no gaps.")
+            raise validate.Refusal(where, "finite", value, "Run that experiment again; a report has no gaps.")
     text = json.dumps(results, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"
 

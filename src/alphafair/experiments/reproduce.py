@@ -155,7 +155,7 @@ def check_counts(name: str, stream: Stream) -> None:
     """On MovieLens 25M the paper's rows must be the paper's rows."""
     counts = (stream.n_contexts, stream.n_arms, stream.n_rounds)
     if name in COUNTS_25M and counts != COUNTS_25M[name]:
-        raise validate.refusal(
+        raise validate.Refusal(
             f"contexts, arms and rounds of experiment {name}",
             f"{COUNTS_25M[name]} on MovieLens 25M",
             counts,

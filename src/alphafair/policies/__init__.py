@@ -34,7 +34,7 @@ def load_policy(state: State) -> BasePolicy:
     try:
         policy = kind(**settings)
     except TypeError as problem:
-        raise validate.refusal(
+        raise validate.Refusal(
             "state.settings", f"those of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."
         ) from None
     policy.restore(state)

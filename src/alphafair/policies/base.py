@@ -156,14 +156,14 @@ class BasePolicy:
         """Go on from a snapshot of the same kind of policy with the same settings."""
         for key, wanted in (("policy", self.name), ("version", self.version)):
             if getattr(state, key) != wanted:
-                raise validate.refusal(
+                raise validate.Refusal(
                     f"state.{key}", repr(wanted), getattr(state, key), "Restore it into a policy of its own kind."
                 )
         n_contexts = validate.integer("state.settings['n_contexts']", state.settings.get("n_contexts"), low=1)
         expected = {"n_arms": self.n_arms, **self._comparable_settings(n_contexts)}
         for key, wanted in expected.items():
             if state.settings.get(key) != wanted:
-                raise validate.refusal(
+                raise validate.Refusal(
                     f"state.settings[{key!r}]",
                     repr(wanted),
                     state.settings.get(key),
@@ -178,7 +178,7 @@ class BasePolicy:
         for context in range(n_contexts):
             self._draw(arrays["shared"], arrays["learners"], context, 0.0, out)
             if not is_distribution(out):
-                raise validate.refusal(
+                raise validate.Refusal(
                     f"state: the distribution of context {context}",
                     "one that sums to 1",
                     out,
@@ -223,7 +223,7 @@ def _memory(state: State, key: str, shape: tuple[int, ...]) -> NDArray[np.float6
     array = state.arrays.get(key)
     got = None if array is None else f"{array.dtype} of shape {array.shape}"
     if array is None or array.shape != shape or array.dtype != np.float64 or np.isnan(array).any():
-        raise validate.refusal(
+        raise validate.Refusal(
             f"state.arrays[{key!r}]", f"float64 of shape {shape} without NaN", got, "The snapshot is damaged."
         )
     return np.array(array, order="C")
@@ -258,7 +258,7 @@ class _Uniforms:
             generator.bit_generator.state = state["generator"]
             return cls(generator, validate.integer("used", state["used"], low=0, high=cls.BLOCK))
         except (TypeError, KeyError, ValueError) as problem:
-            raise validate.refusal(
+            raise validate.Refusal(
                 "state.settings['uniforms']", "the state of a PCG64 generator", state, "The snapshot is damaged."
             ) from problem
 

@@ -60,7 +60,7 @@ class Hedge(BasePolicy):
     ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         if horizon is not None and learning_rate is not None:
-            raise validate.refusal("learning_rate", "None when horizon is given", learning_rate, "Give one of the two.")
+            raise validate.Refusal("learning_rate", "None when horizon is given", learning_rate, "Give one of the two.")
         rate = 0.0
         if horizon is not None:
             horizon = validate.integer("horizon", horizon, low=1)

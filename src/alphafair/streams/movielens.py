@@ -111,14 +111,14 @@ def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None,
     """Drop what fits no genre, keep the busy users, sort by time: the one way from ratings to rounds."""
     kept = _has_genres(ratings, genres)
     if not kept.any():
-        raise validate.refusal("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
+        raise validate.Refusal("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
     user_ids = np.unique(ratings.users[kept])
     contexts = np.searchsorted(user_ids, ratings.users).astype(np.int32)  # of the rows kept; others mean nothing
     if min_ratings is not None:
         counts = np.bincount(contexts[kept])
         if counts.max() < min_ratings:
             repair = f"No user has more than {counts.max()} ratings here."
-            raise validate.refusal("min_ratings", f"a whole number in [1, {counts.max()}]", min_ratings, repair)
+            raise validate.Refusal("min_ratings", f"a whole number in [1, {counts.max()}]", min_ratings, repair)
         kept &= np.append(counts >= min_ratings, False)[contexts]
 
     rounds = np.flatnonzero(kept)
@@ -187,10 +187,10 @@ def _opened(path: Path) -> Iterator[_Copy]:
         return
     if not path.exists():
         repair = "Correct the path, get the data with alphafair data get NAME, or take streams.bundled()."
-        raise validate.refusal(str(path), "a MovieLens folder or .zip", "no such file", repair)
+        raise validate.Refusal(str(path), "a MovieLens folder or .zip", "no such file", repair)
     if path.suffix.lower() in (".csv", ".dat"):
         repair = f"Pass the folder that it is in, {str(path.parent)!r}."
-        raise validate.refusal(str(path), "a MovieLens folder or .zip", "one file of it", repair)
+        raise validate.Refusal(str(path), "a MovieLens folder or .zip", "one file of it", repair)
     try:
         with zipfile.ZipFile(path) as archive:
             yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
@@ -198,7 +198,7 @@ def _opened(path: Path) -> Iterator[_Copy]:
         size = path.stat().st_size
         got = f"{size:,} bytes that are not" if size else "an empty file"
         repair = f"It is cut off or damaged ({problem}). {AGAIN}"
-        raise validate.refusal(str(path), "a whole .zip file", got, repair) from problem
+        raise validate.Refusal(str(path), "a whole .zip file", got, repair) from problem
 
 
 def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) -> _Copy:
@@ -207,16 +207,16 @@ def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) 
         found = [PurePosixPath(name) for name in names if PurePosixPath(name).name == f"ratings.{extension}"]
         if len(found) > 1:
             repair = "Pass the folder of one data set."
-            raise validate.refusal(str(path), "one data set", [str(name) for name in found], repair)
+            raise validate.Refusal(str(path), "one data set", [str(name) for name in found], repair)
         if found:
             copy = _Copy(path, archive, found[0].parent, extension)
             if str(copy.inside / f"movies.{extension}") not in names:
                 there = sorted(PurePosixPath(name).name for name in names if PurePosixPath(name).parent == copy.inside)
-                raise validate.refusal(copy.label("movies"), "there beside the ratings", there, AGAIN)
+                raise validate.Refusal(copy.label("movies"), "there beside the ratings", there, AGAIN)
             return copy
     there = sorted(names)[:6]
     repair = f"Pass the folder that holds them, as unpacked. {AGAIN}"
-    raise validate.refusal(str(path), "a folder or .zip with ratings.csv and movies.csv (1M: .dat)", there, repair)
+    raise validate.Refusal(str(path), "a folder or .zip with ratings.csv and movies.csv (1M: .dat)", there, repair)
 
 
 # The two files
@@ -231,7 +231,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         text = raw.decode("utf-8-sig" if copy.extension == "csv" else "latin-1")
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
-        raise validate.refusal(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
+        raise validate.Refusal(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
     if copy.extension == "csv":
         lines = _csv_rows(label, io.StringIO(text, newline=""))
         _, header = next(lines, (1, []))
@@ -246,25 +246,25 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
     for line, fields in lines:
         where = f"{label}, line {line}"
         if len(fields) <= max(places):
-            raise validate.refusal(where, f"{len(_MOVIES)} columns", fields, AGAIN)
+            raise validate.Refusal(where, f"{len(_MOVIES)} columns", fields, AGAIN)
         number, genres = fields[id_at], fields[genres_at]
         if not _is_id(number):
-            raise validate.refusal(f"{where}: movieId", f"a whole number up to {_LARGEST_ID}", number, AGAIN)
+            raise validate.Refusal(f"{where}: movieId", f"a whole number up to {_LARGEST_ID}", number, AGAIN)
         if not genres.strip():
             repair = f'Write "{NO_GENRES}" there, or genres with | between.'
-            raise validate.refusal(f"{where}: genres", "one name or several", genres, repair)
+            raise validate.Refusal(f"{where}: genres", "one name or several", genres, repair)
         if int(number) in genres_of:
-            raise validate.refusal(f"{where}: movieId", "met once", number, "Delete one of the two lines.")
+            raise validate.Refusal(f"{where}: movieId", "met once", number, "Delete one of the two lines.")
         genres_of[int(number)] = genres
     if not genres_of:
-        raise validate.refusal(label, "a table of movies", copy.without_rows, AGAIN)
+        raise validate.Refusal(label, "a table of movies", copy.without_rows, AGAIN)
     if not text.endswith("\n"):
         _refuse_cut(label, line)
     ids = sorted(genres_of)
     genres_by_id = _genres([genres_of[movie] for movie in ids])
     if len(genres_by_id.names) < 2:
         repair = "Genres are the arms: with one there is nothing to choose."
-        raise validate.refusal(f"{label}: genres", "at least two different names", list(genres_by_id.names), repair)
+        raise validate.Refusal(f"{label}: genres", "at least two different names", list(genres_by_id.names), repair)
     return np.array(ids, dtype=np.int32), genres_by_id
 
 
@@ -301,7 +301,7 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
             parts.append(_numbered(frame, movie_ids, label, line))
             line += len(frame)
     if not parts:
-        raise validate.refusal(label, "a table of ratings", copy.without_rows, AGAIN)
+        raise validate.Refusal(label, "a table of ratings", copy.without_rows, AGAIN)
     columns = [list(column) for column in zip(*parts, strict=True)]
     parts.clear()
     return Ratings(*(np.concatenate(columns.pop(0)) for _ in range(len(columns))))
@@ -328,7 +328,7 @@ def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, lin
     if unknown.any():
         row = int(unknown.argmax())
         repair = "Take both files from the same MovieLens release, or delete that line."
-        raise validate.refusal(
+        raise validate.Refusal(
             f"{label}, line {line + row}: movieId", "a movie of the movies file", int(wanted[row]), repair
         )
     return Ratings(frame["userId"].to_numpy(), movies, frame["timestamp"].to_numpy())
@@ -363,7 +363,7 @@ def _csv_rows(label: str, lines: Iterable[str]) -> Iterator[tuple[int, list[str]
         yield from records(lines)
     except csv.Error as problem:
         line, reason = problem.args
-        raise validate.refusal(f"{label}, line {line}", "a row with its quotes in order", reason, AGAIN) from None
+        raise validate.Refusal(f"{label}, line {line}", "a row with its quotes in order", reason, AGAIN) from None
 
 
 def _header(label: str, line: bytes) -> list[str]:
@@ -375,17 +375,17 @@ def _header(label: str, line: bytes) -> list[str]:
 def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
     """Where each wanted column is."""
     if not header:
-        raise validate.refusal(label, f"a table with the columns {', '.join(wanted)}", "an empty file", AGAIN)
+        raise validate.Refusal(label, f"a table with the columns {', '.join(wanted)}", "an empty file", AGAIN)
     for name in wanted:
         if name not in header:
             close = difflib.get_close_matches(name, header, n=1)
             repair = f"Rename {close[0]!r} to {name!r}." if close else f"Add {name!r}. {AGAIN}"
-            raise validate.refusal(f"{label}, line 1: columns", f"{', '.join(wanted)}", list(header), repair)
+            raise validate.Refusal(f"{label}, line 1: columns", f"{', '.join(wanted)}", list(header), repair)
     return tuple(header.index(name) for name in wanted)
 
 
 def _refuse_cut(label: str, line: int) -> NoReturn:
-    raise validate.refusal(
+    raise validate.Refusal(
         f"{label}, line {line}",
         "ended by a line break",
         "the end of the file",
@@ -401,19 +401,19 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
         where = f"{label}, line {number}"
         if len(fields) != len(header):
             repair = f"The file may be cut off there. {AGAIN}"
-            raise validate.refusal(where, f"{len(header)} columns", text, repair)
+            raise validate.Refusal(where, f"{len(header)} columns", text, repair)
         row = dict(zip(header, fields, strict=True))
         for name in ("userId", "movieId"):
             if not _is_id(row[name]):
                 repair = "Correct it or delete that line."
-                raise validate.refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
+                raise validate.Refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
         if not _is_stars(row["rating"]):
             repair = "Write the stars given, or delete that line."
-            raise validate.refusal(f"{where}: rating", f"a number in [0, {_MOST_STARS}]", row["rating"], repair)
+            raise validate.Refusal(f"{where}: rating", f"a number in [0, {_MOST_STARS}]", row["rating"], repair)
         if not _is_whole(row["timestamp"], -(2**63), 2**63 - 1):
             repair = "Write it in whole seconds since 1970, or delete that line."
-            raise validate.refusal(f"{where}: timestamp", "a whole number", row["timestamp"], repair)
+            raise validate.Refusal(f"{where}: timestamp", "a whole number", row["timestamp"], repair)
     last = line + len(lines) - 1
     if not block.endswith(b"\n"):
         _refuse_cut(label, last)
-    raise validate.refusal(f"{label}, lines {line} to {last}", "rows of numbers", "another kind of text", AGAIN)
+    raise validate.Refusal(f"{label}, lines {line} to {last}", "rows of numbers", "another kind of text", AGAIN)

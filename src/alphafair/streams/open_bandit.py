@@ -42,7 +42,7 @@ def open_bandit(
     """
     features = column_list("context", context)
     if not features:
-        raise validate.refusal("context", "at least one column", features, "Name one, such as user_feature_0.")
+        raise validate.Refusal("context", "at least one column", features, "Name one, such as user_feature_0.")
     floor = validate.number("reward_floor", reward_floor, low=0.0, high=1.0, high_open=True)
     frame = _read(Path(path), features).sort("timestamp", maintain_order=True)
     context_labels, contexts = np.unique(frame["context"].to_numpy(), return_inverse=True)
@@ -83,7 +83,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     import polars as pl
 
     if not path.name.lower().endswith((".csv", ".csv.gz")):
-        raise validate.refusal(str(path), "a .csv file of the data set", path.suffix, "Pass one, such as men.csv.")
+        raise validate.Refusal(str(path), "a .csv file of the data set", path.suffix, "Pass one, such as men.csv.")
     text = scan(path, infer_schema=False)
     kinds: dict[str, tuple[str, pl.Expr, pl.Expr]] = {
         "timestamp": (
@@ -104,7 +104,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     label = _joined([pl.col(name) for name in features]).alias("context")
     frame = collected(text.select([kind for _, kind, _ in kinds.values()] + [label]), str(path))
     if not len(frame):
-        raise validate.refusal(str(path), "a log with rows", "a header alone", "Download it again.")
+        raise validate.Refusal(str(path), "a log with rows", "a header alone", "Download it again.")
     wrong: list[tuple[int, str, str]] = []
     for name, (allowed, _, inside) in kinds.items():
         faults = frame.select(~inside.fill_null(False) | pl.col(name).is_null()).to_series().arg_true()
@@ -114,7 +114,7 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     if wrong:
         row, name, allowed = min(wrong)
         found: Any = text.slice(row, 1).select(name).collect().item() if name in kinds else None
-        raise validate.refusal(f"{place(path, row)}: {name}", allowed, found, "Correct it or delete that line.")
+        raise validate.Refusal(f"{place(path, row)}: {name}", allowed, found, "Correct it or delete that line.")
     return frame
 
 

@@ -57,7 +57,7 @@ def table(
     columns = lazy.collect_schema().names()
     twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
     if twice:
-        raise validate.refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
+        raise validate.Refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
     named_columns(label, columns, special[:1], " (context, --context)")
     named_columns(label, columns, special[1:], " (time, --time)")
     if arm_columns is None:
@@ -66,15 +66,15 @@ def table(
     named_columns(label, columns, arms, " (arm_columns, --arm)")
     if not arms:
         repair = "Add one column of rewards an arm."
-        raise validate.refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
+        raise validate.Refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
     clash = [name for name in arms if name in special]
     if clash:
         allowed = "other columns than the context and the time"
-        raise validate.refusal("arm_columns (--arm)", allowed, clash, "Leave them out: they are no rewards.")
+        raise validate.Refusal("arm_columns (--arm)", allowed, clash, "Leave them out: they are no rewards.")
     frame = collected(lazy.select([*dict.fromkeys(special), *arms]), label)
     if not len(frame):
         got = "a header alone" if _is_text(Path(label)) else "none"
-        raise validate.refusal(label, "a table with rows", got, "Give one row a round.")
+        raise validate.Refusal(label, "a table with rows", got, "Give one row a round.")
 
     _refuse_empty(frame, where, special)
     rewards = _rewards(frame, where, arms)
@@ -91,7 +91,7 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
 
     if not path.is_file():
         got = "a folder" if path.is_dir() else "none of that name"
-        raise validate.refusal(str(path), "a file", got, "Correct the path.")
+        raise validate.Refusal(str(path), "a file", got, "Correct the path.")
     readers: dict[str, Any] = {
         ".csv": lambda: pl.scan_csv(path, **text),
         ".csv.gz": lambda: pl.scan_csv(path, **text),
@@ -111,7 +111,7 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
             except (pl.exceptions.PolarsError, OSError) as problem:
                 raise _fault(path) or _unreadable(str(path), problem) from problem
             return lazy
-    raise validate.refusal(str(path), f"a file that ends in {_FORMATS}", path.suffix, "Save it as one of these.")
+    raise validate.Refusal(str(path), f"a file that ends in {_FORMATS}", path.suffix, "Save it as one of these.")
 
 
 def _scan_ipc(path: Path) -> pl.LazyFrame:
@@ -127,9 +127,9 @@ def column_list(argument: str, names: str | Sequence[str]) -> list[str]:
     """Names of columns, each once."""
     found = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
     if not all(isinstance(name, str) for name in found):
-        raise validate.refusal(argument, "names of columns", found, "Write them as text.")
+        raise validate.Refusal(argument, "names of columns", found, "Write them as text.")
     if len(set(found)) != len(found):
-        raise validate.refusal(argument, "different columns", found, "Name each one once.")
+        raise validate.Refusal(argument, "different columns", found, "Name each one once.")
     return found
 
 
@@ -141,7 +141,7 @@ def named_columns(label: str, columns: Sequence[str], wanted: Sequence[str], set
             repair = f"Did you mean {close[0]!r}?" if close else f"Name the column that you mean{setting}."
             if len(columns) == 1 and ";" in columns[0]:
                 repair = "Save it with commas between the columns."
-            raise validate.refusal(f"{label}: columns", f"names with {name!r} among them", list(columns), repair)
+            raise validate.Refusal(f"{label}: columns", f"names with {name!r} among them", list(columns), repair)
 
 
 def collected(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
@@ -204,15 +204,15 @@ def _fault(path: Path) -> ValueError | None:
         for line, fields in rows:
             if len(fields) > len(header):
                 repair = "Delete what is too much, or put quotes around text that holds the separator."
-                return validate.refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
+                return validate.Refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
     except UnicodeDecodeError:
         with _open(path) as file:
             line, text = next((n, text) for n, text in enumerate(file, 1) if not _is_utf8(text))
-        return validate.refusal(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.")
+        return validate.Refusal(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.")
     except csv.Error as problem:
         line, reason = problem.args
         repair = "Close every quote, and double those inside."
-        return validate.refusal(f"{path}, line {line}", "a row with its quotes in order", reason, repair)
+        return validate.Refusal(f"{path}, line {line}", "a row with its quotes in order", reason, repair)
     except (EOFError, OSError, zlib.error):
         pass  # a .gz that is cut off or damaged: polars has said so
     return None
@@ -227,7 +227,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _empty(label: str) -> ValueError:
-    return validate.refusal(label, "a table with a header and rows", "an empty file", "Save it again.")
+    return validate.Refusal(label, "a table with a header and rows", "an empty file", "Save it again.")
 
 
 def _unreadable(label: str, problem: Exception) -> ValueError:
@@ -236,7 +236,7 @@ def _unreadable(label: str, problem: Exception) -> ValueError:
     if isinstance(problem, pl.exceptions.NoDataError):
         return _empty(label)
     repair = f"It may be cut off; save it again ({_reason(problem)})."
-    return validate.refusal(label, "a table that can be read", type(problem).__name__, repair)
+    return validate.Refusal(label, "a table that can be read", type(problem).__name__, repair)
 
 
 def _reason(problem: Exception) -> str:
@@ -264,7 +264,7 @@ def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, Where]:
         frame = pl.DataFrame(_plain(source), strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
-        raise validate.refusal("source", "a table", source, repair) from problem
+        raise validate.Refusal("source", "a table", source, repair) from problem
     return frame.lazy(), "source", "source, row {}".format
 
 
@@ -292,7 +292,7 @@ def _refuse_empty(frame: pl.DataFrame, where: Where, columns: Sequence[str]) -> 
         empty = (column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()).arg_true()
         if len(empty):
             place = f"{where(empty[0])}: {name}"
-            raise validate.refusal(place, "a value", column[empty[0]], "Fill it in or leave that row out.")
+            raise validate.Refusal(place, "a value", column[empty[0]], "Fill it in or leave that row out.")
 
 
 def _rewards(frame: pl.DataFrame, where: Where, arms: Sequence[str]) -> Matrix:
@@ -312,7 +312,7 @@ def _rewards(frame: pl.DataFrame, where: Where, arms: Sequence[str]) -> Matrix:
             too_large = numbers.is_finite()[row]
             allowed = f"a number in [{low:g}, {high:g}]" if too_large else "a finite number"
             repair = "Correct it, leave that row out, or name the columns of rewards (arm_columns, --arm)."
-            raise validate.refusal(f"{where(row)}: {name}", allowed, column[row], repair)
+            raise validate.Refusal(f"{where(row)}: {name}", allowed, column[row], repair)
         rewards[:, k] = numbers.to_numpy()
     return rewards
 
@@ -325,7 +325,7 @@ def _names(column: pl.Series, where: Where) -> pl.Series:
         return column.cast(pl.String)
     except pl.exceptions.PolarsError:
         repair = "Write a label there, or make one of what is there."
-        raise validate.refusal(f"{where(0)}: {column.name}", "text or a number", column[0], repair) from None
+        raise validate.Refusal(f"{where(0)}: {column.name}", "text or a number", column[0], repair) from None
 
 
 def _in_order(labels: Sequence[str]) -> list[str]:
@@ -348,5 +348,5 @@ def _by_time(column: pl.Series, where: Where) -> np.ndarray[Any, np.dtype[np.int
         wrong = pl.Series([0])
     if len(wrong):
         repair = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
-        raise validate.refusal(f"{where(wrong[0])}: {column.name}", "a number or a date", column[wrong[0]], repair)
+        raise validate.Refusal(f"{where(wrong[0])}: {column.name}", "a number or a date", column[wrong[0]], repair)
     return np.argsort(moments.to_physical().to_numpy(), kind="stable")

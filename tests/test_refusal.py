@@ -1,0 +1,23 @@
+"""A refusal is an error whose parts can be asked for."""
+
+import pickle
+
+import pytest
+
+from alphafair import AlphaFair, Refusal
+
+
+def test_a_refusal_has_its_parts_as_fields() -> None:
+    with pytest.raises(Refusal) as caught:
+        AlphaFair(2, 3, alpha=1.5)
+    refusal = caught.value
+    assert isinstance(refusal, ValueError)
+    assert (refusal.argument, refusal.allowed, refusal.value) == ("alpha", "in [0, 1)", 1.5)
+    assert refusal.repair.startswith("For proportional fairness")
+    assert str(refusal) == f"alpha must be in [0, 1); got 1.5. {refusal.repair}"
+
+
+def test_a_refusal_survives_the_way_to_another_process() -> None:
+    refusal = Refusal("alpha", "in [0, 1)", 1.5, "Take 0.9.")
+    twin = pickle.loads(pickle.dumps(refusal))
+    assert (twin.argument, str(twin)) == ("alpha", str(refusal))
