@@ -70,6 +70,22 @@ class Policy:
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
         pass
 
+    def grow(self, n_contexts: int) -> None:
+        """New contexts, uniform."""
+        more = np.full((n_contexts - self.n_contexts, self.n_arms), 1 / self.n_arms)
+        self.distributions = np.vstack([self.distributions, more])
+        self.n_contexts = n_contexts
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """The arms that stay, by place, and accounts of those that come; None is the least of the others."""
+        self.n_arms = len(kept) + len(entries)
+        self.distributions = np.full((self.n_contexts, self.n_arms), 1 / self.n_arms)
+
+
+def with_newcomers(accounts: Vector, entries: list[float | None]) -> Vector:
+    """R of the arms that stay, then of those that come."""
+    return np.append(accounts, [accounts.min() if entry is None else entry for entry in entries])
+
 
 class Uniform(Policy):
     """p = 1/N, always."""
@@ -86,6 +102,7 @@ class AlphaFair(Policy):
         super().__init__(n_contexts, n_arms)
         self.alpha, self.marginal = alpha, marginal
         self.cumulative_rewards, self.norms = np.ones(n_arms), np.zeros(n_contexts)
+        self.closed_roots = np.zeros(n_contexts)
         self.pending: dict[int, Vector] = {}
 
     def stepped(self, context: int, rewards: Outcome, at: Vector) -> tuple[Vector, float]:
@@ -115,13 +132,30 @@ class AlphaFair(Policy):
         self.distributions[context], self.norms[context] = new
         self.cumulative_rewards = after
 
+    def grow(self, n_contexts: int) -> None:
+        more = np.zeros(n_contexts - self.n_contexts)
+        self.norms, self.closed_roots = np.append(self.norms, more), np.append(self.closed_roots, more)
+        super().grow(n_contexts)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """Pending steps are taken; x is projected on the arms that stay and 0 on those that come, unless S_j = 0."""
+        for context in self.pending:
+            self.distributions[context], self.norms[context] = self.current(context)
+        self.pending = {}
+        self.closed_roots += np.sqrt(self.norms)
+        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
+        self.n_arms = len(kept) + len(entries)
+        self.distributions = np.array(rows)
+        self.distributions[self.norms == 0] = 1 / self.n_arms
+
     def squared_gradient_norms(self) -> Vector:
         """S_j of every context, a pending gradient included."""
         return np.array([self.current(context)[1] for context in range(self.n_contexts)])
 
     def certificate(self) -> float:
         """OPT - c sum phi(R) <= (1 - alpha)^alpha sum_j 2 sqrt(S_j) + c N: the right-hand side."""
-        regret = 2 * np.sqrt(self.squared_gradient_norms()).sum()
+        regret = 2 * np.sqrt(self.squared_gradient_norms()).sum() + self.closed_roots.sum()
         constant = approximation_factor(self.alpha) * self.n_arms
         return float((1 - self.alpha) ** self.alpha * regret + constant)
 
@@ -131,7 +165,20 @@ class IndependentAlphaFair(Policy):
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
         super().__init__(n_contexts, n_arms)
-        self.copies = [AlphaFair(1, n_arms, alpha=alpha) for _ in range(n_contexts)]
+        self.alpha, self.copies = alpha, [AlphaFair(1, n_arms, alpha=alpha) for _ in range(n_contexts)]
+
+    def grow(self, n_contexts: int) -> None:
+        self.copies += [AlphaFair(1, self.n_arms, alpha=self.alpha) for _ in range(n_contexts - self.n_contexts)]
+        super().grow(n_contexts)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        for copy in self.copies:
+            copy.change_arms(kept, entries)
+        super().change_arms(kept, entries)
+
+    @property
+    def cumulative_rewards(self) -> Matrix:
+        return np.array([copy.cumulative_rewards for copy in self.copies])
 
     def probabilities(self, context: int) -> Vector:
         return self.copies[context].probabilities(0)
@@ -158,15 +205,28 @@ class Hedge(Policy):
         self.horizon, self.learning_rate = horizon, learning_rate
         self.totals, self.n_updates = np.zeros(n_arms), 0
 
-    def probabilities(self, context: int) -> Vector:
+    def rate(self) -> float:
         n_rounds = self.n_updates + 1 if self.horizon is None else self.horizon
-        standard = np.sqrt(8 * np.log(self.n_arms) / n_rounds)
-        eta = standard if self.learning_rate is None else self.learning_rate
-        return softmax(eta * self.totals)
+        standard = float(np.sqrt(8 * np.log(self.n_arms) / n_rounds))
+        return standard if self.learning_rate is None else self.learning_rate
+
+    def probabilities(self, context: int) -> Vector:
+        return softmax(self.rate() * self.totals)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """Those that come enter with probability 1/N each."""
+        super().change_arms(kept, entries)
+        self.totals = with_equal_shares(self.totals[kept], len(entries), self.rate())
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
         self.totals += outcome
         self.n_updates += 1
+
+
+def with_equal_shares(scores: Vector, n_new: int, rate: float) -> Vector:
+    """Scores of those that come such that softmax(rate * scores) is 1/N for each of them."""
+    level = np.log(np.exp(rate * (scores - scores.max())).mean()) / rate + scores.max() if rate > 0 else scores.mean()
+    return np.append(scores, np.full(n_new, level))
 
 
 def log_barrier_leader(v: Vector) -> Vector:
@@ -206,6 +266,24 @@ class ScaleFree(Policy):
     def probabilities(self, context: int) -> Vector:
         return (1 - self.gamma) * self.p + self.gamma / self.n_arms
 
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """Those that come enter with p = 1/N each; their loss is found by halving."""
+        super().change_arms(kept, entries)
+        n, n_new = self.n_arms, len(entries)
+        if self.n_updates == 0:
+            self.eta, self.p, self.losses = float(n), np.full(n, 1 / n), np.zeros(n)
+            return
+        self.eta, self.losses = n / (1 + self.stability_sum), self.losses[kept]
+        adaptive, square_root = n / (2 * n + self.exploration_sum), min(0.5, float(np.sqrt(n / self.n_updates)))
+        self.gamma = adaptive if self.adaptive else square_root
+        low, high = self.losses.min() - n / self.eta, self.losses.max() + n / self.eta
+        for _ in range(200 if n_new else 0):
+            middle = (low + high) / 2
+            too_much = log_barrier_leader(self.eta * np.append(self.losses, np.full(n_new, middle)))[-1] > 1 / n
+            low, high = (middle, high) if too_much else (low, middle)
+        self.losses = np.append(self.losses, np.full(n_new, low))
+        self.p = log_barrier_leader(self.eta * self.losses)
+
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
         """L_i += l / p'_i, then gamma, then M at the old p and eta, then eta, then p."""
         estimate = np.zeros(self.n_arms)
@@ -228,6 +306,16 @@ class AlphaFairBandit(Policy):
         super().__init__(n_contexts, n_arms)
         self.alpha, self.cumulative_rewards = alpha, np.ones(n_arms)
         self.learners = [ScaleFree(1, n_arms) for _ in range(n_contexts)]
+
+    def grow(self, n_contexts: int) -> None:
+        self.learners += [ScaleFree(1, self.n_arms) for _ in range(n_contexts - self.n_contexts)]
+        super().grow(n_contexts)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        super().change_arms(kept, entries)
+        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        for learner in self.learners:
+            learner.change_arms(kept, entries)
 
     def probabilities(self, context: int) -> Vector:
         return self.learners[context].probabilities(0)
@@ -322,6 +410,21 @@ class FairCB(Policy):
         """Bandit sqrt(M ln N / (T N)), full information sqrt(2 M ln N / T)."""
         factor = 2.0 if self.feedback == "full" else 1 / self.n_arms
         return float(np.sqrt(factor * self.n_contexts * np.log(self.n_arms) / n_rounds))
+
+    def grow(self, n_contexts: int) -> None:
+        n_more = n_contexts - self.n_contexts
+        self.losses = np.vstack([self.losses, np.zeros((n_more, self.n_arms))])
+        self.counts, self.weights = (np.append(each, np.zeros(n_more)) for each in (self.counts, self.weights))
+        super().grow(n_contexts)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """Those that come enter with an equal share of every context, before floors; the rate is the new N's."""
+        rate = self.rate if self.known or self.counts.sum() else 0.0
+        rows = [-with_equal_shares(-row[kept], len(entries), rate) for row in self.losses]
+        super().change_arms(kept, entries)
+        self.losses = np.array(rows)
+        self.rate = self.rate_over(self.horizon if self.known else self.epoch_length)
+        self.distributions, _ = pull_floor_step(self.losses, self.weights, self.floor, self.rate)
 
     def start_epoch(self) -> None:
         """Twice the length; q, floor and rate from the contexts seen; losses forgotten."""

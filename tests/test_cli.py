@@ -351,7 +351,7 @@ def test_a_leaky_policy_fails_and_says_where() -> None:
         (["broken:Sound"], ["ZeroDivisionError", "broken.py, line 2"]),
         (["toys:Soound"], ["a class in toys", "'Soound'", "Sound, ", "Leaky"]),
         (["json:Sound"], ["a class in json", "no class that is a policy"]),
-        (["toys:Chair"], ["a policy", "'Chair'", "lacks probabilities, update, grow, snapshot, restore, fresh:"]),
+        (["toys:Chair"], ["a policy", "'Chair'", "lacks probabilities, update, expect, forgo, grow, retire, snapshot"]),
         (["toys:an_instance"], ["a class", "Sound(1, 2"]),
         (["toys:Demanding"], ["patience", "--set patience=VALUE"]),
         (["toys:Demanding", "--set", "patience=-1"], ["RuntimeError: no patience at all", "toys.py, line"]),

@@ -11,6 +11,7 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, FairCB, Hedge, ScaleFree, metrics
 from alphafair.kernels import log_barrier, pull_floor
+from alphafair.kernels.memory import ARMS
 from alphafair.kernels.simplex import project
 from alphafair.types import Vector
 from tests import naive
@@ -94,10 +95,11 @@ def test_scale_free(name: str) -> None:
         policy = learner.policy
         final = run["final"]
         if isinstance(policy, ScaleFree):
-            row, sums = policy.snapshot().arrays["shared"][0]
-            close(row[:n], final["p"])
-            close(row[n : n + 2], [final["eta"], final["gamma"]])
-            close(sums[n + 1 : n + 3], [final["sum_M"], final["sum_Gamma"]])
+            p, losses = policy.snapshot().arrays["shared"][0]
+            close(p[ARMS:], final["p"])
+            close(p[[log_barrier.RATE, log_barrier.EXPLORATION]], [final["eta"], final["gamma"]])
+            sums = losses[[log_barrier.STABILITY_SUM, log_barrier.EXPLORATION_SUM]]
+            close(sums, [final["sum_M"], final["sum_Gamma"]])
         else:
             close(policy.p, final["p"])
             close([policy.eta, policy.gamma], [final["eta"], final["gamma"]])
@@ -108,12 +110,9 @@ def test_scale_free(name: str) -> None:
 def test_stability_term(name: str) -> None:
     run = GOLDEN["putta_agrawal"][name]
     for step in run["rounds"]:
-        learner = log_barrier.first_learner(run["n"])[None]
-        learner[0, 0, : run["n"]] = step["p"]
-        learner[0, 0, run["n"]] = step["eta_prev"]
-        arm = step["arm"]
-        close(log_barrier.stability(learner, 0, arm, step["loss_estimate"][arm], *np.empty((2, run["n"]))), step["M"])
-        estimate = np.array(step["loss_estimate"])
+        arm, p, estimate = step["arm"], np.array(step["p"]), np.array(step["loss_estimate"])
+        ours = log_barrier.stability(p, float(step["eta_prev"]), arm, estimate[arm], *np.empty((2, run["n"])))
+        close(ours, step["M"])
         close(naive.log_barrier_stability(np.array(step["p"]), estimate, step["eta_prev"]), step["M"])
 
 
@@ -135,13 +134,13 @@ def test_fair_cb_step(case: dict[str, Any]) -> None:
     losses, q = np.array(case["cumulative_loss_estimates"]), np.array(case["q"])
     n_contexts, n_arms = losses.shape
     learners = np.stack([pull_floor.first_learner(n_arms)] * n_contexts)
-    learners[:, 0, n_arms] = q
-    learners[:, 1, :n_arms] = losses
+    learners[:, pull_floor.P, pull_floor.WEIGHT] = q
+    learners[:, pull_floor.LOSS, ARMS:] = losses
     dual = np.zeros(n_arms)
     for context in range(n_contexts):
         pull_floor._weigh(learners, context, case["eta"], dual)
     pull_floor.solve(learners, case["eta"], case["nu"], dual)
-    p = learners[:, 0, :n_arms]
+    p = learners[:, pull_floor.P, ARMS:]
     close(p, case["p"])
     close(q @ p, case["marginals"])
     np.testing.assert_allclose(dual / case["eta"], case["dual_c"], rtol=1e-9, atol=1e-9)

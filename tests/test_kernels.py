@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from alphafair.kernels import log_barrier, pull_floor, simplex, utility
 from alphafair.kernels.draw import draw_arm, mask_distribution
+from alphafair.kernels.memory import ARMS
+from alphafair.kernels.pull_floor import LOSS, WEIGHT, P
 from tests import naive
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
@@ -113,9 +115,7 @@ def test_stability_is_the_maximum_it_claims_to_be(n: int, loss: float, eta: floa
     """No q of the simplex does better, and the oracle's q does as well."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(n)) * 0.99 + 0.01 / n
-    learner = log_barrier.first_learner(n)[None]
-    learner[0, 0, :n], learner[0, 0, n] = p, eta
-    best = log_barrier.stability(learner, 0, 1, loss, *np.empty((2, n)))
+    best = log_barrier.stability(p, eta, 1, loss, *np.empty((2, n)))
     estimate = np.zeros(n)
     estimate[1] = loss
     scale = 1.0 + abs(loss) + n / eta
@@ -129,39 +129,37 @@ def test_stability_is_the_maximum_it_claims_to_be(n: int, loss: float, eta: floa
 def test_stability_of_many_arms_does_not_overflow() -> None:
     """The product inside the logarithm is cut into pieces before it leaves the range of doubles."""
     n = 3000
-    learner = log_barrier.first_learner(n)[None]
-    learner[0, 0, n] = 50.0
     p, estimate = np.full(n, 1.0 / n), np.zeros(n)
     for loss in (-1e6, 1e6):
         estimate[0] = loss
-        ours = log_barrier.stability(learner, 0, 0, loss, *np.empty((2, n)))
+        ours = log_barrier.stability(p, 50.0, 0, loss, *np.empty((2, n)))
         assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
 
 
 def test_contexts_without_weight_have_no_part() -> None:
     """The floors are met by the others alone, and a context of weight 0 keeps its own exponential weights."""
     learners = np.stack([pull_floor.first_learner(3)] * 3)
-    learners[:, 0, 3] = 0.6, 0.0, 0.4
-    learners[:, 1, :3] = [0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]
+    learners[:, P, WEIGHT] = 0.6, 0.0, 0.4
+    learners[:, LOSS, ARMS:] = [0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]
     dual = np.zeros(3)
     for context in range(3):
         pull_floor._weigh(learners, context, 0.5, dual)
     pull_floor.solve(learners, 0.5, 0.2, dual)
     assert dual.max() > 0.0
-    assert (learners[:, 0, 3] @ learners[:, 0, :3]).min() >= 0.2 - 1e-12
-    np.testing.assert_allclose(learners[1, 0, :3], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
+    assert (learners[:, P, WEIGHT] @ learners[:, P, ARMS:]).min() >= 0.2 - 1e-12
+    np.testing.assert_allclose(learners[1, P, ARMS:], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
 
 
 def solved(weights: np.ndarray, losses: np.ndarray, rate: float, floor: float) -> tuple[np.ndarray, np.ndarray]:
     """P and the multipliers, from a cold start."""
     m, n = losses.shape
     learners = np.stack([pull_floor.first_learner(n)] * m)
-    learners[:, 0, n], learners[:, 1, :n] = weights, losses
+    learners[:, P, WEIGHT], learners[:, LOSS, ARMS:] = weights, losses
     dual = np.zeros(n)
     for context in range(m):
         pull_floor._weigh(learners, context, rate, dual)
     pull_floor.solve(learners, rate, floor, dual)
-    return learners[:, 0, :n], dual
+    return learners[:, P, ARMS:], dual
 
 
 def assert_optimal(

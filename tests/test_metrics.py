@@ -69,7 +69,7 @@ def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
         (np.ones((2, 3)), r"as many as the records, shape \(3,\); got 'shape \(2, 3\)'"),
         (np.nan, "optimum must be finite; got "),
         ([4.0, np.inf, 5.0], "optimum must be finite; got "),
-        (OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True), "optimum must be one number, or one a record; got Offl"),
+        (OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True), "optimum must be one number, or one per record; got Offl"),
     ],
 )
 def test_an_optimum_is_one_number_or_one_a_record(metric: Any, optimum: Any, words: str) -> None:
@@ -133,7 +133,7 @@ def test_seed_bands() -> None:
     one = metrics.average_over_seeds([[1.0, 2.0]])
     assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
     for bad in ([], 1.0, [[np.nan]], "many", [[1.0], [1.0, 2.0]]):
-        with pytest.raises(ValueError, match="samples must be finite numbers, one row a seed"):
+        with pytest.raises(ValueError, match="samples must be finite numbers, one row per seed"):
             metrics.average_over_seeds(bad)
 
 

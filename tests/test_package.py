@@ -78,13 +78,14 @@ def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
     assert with_cache == without
 
 
-def test_kernels_release_the_gil() -> None:
-    from alphafair.kernels import draw, gradient_ascent, horizon, log_barrier, pull_floor
+def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
+    from alphafair.kernels import draw, gradient_ascent, hindsight, log_barrier, loops, pull_floor
 
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":
         return
     for kernel in (draw.draw_arm, gradient_ascent.learn, log_barrier.absorb, pull_floor.solve):
-        assert kernel.targetoptions["nogil"], kernel
-    loop = horizon.horizon("full", gradient_ascent.draw, gradient_ascent.learn)
-    assert loop.targetoptions["nogil"]
-    assert not loop.targetoptions.get("fastmath", False)
+        assert not kernel.targetoptions["nogil"], kernel
+    loop = loops.loop("play", "full", gradient_ascent.draw, gradient_ascent.learn)
+    for whole in (loop, hindsight.solve, hindsight.curve):
+        assert whole.targetoptions["nogil"], whole
+        assert not whole.targetoptions.get("fastmath", False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, Hedge, ScaleFree, Stream, Trace, simulate, simulation, streams
+from alphafair import AlphaFair, AlphaFairBandit, Hedge, ScaleFree, Stream, Trace, drive, simulate, streams
 from alphafair.types import Decision, Feedback
 
 STREAM = streams.stochastic(1000, 3, 4, seed=0)
@@ -28,7 +28,7 @@ def test_records(compiled: bool, every: int | None, rounds: list[int]) -> None:
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_blocks_do_not_show(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
-    monkeypatch.setattr(simulation, "BLOCK", block)
+    monkeypatch.setattr(drive, "BLOCK", block)
     parts = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
     assert np.array_equal(whole.cumulative_rewards, parts.cumulative_rewards)
     assert np.array_equal(whole.pulls, parts.pulls)
@@ -112,7 +112,7 @@ def test_the_policy_keeps_what_it_learned() -> None:
 @pytest.mark.parametrize(
     ("policy", "options", "words"),
     [
-        (AlphaFair(3, 5), {}, "stream must be one of 5 arms; got 4. Make the policy with stream.n_arms."),
+        (AlphaFair(3, 5), {}, "stream must be one of 5 arms; got 4. Make the policy with stream.n_first_arms."),
         (AlphaFair(2, 4), {}, r"stream must be one of at most 2 contexts; got 3. Call policy.grow\(3\) first."),
         (AlphaFair(3, 4), {"record_every": 0}, "record_every must be a whole number of at least 1; got 0"),
         (AlphaFair(3, 4), {"delay": -1}, "delay must be a whole number of at least 0; got -1"),

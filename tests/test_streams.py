@@ -82,7 +82,7 @@ def test_the_indexed_form_shares_memory() -> None:
         (([], [], [[1.0]]), "contexts must be one row"),
         (([0], [0], [[np.nan, 1.0]]), r"reward_table\[0, 0\] must be a finite number; got nan"),
         (([0], [0], [[np.inf, -np.inf]]), r"reward_table\[0, 0\] must be a finite number; got inf"),
-        (([0], [0], [1.0]), "reward_table must be a table with one column an arm; got 'shape .1,.'. Make it 2-D"),
+        (([0], [0], [1.0]), "reward_table must be a table with one column per arm; got 'shape .1,.'. Make it 2-D"),
         (
             ([0], [0], np.ones((0, 3))),
             "reward_table must be a table with at least one row and one arm; got 'shape .0, 3",
@@ -115,7 +115,7 @@ def test_from_arrays_loses_nothing_and_names_its_argument() -> None:
     for bad, words in ((masked, "masked entries"), (np.array([[1j]]), "complex numbers"), ([[1.0], [1.0, 0.5]], "")):
         with pytest.raises(ValueError, match=rf"rewards must be a table of numbers; got .*{words}"):
             Stream.from_arrays([0], bad)
-    with pytest.raises(ValueError, match=r"reward_table must be a table with one column an arm; got 'shape \(1,\)'"):
+    with pytest.raises(ValueError, match=r"reward_table must be a table with one column per arm; got 'shape \(1,\)'"):
         Stream.from_arrays([0], 1.0)
     assert Stream.from_arrays([0], masked.filled(0.0)).rewards(0).tolist() == [1.0, 0.0]
 

@@ -24,6 +24,8 @@ from alphafair import (
     streams,
 )
 from alphafair.kernels import log_barrier
+from alphafair.kernels.log_barrier import EXPLORATION, RATE, STABILITY_SUM
+from alphafair.kernels.memory import ARMS
 from tests import naive
 
 pytestmark = pytest.mark.compiled  # thousands of runs: with the JIT off they would take an hour
@@ -228,27 +230,28 @@ def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, explor
     """
     rng = np.random.default_rng(seed)
     policy = ScaleFree(1, n_arms, exploration=exploration, seed=seed)
-    n, suffered = n_arms, 0.0
+    suffered = 0.0
     for _ in range(40):
-        (row, sums), _ = policy.snapshot().arrays["shared"]
-        p, eta, gamma, stability = row[:n].copy(), row[n], row[n + 1], sums[n + 1]
+        row, sums = policy.snapshot().arrays["shared"][0]
+        p, eta, gamma, stability = row[ARMS:].copy(), row[RATE], row[EXPLORATION], sums[STABILITY_SUM]
         decision = policy.choose(0)
         loss = scale * (sign + rng.normal() * (0.2 if sign else 1.0))
         policy.update(decision, -loss)
-        (row, sums), _ = policy.snapshot().arrays["shared"]
+        row, sums = policy.snapshot().arrays["shared"][0]
         estimate = abs(loss) / decision.propensity
-        gained = sums[n + 1] - stability
-        rounding = 1e-12 * (1.0 + sums[n + 1])
+        gained = sums[STABILITY_SUM] - stability
+        rounding = 1e-12 * (1.0 + sums[STABILITY_SUM])
         assert gained >= 0.0
         assert gained <= 0.5 * eta * p[decision.arm] * estimate**2 + rounding
         assert gained <= 2.0 * estimate + rounding
-        assert row[n] <= eta
-        assert row[n + 1] <= gamma + 1e-15
-        assert row[n + 1] <= 0.5
-        leader = naive.log_barrier_leader(row[n] * sums[:n])
-        np.testing.assert_allclose(row[:n], leader, rtol=1e-9, atol=1e-300)
+        assert row[RATE] <= eta
+        assert row[EXPLORATION] <= gamma + 1e-15
+        assert row[EXPLORATION] <= 0.5
+        leader = naive.log_barrier_leader(row[RATE] * sums[ARMS:])
+        np.testing.assert_allclose(row[ARMS:], leader, rtol=1e-9, atol=1e-300)
         suffered += loss / decision.propensity * p[decision.arm]
-        regret, bound = suffered - sums[:n] @ leader, sums[n + 1] - np.log(n * leader).sum() / row[n]
+        bound = sums[STABILITY_SUM] - np.log(n_arms * leader).sum() / row[RATE]
+        regret = suffered - sums[ARMS:] @ leader
         assert regret <= bound + rounding + 1e-12 * abs(suffered)
 
 

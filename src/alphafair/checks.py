@@ -91,7 +91,7 @@ def _memory(policy: Policy) -> str:
     state = policy.snapshot()
     for name in sorted(state.arrays):
         digest.update(name.encode() + np.ascontiguousarray(state.arrays[name]).tobytes())
-    digest.update(json.dumps({k: v for k, v in state.settings.items() if k != "uniforms"}, sort_keys=True).encode())
+    digest.update(json.dumps(dict(state.settings), sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -189,14 +189,14 @@ def same_uniforms_same_path(subject: Subject) -> None:
 
 
 def stepwise_equals_compiled(subject: Subject) -> str | None:
-    if not hasattr(subject.make(), "play"):
+    if subject.make().kernels is None:
         return f"{NOT_HERE}: the policy offers no compiled run"
     assert _run_digest(subject, compiled=True) == _run_digest(subject, compiled=False), "they differ in some bit"
     return None
 
 
 def interpreted_equals_compiled(subject: Subject) -> str | None:
-    if not hasattr(subject.make(), "play"):
+    if subject.make().kernels is None:
         return f"{NOT_HERE}: the policy offers no compiled run"
     module, name = subject.policy_class.__module__, subject.policy_class.__qualname__
     if module == "__main__" or "<locals>" in name:
@@ -218,7 +218,7 @@ def interpreted_equals_compiled(subject: Subject) -> str | None:
 
 def one_compiled_signature(subject: Subject) -> str | None:
     policy = subject.trained()
-    found: list[Any] = [getattr(policy, name, None) for name in ("_draw", "_learn")]
+    found: list[Any] = [policy.kernels.draw, policy.kernels.learn] if policy.kernels else []
     kernels = [kernel for kernel in found if hasattr(kernel, "signatures")]
     if not kernels:
         return f"{NOT_HERE}: the policy has no kernels, or they run interpreted"
@@ -236,7 +236,7 @@ def one_compiled_signature(subject: Subject) -> str | None:
 
 
 def leans_toward_reward(subject: Subject) -> str | None:
-    if not getattr(subject.policy_class, "learns", True):
+    if not subject.make().learns:
         return f"{NOT_HERE}: the policy says that it does not learn"
     efficient: dict[str, Any] = {k: v for k, v in {"alpha": 0.0, "pull_floor": 1e-3}.items() if subject.accepts(k)}
     policy = subject.make(2, 4, **efficient)
@@ -395,7 +395,7 @@ def stays_finite(subject: Subject) -> None:
         "one context": (np.array([[1.0, 0.2, 0.2, 0.2]]), 1),
         "rewards of 1e-12": (np.array([[1e-12, 1e-13, 0.0, 1e-12]]), 2),
     }
-    compiled = hasattr(subject.make(), "play") and os.environ.get("NUMBA_DISABLE_JIT") != "1"
+    compiled = subject.make().kernels is not None and os.environ.get("NUMBA_DISABLE_JIT") != "1"
     for name, (table, n_contexts) in cases.items():
         n_rounds = 1_000_000 if compiled and name == "one context" else 2000
         policy = subject.make(n_contexts, table.shape[1])
@@ -416,7 +416,7 @@ def refusals_repair(subject: Subject) -> None:
     bad_rewards: list[Any] = [math.nan, math.inf, "much", None]
     if full:
         bad_rewards = [[math.nan, 0, 0, 0], [0, math.inf, 0, 0], [0.5, 0.5], 0.5, [[0.5] * 4], "much", None]
-    unit = getattr(policy, "reward_range", None) == (0.0, 1.0)
+    unit = policy.reward_range == (0.0, 1.0)
     bad_rewards += [[1.5, 0, 0, 0] if full else 1.5, [-0.1, 0, 0, 0] if full else -0.1] if unit else []
     calls: list[tuple[str, Callable[[], Any]]] = [
         *(("context", lambda c=c: policy.choose(c)) for c in (-1, 3, 0.5, "x", None)),
@@ -431,7 +431,7 @@ def refusals_repair(subject: Subject) -> None:
         ("n_contexts", lambda: policy.grow(2)),
         ("n_arms", lambda: subject.make(3, 0)),
         ("n_contexts", lambda: subject.make(-1, 4)),
-        ("policy", lambda: policy.restore(State("another", 1, {}, {}))),
+        ("policy", lambda: policy.restore(State("another", 1, {}, {}, {}))),
     ]
     if subject.accepts("alpha"):
         calls += [("alpha", partial(subject.make, alpha=a)) for a in (1.0, 1.5, -0.1, math.nan, "much")]

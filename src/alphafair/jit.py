@@ -1,8 +1,11 @@
 """The one way a function of `kernels/` becomes machine code.
 
-`kernel` compiles on first call, releases the GIL and keeps the machine code on disk. Numba notices when
-a kernel's own file changes but not when a kernel that it calls, in another file, does; so the disk cache
-lives in a folder named by a fingerprint of every file in `kernels/`, and no stale code can be loaded.
+`kernel` compiles on first call and keeps the machine code on disk. Numba notices when a kernel's own file
+changes but not when a kernel that it calls, in another file, does; so the disk cache lives in a folder named
+by a fingerprint of every file in `kernels/`, and no stale code can be loaded.
+
+A kernel keeps the GIL: a single step takes less time than giving it up and getting it back. A `long_kernel`,
+such as a whole run or the optimum, gives it up, so that threads use all cores.
 
 Set `NUMBA_DISABLE_JIT=1` before Python starts and every kernel runs as the plain Python it is written in,
 with the same results to the last bit: no kernel uses `fastmath`, a NumPy reduction or a LAPACK call.
@@ -24,7 +27,6 @@ import platformdirs
 
 _KERNELS = Path(__file__).parent / "kernels"
 OPTIONS: dict[str, Any] = {
-    "nogil": True,
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
 }
@@ -55,23 +57,40 @@ def cache_folder() -> Path | None:
 _FOLDER = cache_folder()
 
 
-def kernel(function: Function) -> Any:
+def kernel(function: Function, *, nogil: bool = False) -> Any:
     """Compile a function of arrays and scalars; see the module's docstring for what that entails."""
     ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
     allocates = not {"np", "copy"}.isdisjoint(function.__code__.co_names)
-    options = {**OPTIONS, "_nrt": allocates}  # who makes no array need not count references either
+    options: dict[str, Any] = {**OPTIONS, "nogil": nogil}
     if _FOLDER is None or not ours:  # the fingerprint speaks for no code but our own
-        return numba.njit(**OPTIONS)(function)
+        return numba.njit(**options)(function)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(_FOLDER)
+    options |= {"_nrt": allocates, "cache": True}  # who makes no array need not count references either
     try:
-        return numba.njit(**options, cache=True)(function)
+        return numba.njit(**options)(function)
     finally:
         settings.CACHE_DIR = before
 
 
+def long_kernel(function: Function) -> Any:
+    """A kernel that gives up the GIL while it runs."""
+    return kernel(function, nogil=True)
+
+
+def machine_code(compiled: Any) -> Any:
+    """What a kernel compiled to, to be called from Python with arguments of just the types it was compiled for.
+
+    Numba's own entrance looks at the type of every argument first, which takes longer than a short kernel does.
+    """
+    if len(getattr(compiled, "overloads", ())) != 1:
+        return compiled
+    (version,) = compiled.overloads.values()
+    return version.entry_point
+
+
 def specialise(template: Function, name: str, **steps: Function) -> Any:
-    """Compile `template` with the kernels that its free names stand for.
+    """Compile `template`, a whole run, with the kernels that its free names stand for.
 
     Numba resolves global names at compile time and can keep the result on disk, which it cannot do for
     kernels that arrive as arguments or sit in a closure; so the template's code is given globals of its own.
@@ -79,4 +98,4 @@ def specialise(template: Function, name: str, **steps: Function) -> Any:
     own = types.FunctionType(template.__code__, {**template.__globals__, **steps}, name)
     own.__qualname__, own.__module__ = name, template.__module__
     ours = all(step.__module__.startswith("alphafair.kernels.") for step in steps.values())
-    return kernel(own) if ours else numba.njit(**OPTIONS)(own)
+    return long_kernel(own) if ours else numba.njit(**OPTIONS, nogil=True)(own)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.types import Trace, Vector
+from alphafair.types import Policy, Trace
 
 Floats = NDArray[np.float64]
 Rewards = ArrayLike | Trace
@@ -126,10 +126,10 @@ def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
     ([2.0], [4.484])
     """
     repair = "Give at least one seed."
-    values = validate.floats("samples", "finite numbers, one row a seed", samples, repair)
+    values = validate.floats("samples", "finite numbers, one row per seed", samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
     if values.ndim == 0 or len(values) == 0 or not np.isfinite(values).all():
-        raise validate.Refusal("samples", "finite numbers, one row a seed", values, repair)
+        raise validate.Refusal("samples", "finite numbers, one row per seed", values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(mean, mean, mean)
@@ -162,25 +162,15 @@ def student_quantile(probability: float, degrees: int) -> float:
     return -math.sqrt(degrees) * math.sinh(s)
 
 
-class Certifying(Protocol):
-    """A policy that keeps what its certificate needs: `AlphaFair` does."""
-
-    alpha: float
-    n_arms: int
-
-    @property
-    def squared_gradient_norms(self) -> Vector: ...
-    @property
-    def drift(self) -> float: ...
-
-
-def regret_certificate(policy: Certifying) -> float:
+def regret_certificate(policy: Policy) -> float:
     """An upper bound of OPT - c_alpha sum_i phi(R_i) for the run so far, whatever the rewards were:
 
     (1-alpha)^alpha (sum_j 2 sqrt(S_j) + drift) + c_alpha n.
 
     Nothing about the future, no probability, no unknown constant: S_j adds up the squared gradients that context j
-    has met, and drift is what late and masked decisions cost (0 if there were none).
+    has met, and drift is what late and masked decisions cost (0 if there were none). Where arms came or went, every
+    epoch before the present one adds sqrt(S_j) as it was at its end, and OPT is the best that could be done with a
+    choice per context and epoch, from the accounts with which arms entered: see docs/certificate.md.
 
     >>> from alphafair import AlphaFair
     >>> policy = AlphaFair(1, 2, alpha=0.5)
@@ -188,17 +178,16 @@ def regret_certificate(policy: Certifying) -> float:
     >>> round(regret_certificate(policy), 6)
     4.828427
     """
-    for needed in ("alpha", "squared_gradient_norms", "drift"):
-        if not hasattr(policy, needed):
-            raise validate.Refusal(
-                "policy",
-                "one that keeps its gradients' norms",
-                policy,
-                "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds.",
-            )
-    roots = 2.0 * np.sqrt(policy.squared_gradient_norms).sum()
-    linear = (1.0 - policy.alpha) ** policy.alpha * (roots + policy.drift)
-    return float(linear + approximation_factor(policy.alpha) * policy.n_arms)
+    bound, alpha = policy.surrogate_regret_bound, getattr(policy, "alpha", None)
+    if bound is None or alpha is None:
+        raise validate.Refusal(
+            "policy",
+            "one that bounds its own regret",
+            policy,
+            "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds.",
+        )
+    linear = float((1.0 - alpha) ** alpha * bound)
+    return linear + approximation_factor(alpha) * policy.n_arms
 
 
 def _earned(argument: str, values: Rewards) -> Floats:
@@ -213,7 +202,7 @@ def _earned(argument: str, values: Rewards) -> Floats:
 def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
     """One number, or one for each alpha-performance that it is compared with."""
     repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
-    optimum = validate.floats("optimum", "one number, or one a record", value, repair)
+    optimum = validate.floats("optimum", "one number, or one per record", value, repair)
     if not np.isfinite(optimum).all():
         raise validate.Refusal("optimum", "finite", optimum, repair)
     _each("optimum", optimum, achieved, repair)

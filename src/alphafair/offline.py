@@ -17,7 +17,7 @@ from alphafair import validate
 from alphafair.kernels import hindsight
 from alphafair.types import Matrix, Stream, Vector
 
-CHUNK = 64  # prefixes a compiled call, so that progress shows
+CHUNK = 64  # prefixes per compiled call, so that progress shows
 
 
 class CertificateWarning(UserWarning):
@@ -36,8 +36,10 @@ class OfflineOptimum:
     certified: bool
 
 
-def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance: float = 1e-9) -> OfflineOptimum:
-    """The distributions, one a context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
+def offline_optimum(
+    context_reward_totals: ArrayLike, alpha: float, *, tolerance: float = 1e-9, initial: ArrayLike = 1.0
+) -> OfflineOptimum:
+    """The distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
 
     Parameters
     ----------
@@ -49,10 +51,12 @@ def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance
     tolerance
         Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
         `CertificateWarning` says so; the gap is true in any case.
+    initial
+        What arms have before the first reward, in place of 1: one number, or one per arm.
 
     Notes
     -----
-    A structured primal-dual interior point, O(M N min(M, N)) an iteration, on the contexts in doubt alone. Contexts
+    A structured primal-dual interior point, O(M N min(M, N)) per iteration, on the contexts in doubt alone. Contexts
     that were never seen stay uniform.
     Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions.
 
@@ -64,9 +68,10 @@ def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     n = totals.shape[1]
+    first = _initial(initial, n)
     distributions, earned = np.empty_like(totals), np.empty(n)
     prices, doubt = np.ones(n), np.full(n, np.inf)  # nothing is known
-    value, gap, iterations = hindsight.solve(totals, alpha, tolerance, prices, doubt, distributions, earned)
+    value, gap, iterations = hindsight.solve(totals, first, alpha, tolerance, prices, doubt, distributions, earned)
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)
@@ -76,14 +81,41 @@ def offline_optimum(context_reward_totals: ArrayLike, alpha: float, *, tolerance
 def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix:
     """W_ji: the sum of arm i's rewards over the rounds of context j, for the first rounds or all.
 
+    Where arms come and go, row e M + j is context j in epoch e, between two changes: nothing to earn from absent arms.
+
     >>> context_reward_totals(Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])).tolist()
     [[2.0, 1.2], [0.5, 0.5]]
     """
     validate.stream("stream", stream)
     stop = stream.n_rounds if n_rounds is None else validate.integer("n_rounds", n_rounds, low=1, high=stream.n_rounds)
+    stream = by_epoch(stream)
     totals = np.zeros((stream.n_contexts, stream.n_arms))
     hindsight.add_rounds(stream.contexts, stream.items, stream.reward_table, 0, stop, totals)
     return totals
+
+
+def by_epoch(stream: Stream) -> Stream:
+    """The same rounds with pairs of epoch and context as contexts, where absent arms pay nothing; no arm comes or goes.
+
+    >>> stream = Stream.from_arrays([0, 0, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]], arrivals=[0, 2])
+    >>> plain = by_epoch(stream)
+    >>> plain.contexts.tolist(), plain.rewards(1).tolist()
+    ([0, 0, 1], [0.5, 0.0])
+    """
+    if stream.arrivals is None:
+        return stream
+    n_items = len(stream.reward_table)
+    starts = np.array([0, *stream.epochs])
+    epochs = np.searchsorted(starts, np.arange(stream.n_rounds), side="right") - 1
+    pairs, items = np.unique(epochs * n_items + stream.items, return_inverse=True)
+    present = np.array([stream.present(t) for t in starts])
+    return Stream(
+        (epochs * stream.n_contexts + stream.contexts).astype(np.int32),
+        items.astype(np.int32),
+        np.where(present[pairs // n_items], stream.reward_table[pairs % n_items], 0.0),
+        arm_labels=stream.arm_labels,
+        n_contexts=len(starts) * stream.n_contexts,
+    )
 
 
 def offline_curve(
@@ -118,6 +150,7 @@ def offline_curve(
         raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     _refuse_negative("stream.reward_table", stream.reward_table)
     _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
+    stream = by_epoch(stream)
     m, n = stream.n_contexts, stream.n_arms
     totals, distributions = np.zeros((m, n)), np.empty((m, n))
     prices, doubt, earned = np.ones(n), np.full(n, np.inf), np.empty(n)
@@ -127,13 +160,21 @@ def offline_curve(
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
         state = totals, prices, doubt, distributions, earned
-        hindsight.curve(*data, done, stops[chunk], alpha, tolerance, *state, values[chunk], gaps[chunk])
+        hindsight.curve(*data, done, stops[chunk], np.ones(n), alpha, tolerance, *state, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:
             progress(len(stops[chunk]))
     if not (gaps <= tolerance * values).all():
         _warn(float((gaps / values).max()), tolerance)
     return values, gaps
+
+
+def _initial(value: ArrayLike, n_arms: int) -> Vector:
+    repair = "Leave it out for 1."
+    first = validate.floats("initial", "positive numbers", value, repair)
+    if first.shape not in ((), (n_arms,)) or not (first > 0.0).all() or not (first <= 1e100).all():
+        raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_arms}", value, repair)
+    return np.broadcast_to(first, n_arms).copy()
 
 
 def _totals(value: ArrayLike) -> Matrix:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from alphafair import validate
-from alphafair.types import Decision, Feedback, Policy, Stream, Trace, Vector
-
-BLOCK = 1 << 16  # rounds a compiled call: random numbers stay small in memory, the progress bar moves
+from alphafair import drive, validate
+from alphafair.types import Account, Indices, Log, Policy, Stream, Trace
 
 
 def simulate(
@@ -23,6 +19,8 @@ def simulate(
     seed: int | None = 0,
     record_every: int | None = None,
     delay: int | ArrayLike | None = None,
+    account: Account = "least",
+    log: bool = False,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
 ) -> Trace:
@@ -31,18 +29,23 @@ def simulate(
     Parameters
     ----------
     policy
-        Any `Policy`, fresh or not. One that offers `play` runs compiled, with the same results to the last bit.
+        Any `Policy`, fresh or not, with the stream's first arms; those that arrive later it is told about then. One
+        that offers kernels runs compiled, with the same results to the last bit.
     seed
-        Of the one uniform number a round; the same seed gives every policy the same numbers.
+        Of the one uniform number per round; the same seed gives every policy the same numbers.
     record_every
         Keep the cumulative rewards after every so many rounds, and after the last; None keeps the last only.
     delay
-        Rounds that a reward waits before `update` is called: one number, or one a round. Rewards are booked in the
+        Rounds that a reward waits before `update` is called: one number, or one per round. Rewards are booked in the
         trace when they are earned; those still on their way after the last round arrive then.
+    account
+        With what account new arms enter: see `BasePolicy.grow`.
+    log
+        Keep every decision with the reward of its arm, as `trace.log`.
     progress
         Show a bar; or a function to be told, every so often, how many more rounds have been played.
     compiled
-        False calls `choose` and `update` once a round, whatever the policy offers.
+        False calls `choose` and `update` once per round, whatever the policy offers.
 
     >>> from alphafair import AlphaFair, simulate, streams
     >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -54,86 +57,46 @@ def simulate(
     every = stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)
+    validate.account(account)
     generator = validate.random_generator("seed", seed)
-    n_whole = stream.n_rounds // every
-    records = np.empty((n_whole + (stream.n_rounds % every > 0), stream.n_arms))
-    ledger: dict[str, Any] = {
-        "earned": np.ones(stream.n_arms),
-        "pulls": np.zeros(stream.n_arms, dtype=np.int64),
-        "record_every": every,
-    }
-    whole_runs = compiled and delays is None and hasattr(policy, "play")
-    waiting: list[tuple[int, int, Decision, Any]] = []  # due, round, decision, reward: a heap
     with _bar(policy.name, stream.n_rounds, progress) as advance:
-        for start in range(0, stream.n_rounds, BLOCK if whole_runs else 1024):
-            stop = min(start + (BLOCK if whole_runs else 1024), stream.n_rounds)
-            uniforms = generator.random(stop - start)
-            done = start // every
-            rounds = {**ledger, "first_record": (done + 1) * every - 1 - start, "records": records[done:]}
-            if whole_runs:
-                policy.play(stream, start, stop, uniforms, **rounds)  # type: ignore[attr-defined]
-            else:
-                _step(policy, stream, start, stop, uniforms, delays, waiting, **rounds)
-            advance(stop - start)
-    for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
-        policy.update(decision, reward)
-    records[-1] = ledger["earned"]
-    rounds_recorded = np.minimum(np.arange(1, len(records) + 1) * every, stream.n_rounds)
-    return Trace(policy.name, policy.feedback, seed, rounds_recorded, records, ledger["pulls"])
+        played = drive.over_stream(
+            policy,
+            stream,
+            generator,
+            every=every,
+            delays=delays,
+            account=account,
+            keep=log,
+            compiled=compiled,
+            advance=advance,
+        )
+    rounds = np.minimum(np.arange(1, len(played.records) + 1) * every, stream.n_rounds)
+    kept = _log(stream, played) if log else None
+    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, kept)
 
 
-def _step(
-    policy: Policy,
-    stream: Stream,
-    start: int,
-    stop: int,
-    uniforms: Vector,
-    delays: Any,
-    waiting: list[tuple[int, int, Decision, Any]],
-    *,
-    earned: Vector,
-    pulls: Any,
-    first_record: int,
-    record_every: int,
-    records: Vector,
-) -> None:
-    """The same rounds through the policy's public methods."""
-    replay = _Replay(uniforms)
-    full = policy.feedback is Feedback.FULL
-    for t in range(start, stop):
-        while waiting and waiting[0][0] <= t:
-            _, _, decision, reward = heapq.heappop(waiting)
-            policy.update(decision, reward)
-        decision = policy.choose(int(stream.contexts[t]), rng=replay)
-        rewards = stream.rewards(t)
-        pulls[decision.arm] += 1
-        if full:
-            earned += decision.probabilities * rewards
-            reward = rewards
-        else:
-            reward = float(rewards[decision.arm])
-            earned[decision.arm] += reward
-        if delays is None or delays[t] == 0:
-            policy.update(decision, reward)
-        else:
-            heapq.heappush(waiting, (t + int(delays[t]), t, decision, reward))
-        past = t - start - first_record
-        if past >= 0 and past % record_every == 0:
-            records[past // record_every] = earned
-
-
-class _Replay:
-    """Uniform numbers from an array, one by one."""
-
-    def __init__(self, uniforms: Vector) -> None:
-        self.random = iter(uniforms.tolist()).__next__
+def _log(stream: Stream, played: drive.Played) -> Log:
+    return Log(
+        stream.contexts,
+        played.arms,
+        stream.reward_table[stream.items, played.arms],
+        played.propensities,
+        n_contexts=stream.n_contexts,
+        n_arms=stream.n_arms,
+        context_labels=stream.context_labels,
+        arm_labels=stream.arm_labels,
+    )
 
 
 def _match(policy: Policy, stream: Stream) -> None:
     """The stream's arms, contexts and rewards must be what the policy was made for."""
-    if policy.n_arms != stream.n_arms:
+    if not isinstance(policy, Policy):
+        repair = "Derive it from alphafair.Policy, or let `alphafair check` tell what it lacks."
+        raise validate.Refusal("policy", "a Policy", policy, repair)
+    if policy.n_arms != stream.n_first_arms:
         raise validate.Refusal(
-            "stream", f"one of {policy.n_arms} arms", stream.n_arms, "Make the policy with stream.n_arms."
+            "stream", f"one of {policy.n_arms} arms", stream.n_first_arms, "Make the policy with stream.n_first_arms."
         )
     if policy.n_contexts < stream.n_contexts:
         raise validate.Refusal(
@@ -142,7 +105,7 @@ def _match(policy: Policy, stream: Stream) -> None:
             stream.n_contexts,
             f"Call policy.grow({stream.n_contexts}) first.",
         )
-    low, high = getattr(policy, "reward_range", validate.ANY_REWARD)
+    low, high = policy.reward_range
     least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
     if least < low or most > high:
         raise validate.Refusal(
@@ -153,11 +116,11 @@ def _match(policy: Policy, stream: Stream) -> None:
         )
 
 
-def _delays(delay: int | ArrayLike | None, n_rounds: int) -> Any:
+def _delays(delay: int | ArrayLike | None, n_rounds: int) -> Indices | None:
     if delay is None:
         return None
     if np.ndim(delay) == 0:
-        return np.full(n_rounds, validate.integer("delay", delay, low=0))
+        return np.full(n_rounds, validate.integer("delay", delay, low=0), dtype=np.int32)
     return validate.indices("delay", delay, None, n_entries=n_rounds)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.kernels import Kernels
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -42,17 +43,32 @@ class UniformSource(Protocol):
     def random(self) -> float: ...
 
 
+Account = Literal["least", "fresh"] | float  # what a new arm is taken to have earned
+
+
 @runtime_checkable
 class Policy(Protocol):
-    """What every policy can do. Derive from `alphafair.policies.BasePolicy` or write it all yourself."""
+    """What every policy can do. Derive from `alphafair.policies.BasePolicy`, or from this and write the rest yourself.
 
+    What it promises, and `alphafair check` looks for:
+
+    - `probabilities` and `choose` are questions: they change nothing but the policy's own random numbers.
+    - `choose` draws one uniform number, from `rng` or its own, and the decision holds the distribution, read-only, and
+      the arm's true probability. An arm that is not `available`, or retired, is never drawn.
+    - `update` is called once per decision that has a reward, at any time and in any order, also after arms came and
+      went. Bad input is refused with a ValueError that names the argument, and changes nothing.
+    - `snapshot`, then `restore` into a policy of the same kind, and play goes on as if nothing had happened.
+    """
+
+    name: ClassVar[str]
+    feedback: Feedback
     n_contexts: int
     n_arms: int
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
+    kernels: Kernels | None = None  # for whole runs in compiled code
+    surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def feedback(self) -> Feedback: ...
     def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector: ...
     def choose(
         self,
@@ -62,7 +78,17 @@ class Policy(Protocol):
         available: ArrayLike | None = None,
     ) -> Decision: ...
     def update(self, decision: Decision, reward: Any) -> None: ...
-    def grow(self, n_contexts: int) -> None: ...
+
+    def expect(self, decision: Decision) -> None:
+        """A reward for this decision is on its way; `update` or `forgo` ends the wait. Nothing, by default."""
+        return
+
+    def forgo(self, decision: Decision) -> None:
+        """No reward will come for a decision that was expected to have one. Nothing, by default."""
+        return
+
+    def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None: ...
+    def retire(self, arm: int) -> None: ...
     def snapshot(self) -> State: ...
     def restore(self, state: State) -> None: ...
     def fresh(self) -> Self: ...
@@ -70,19 +96,25 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A policy's memory at one moment: its name, its settings and its arrays. No pickle anywhere.
+    """A policy at one moment: its name, the version of its memory's layout, settings, random numbers, memory.
 
-    `to_bytes` writes an uncompressed NumPy `.npz` archive whose entry `meta` is JSON text; any language that
-    reads zip and npy can read it.
+    Every fact has one place. No pickle anywhere: `to_bytes` writes an uncompressed NumPy `.npz` archive whose entry
+    `meta` is JSON text; any language that reads zip and npy can read it.
     """
 
     policy: str
     version: int
     settings: Mapping[str, Any]
+    rng: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
 
     def to_bytes(self) -> bytes:
-        meta = {"policy": self.policy, "version": self.version, "settings": dict(self.settings)}
+        meta = {
+            "policy": self.policy,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "rng": dict(self.rng),
+        }
         buffer = io.BytesIO()
         text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
         np.savez(buffer, allow_pickle=False, meta=text, **dict(self.arrays))
@@ -94,7 +126,7 @@ class State:
             with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
-            return cls(meta["policy"], meta["version"], meta["settings"], arrays)
+            return cls(meta["policy"], meta["version"], meta["settings"], meta.get("rng", {}), arrays)
         except Exception as problem:  # zipfile, npy header, JSON and key errors all mean the same thing here
             repair = "It is cut off, damaged, or was not made by State.to_bytes."
             raise validate.Refusal("blob", "the bytes of a State", blob[:16], repair) from problem
@@ -107,7 +139,7 @@ class State:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.setflags(write=False)
     return view
@@ -118,7 +150,11 @@ class Stream:
     """Contexts and rewards, round by round: round t shows context `contexts[t]` and `reward_table[items[t]]`.
 
     Many rounds share few rows of rewards (every rating of one movie does), so 25 million rounds over 62,000
-    items take two int32 arrays and one small table. `Stream.from_arrays` takes one row of rewards a round.
+    items take two int32 arrays and one small table. `Stream.from_arrays` takes one row of rewards per round.
+
+    Arms may come and go: arm i takes part in the rounds `arrivals[i] <= t < departures[i]`, counted from 0. Arms are
+    numbered in the order in which they arrive, the first ones before round 0; what the table says about an arm that is
+    not there does not matter.
     """
 
     contexts: Indices
@@ -127,6 +163,8 @@ class Stream:
     context_labels: tuple[str, ...] | None = None
     arm_labels: tuple[str, ...] | None = None
     n_contexts: int = field(default=0, kw_only=True)
+    arrivals: Indices | None = field(default=None, kw_only=True)
+    departures: Indices | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         table = validate.reward_table("reward_table", self.reward_table)
@@ -142,13 +180,18 @@ class Stream:
         announced = self.n_contexts or len(self.context_labels or ()) or seen
         validate.integer("n_contexts", announced, low=seen)
         if self.arm_labels is not None and len(self.arm_labels) != table.shape[1]:
-            raise validate.Refusal(
-                "arm_labels", f"{table.shape[1]} names", len(self.arm_labels), "Give one name an arm."
-            )
+            repair = "Give one name per arm."
+            raise validate.Refusal("arm_labels", f"{table.shape[1]} names", len(self.arm_labels), repair)
         object.__setattr__(self, "n_contexts", announced)
-        object.__setattr__(self, "contexts", _frozen(contexts))
-        object.__setattr__(self, "items", _frozen(items))
-        object.__setattr__(self, "reward_table", _frozen(table))
+        object.__setattr__(self, "contexts", frozen(contexts))
+        object.__setattr__(self, "items", frozen(items))
+        object.__setattr__(self, "reward_table", frozen(table))
+        if self.arrivals is not None or self.departures is not None:
+            arrivals, departures = validate.presence(
+                self.arrivals, self.departures, n_arms=table.shape[1], n_rounds=len(contexts)
+            )
+            object.__setattr__(self, "arrivals", frozen(arrivals))
+            object.__setattr__(self, "departures", frozen(departures))
 
     @classmethod
     def from_arrays(
@@ -159,9 +202,11 @@ class Stream:
         context_labels: Sequence[str] | None = None,
         arm_labels: Sequence[str] | None = None,
         n_contexts: int = 0,
+        arrivals: ArrayLike | None = None,
+        departures: ArrayLike | None = None,
     ) -> Self:
-        """A stream from one context and one row of rewards (n_arms) a round."""
-        repair = "Give one row a round and one column an arm."
+        """A stream from one context and one row of rewards (n_arms) per round."""
+        repair = "Give one row per round and one column per arm."
         table = np.atleast_1d(validate.floats("rewards", "a table of numbers", rewards, repair))
         return cls(
             contexts,  # type: ignore[arg-type]
@@ -170,6 +215,8 @@ class Stream:
             None if context_labels is None else tuple(context_labels),
             None if arm_labels is None else tuple(arm_labels),
             n_contexts=n_contexts,
+            arrivals=arrivals,  # type: ignore[arg-type]
+            departures=departures,  # type: ignore[arg-type]
         )
 
     @property
@@ -178,7 +225,27 @@ class Stream:
 
     @property
     def n_arms(self) -> int:
+        """All arms that ever take part."""
         return int(self.reward_table.shape[1])
+
+    @property
+    def n_first_arms(self) -> int:
+        """The arms that are there in the first round: what a policy for this stream is made with."""
+        return self.n_arms if self.arrivals is None else int((self.arrivals == 0).sum())
+
+    def present(self, t: int) -> NDArray[np.bool_]:
+        """Which arms take part in round t, counted from 0."""
+        if self.arrivals is None or self.departures is None:
+            return np.ones(self.n_arms, dtype=np.bool_)
+        return (self.arrivals <= t) & (t < self.departures)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The rounds at which arms come or go, after the first round: between two of them all arms stay."""
+        if self.arrivals is None or self.departures is None:
+            return []
+        changes = np.unique(np.concatenate([self.arrivals, self.departures]))
+        return [int(t) for t in changes if 0 < t < self.n_rounds]
 
     def rewards(self, t: int) -> Vector:
         """Rewards of all arms in round t, counted from 0; read-only."""
@@ -188,55 +255,70 @@ class Stream:
     def head(self, n_rounds: int) -> Self:
         """The first rounds, sharing memory with this stream; labels and number of contexts stay."""
         validate.integer("n_rounds", n_rounds, low=1, high=self.n_rounds)
-        return type(self)(
-            self.contexts[:n_rounds],
-            self.items[:n_rounds],
-            self.reward_table,
-            self.context_labels,
-            self.arm_labels,
-            n_contexts=self.n_contexts,
-        )
+        return replace(self, contexts=self.contexts[:n_rounds], items=self.items[:n_rounds])
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Decisions that somebody made, one entry each, in the order of time; all arrays are read-only.
+    """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.
 
-    The reward of the shown arm is known and no other, so this is no `Stream`.
+    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions and users
+    are optional.
+
+    >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
+    >>> log.n_rounds, log.n_contexts, log.n_arms
+    (3, 2, 3)
     """
 
     contexts: Indices
     arms: Indices
     rewards: Vector
     propensities: Vector  # of the shown arm, in (0, 1]
-    positions: Indices  # on the page, as in the file: 1 is the first
-    timestamps: NDArray[np.datetime64]  # UTC, microseconds
-    context_labels: tuple[str, ...]
-    arm_labels: tuple[str, ...]
+    n_contexts: int = field(default=0, kw_only=True)
+    n_arms: int = field(default=0, kw_only=True)
+    context_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
+    arm_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
+    timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
+    positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
+    users: Indices | None = field(default=None, kw_only=True)  # whose decisions hang together
 
     def __post_init__(self) -> None:
-        for name in ("contexts", "arms", "rewards", "propensities", "positions", "timestamps"):
-            column = getattr(self, name)
-            if len(column) != len(self.contexts):
-                raise validate.Refusal(name, f"{len(self.contexts)} entries", len(column), "Give one entry a round.")
-            object.__setattr__(self, name, _frozen(column))
+        contexts = validate.indices("contexts", self.contexts, self.n_contexts or None)
+        arms = validate.indices("arms", self.arms, self.n_arms or None, n_entries=len(contexts))
+        columns: dict[str, NDArray[Any]] = {
+            "contexts": contexts,
+            "arms": arms,
+            "rewards": validate.column("rewards", self.rewards, len(contexts), *validate.ANY_REWARD),
+            "propensities": validate.column("propensities", self.propensities, len(contexts), 0.0, 1.0, low_open=True),
+        }
+        for name, count, seen in (("context", "n_contexts", contexts), ("arm", "n_arms", arms)):
+            labels = getattr(self, f"{name}_labels")
+            least = getattr(self, count) or int(seen.max()) + 1
+            if labels is not None:
+                labels = validate.labels(f"{name}_labels", labels, least)
+                object.__setattr__(self, f"{name}_labels", labels)
+                if getattr(self, count) and len(labels) != least:
+                    raise validate.Refusal(f"{name}_labels", f"{least} names", len(labels), f"Give one per {name}.")
+            object.__setattr__(self, count, least if labels is None else len(labels))
+        for name in ("positions", "users"):
+            if getattr(self, name) is not None:
+                columns[name] = validate.indices(name, getattr(self, name), None, n_entries=len(contexts))
+        if self.timestamps is not None:
+            columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
+        for name, column in columns.items():
+            object.__setattr__(self, name, frozen(column))
 
     @property
     def n_rounds(self) -> int:
         return len(self.contexts)
 
-    @property
-    def n_contexts(self) -> int:
-        return len(self.context_labels)
-
-    @property
-    def n_arms(self) -> int:
-        return len(self.arm_labels)
-
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a run left behind: R at the recorded rounds (initial 1 included) and how often each arm was pulled."""
+    """What a run left behind: R at the recorded rounds (initial 1 included) and how often each arm was pulled.
+
+    `log` has every decision with the reward of its arm, if the run was asked to keep them.
+    """
 
     policy: str
     feedback: Feedback
@@ -244,6 +326,7 @@ class Trace:
     rounds: NDArray[np.int64]
     cumulative_rewards: Matrix
     pulls: NDArray[np.int64]
+    log: Log | None = None
 
     @property
     def final(self) -> Vector:

@@ -9,7 +9,7 @@ import difflib
 import math
 import operator
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -105,7 +105,10 @@ def context(value: Any, n_contexts: int) -> int:
 
 
 def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float, Any]:
-    """The fields of a decision that `choose` could have made; its probabilities may be None."""
+    """The fields of a decision that `choose` could have made; its probabilities may be None.
+
+    One that was made before arms were added has fewer probabilities; the new arms had none.
+    """
     try:
         seen, arm, propensity, probabilities = value
     except (TypeError, ValueError):
@@ -122,8 +125,25 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
 
 
 def decision_probabilities(value: Any, n_arms: int) -> NDArray[np.float64]:
-    """The distribution that a decision was drawn from."""
-    return distribution("decision.probabilities", value, n_arms, "an arm", AS_CHOSEN)
+    """The distribution that a decision was drawn from, with 0 for arms that were added since."""
+    n_then = min(n_arms, len(value)) if isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1 else n_arms
+    array = distribution("decision.probabilities", value, n_then or n_arms, "per arm", AS_CHOSEN)
+    return padded(array, n_arms)
+
+
+def padded(array: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """With zeros at its end."""
+    return array if len(array) == size else np.concatenate([array, np.zeros(size - len(array))])
+
+
+def account(value: Any) -> float:
+    """What a new arm is taken to have earned: a number of at least 1, or NaN for the least of the live arms'."""
+    if isinstance(value, str):
+        words = {"least": math.nan, "fresh": 1.0}
+        if value not in words:
+            raise Refusal("account", "'least', 'fresh' or a number of at least 1", value, "Leave it out for 'least'.")
+        return words[value]
+    return number("account", value, low=1.0, high=ANY_REWARD[1])
 
 
 def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
@@ -132,7 +152,7 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     try:
         real = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
-        raise Refusal("reward", allowed, value, "This policy learns from one float a round.") from None
+        raise Refusal("reward", allowed, value, "This policy learns from one float per round.") from None
     if math.isnan(real):
         raise Refusal("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
     if not low <= real <= high:
@@ -143,10 +163,7 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
 def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
     """One number in [0, 1] for each of something: a fresh contiguous copy, the caller's array is never kept."""
     allowed = f"{size} numbers in [0, 1], one {each}"
-    try:
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        raise Refusal(argument, allowed, value, "Pass a sequence of floats.") from None
+    array = floats(argument, allowed, value, "Pass a sequence of floats.").copy(order="C")
     if array.shape != (size,):
         raise Refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
     if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
@@ -156,9 +173,11 @@ def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) ->
     return array
 
 
-def rewards(value: Any, n_arms: int) -> NDArray[np.float64]:
-    """The rewards of all arms in one round."""
-    return unit_vector("reward", value, n_arms, "an arm", "Map rewards with alphafair.rescale_rewards.")
+def rewards(value: Any, n_arms: int, n_then: int) -> NDArray[np.float64]:
+    """The rewards of all arms in one round, of now or of when the decision was made; arms added since had none."""
+    size = n_then if np.shape(value) == (n_then,) else n_arms
+    repair = "Map rewards with alphafair.rescale_rewards."
+    return padded(unit_vector("reward", value, size, "per arm", repair), n_arms)
 
 
 def distribution(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
@@ -171,8 +190,8 @@ def distribution(argument: str, value: Any, size: int, each: str, repair: str) -
 
 
 def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
-    """Which arms can be played now: one boolean an arm, at least one of them true."""
-    allowed = f"{n_arms} booleans, one an arm, at least one of them true"
+    """Which arms can be played now: one boolean per arm, at least one of them true."""
+    allowed = f"{n_arms} booleans, one per arm, at least one of them true"
     try:
         mask = np.asarray(value)
     except ValueError:
@@ -193,17 +212,61 @@ def indices(
     allowed = f"whole numbers in [{low}, {limit}]"
     array = np.asarray(value)
     if array.ndim != 1 or array.size == 0:
-        raise Refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry a round.")
+        raise Refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry per round.")
     if array.dtype.kind not in "iu":
         raise Refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
     if np.ma.is_masked(value):
         raise Refusal(argument, allowed, "masked entries", "Leave such rounds out.")
     if n_entries is not None and len(array) != n_entries:
-        raise Refusal(argument, f"{n_entries} entries", len(array), "Give one entry a round.")
+        raise Refusal(argument, f"{n_entries} entries", len(array), "Give one entry per round.")
     if array.min() < low or array.max() > limit:
         bad = int(np.flatnonzero((array < low) | (array > limit))[0])
         raise Refusal(f"{argument}[{bad}]", allowed, int(array[bad]), f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def column(
+    argument: str, value: Any, n_entries: int, low: float, high: float, *, low_open: bool = False
+) -> NDArray[np.float64]:
+    """One number between two bounds per entry."""
+    allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}]"
+    array = np.ascontiguousarray(floats(argument, f"{n_entries} numbers", value, "Give one per entry."))
+    if array.shape != (n_entries,):
+        raise Refusal(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
+    inside = ((array > low) if low_open else (array >= low)) & (array <= high)
+    if not inside.all():
+        bad = int(np.flatnonzero(~inside)[0])
+        repair = "Leave out entries for which nobody knows it."
+        raise Refusal(f"{argument}[{bad}]", allowed, float(array[bad]), repair)
+    return array
+
+
+def timestamps(argument: str, value: Any, n_entries: int) -> NDArray[np.datetime64]:
+    """Times in microseconds, one per entry, none of them missing."""
+    array = np.asarray(value)
+    if array.shape != (n_entries,) or array.dtype.kind != "M" or np.isnat(array).any():
+        got = f"{array.dtype} of shape {array.shape}"
+        raise Refusal(argument, f"{n_entries} times (datetime64)", got, "Give one per entry, or leave them all out.")
+    return array.astype("datetime64[us]")
+
+
+def presence(arrivals: Any, departures: Any, *, n_arms: int, n_rounds: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """When arms come and go: numbered as they arrive, some there from the start, and never none."""
+    never = np.iinfo(np.int32).max
+    first = np.zeros(n_arms, dtype=np.int32) if arrivals is None else indices("arrivals", arrivals, None, n_arms)
+    last = np.full(n_arms, never, dtype=np.int32)
+    if departures is not None:
+        last = indices("departures", departures, None, n_arms, low=1)
+    if first[0] != 0 or (np.diff(first) < 0).any():
+        repair = "Number arms in the order in which they arrive, and let some be there from the start."
+        raise Refusal("arrivals", "rounds that begin with 0 and do not fall", first.tolist(), repair)
+    if (last <= first).any():
+        bad = int(np.flatnonzero(last <= first)[0])
+        raise Refusal(f"departures[{bad}]", f"after round {first[bad]}", int(last[bad]), "Leave such an arm out.")
+    for t in np.unique(np.concatenate([first, last[last < n_rounds]])):
+        if t < n_rounds and not ((first <= t) & (t < last)).any():
+            raise Refusal(f"the number of arms in round {t}", "at least 1", 0, "Let arms overlap.")
+    return first, last
 
 
 def stream(argument: str, value: Any) -> None:
@@ -214,9 +277,9 @@ def stream(argument: str, value: Any) -> None:
 
 def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
     """Rewards by row and arm, all finite; the array itself where it already is contiguous float64."""
-    table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column an arm."))
+    table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column per arm."))
     if table.ndim != 2:
-        raise Refusal(argument, "a table with one column an arm", f"shape {table.shape}", "Make it 2-D.")
+        raise Refusal(argument, "a table with one column per arm", f"shape {table.shape}", "Make it 2-D.")
     if table.size == 0:
         repair = "Leave it out while there is nothing in it."
         raise Refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)

@@ -88,17 +88,22 @@ def find_policy(spec: str) -> type[Any]:
         raise validate.Refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
     missing = _missing(kind)
     if missing:
-        repair = f"It lacks {', '.join(missing)}: derive from alphafair.policies.BasePolicy or write them."
+        repair = (
+            f"It lacks {', '.join(missing)}: derive from alphafair.Policy, which has some of them, and write the rest."
+        )
         raise validate.Refusal("POLICY", "a policy", class_name, repair)
     return kind
 
 
 def _missing(kind: type[Any]) -> list[str]:
-    """The methods of the protocol that a class does not have."""
+    """What the protocol asks for and a class does not have; sizes and feedback may be its objects' own."""
     from alphafair.types import Policy
 
     methods = [name for name, value in vars(Policy).items() if inspect.isfunction(value) and not name.startswith("_")]
-    return [name for name in methods if not callable(getattr(kind, name, None))]
+    settings = ["name", "reward_range", "learns", "kernels", "surrogate_regret_bound"]
+    return [name for name in methods if not callable(getattr(kind, name, None))] + [
+        name for name in settings if not hasattr(kind, name)
+    ]
 
 
 def _raised(problem: Exception) -> str:

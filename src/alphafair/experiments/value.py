@@ -16,8 +16,8 @@ import polars as pl
 
 import alphafair
 from alphafair.experiments import tables
-from alphafair.kernels import gradient_ascent, published_sign, published_step
-from alphafair.policies import POLICIES, AlphaFairBandit, BasePolicy
+from alphafair.kernels import published_sign, published_step
+from alphafair.policies import POLICIES, AlphaFair, AlphaFairBandit, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
 
@@ -45,22 +45,17 @@ class PublishedSign(AlphaFairBandit):
     """`AlphaFairBandit` with the sign of the code published with the paper; not for use, so not in POLICIES."""
 
     name: ClassVar[str] = "published-sign"
-    _learn = staticmethod(published_sign.learn)
+    kernels = AlphaFairBandit.kernels._replace(learn=published_sign.learn)
+    look = ("#661100", "*")
 
 
-class PublishedStep(BasePolicy):
+class PublishedStep(AlphaFair):
     """`AlphaFair` with the step size of the code published with the paper: no certificate, not for use."""
 
     name: ClassVar[str] = "published-step"
-    feedback = Feedback.FULL
-    _draw = staticmethod(gradient_ascent.draw)
-    _learn = staticmethod(published_step.learn)
-
-    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
-        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
-        shared = gradient_ascent.first_shared(n_arms, alpha, gradient_ascent.BEFORE)
-        learner = gradient_ascent.first_learner(n_arms, gradient_ascent.BEFORE)
-        super().__init__(n_contexts, n_arms, seed, {"alpha": alpha}, shared, learner)
+    kernels = AlphaFair.kernels._replace(learn=published_step.learn, learn_in_order=None)
+    look = ("#661100", "*")  # never beside the other
+    surrogate_regret_bound = None
 
 
 KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign, PublishedStep.name: PublishedStep}

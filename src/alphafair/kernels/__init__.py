@@ -1,12 +1,27 @@
 """The mathematics, as plain functions on arrays: they never validate, draw random numbers or log.
 
-Every policy is two kernels on two arrays:
+Every policy is a few kernels on two arrays of memory (see `memory` for how a row is laid out):
 
-    draw(shared, learners, context, uniform, out) -> (arm, propensity)     writes the distribution to `out`
-    learn(shared, learners, context, probabilities, rewards)               full information
-    learn(shared, learners, context, arm, propensity, reward)              bandit feedback
+    draw(work, shared, learners, context, uniform, out) -> (arm, propensity)       writes the distribution to `out`
+    learn(work, shared, learners, context, probabilities, rewards)                 full information
+    learn(work, shared, learners, context, arm, propensity, reward) -> bool        bandit feedback
+    change_arms(work, shared, learners, kept, entries) -> (shared, learners)       arms come and go
 
-`shared` is what all contexts have in common; `learners` has one block of rows a context: learners[context, row, i].
-Both are three-dimensional; their layout stands at the top of each policy's file. `horizon` calls these same two kernels
-once a round, which is why stepwise and compiled runs agree to the last bit.
+`shared` (1, row, column) is what all contexts have in common; `learners` (context, row, column) has a block of rows per
+context; `work` has the settings and scratch rows. A bandit's `learn` says whether it accepted: False, and nothing
+changed, where the policy cannot have drawn an arm so rarely. `change_arms` is not compiled: it is given the columns
+that stay and an account for every new arm (NaN: the least there is), and makes new arrays. `loops` calls the first two
+once per round, which is why stepwise and compiled runs agree to the last bit.
 """
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Kernels(NamedTuple):
+    """What a policy is made of; `learn_in_order` is a quicker `learn` where nothing is late or masked."""
+
+    draw: Callable[..., tuple[int, float]]
+    learn: Callable[..., bool | None]
+    change_arms: Callable[..., tuple[Any, Any]]
+    learn_in_order: Callable[..., bool | None] | None = None

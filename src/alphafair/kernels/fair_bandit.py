@@ -1,37 +1,58 @@
-"""alpha-FairCB with bandit feedback: one scale-free learner a context, one shared account R.
+"""alpha-FairCB with bandit feedback: one scale-free learner per context, one shared account R.
 
 Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) r ;   R_I += r
 
 The sign matters: fed the gain itself as a loss, a learner runs toward the worst arm.
 
-    shared (1, 3, n + 2):    R, column n: alpha;   scratch, twice
-    learners (M, 2, n + 3):  see `log_barrier`
+    shared:    TOTAL, R of every arm
+    learners:  see `log_barrier`
 """
 
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.kernels.log_barrier import ADAPTIVE, absorb, explore
+from alphafair.kernels import log_barrier
+from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, is_possible
+from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import marginal_utility
 
+TOTAL = 0
+ALPHA = 1  # among the settings, after MOST_ARMS
 
-def first_shared(n_arms: int, alpha: float) -> np.ndarray:
+
+def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
+    return blank_work(2, n_arms, most_arms, alpha)
+
+
+def first_shared(n_arms: int) -> np.ndarray:
     """R = 1 for every arm."""
-    shared = np.ones((1, 3, n_arms + 2))
-    shared[0, 0, n_arms] = alpha
-    return shared
+    shared = blank(1, n_arms)
+    shared[TOTAL, ARMS:] = 1.0
+    return shared[None]
 
 
 @kernel
-def draw(shared, learners, context, uniform, out):
+def draw(work, shared, learners, context, uniform, out):
     """Write the context's distribution to `out` and draw an arm from it."""
     return explore(learners, context, uniform, out)
 
 
 @kernel
-def learn(shared, learners, context, arm, propensity, reward):
-    """Feed the context's learner the loss -phi'(R) r, then earn r."""
-    n = shared.shape[2] - 2
-    gain = marginal_utility(shared[0, 0, arm], shared[0, 0, n]) * reward
-    absorb(learners, context, arm, propensity, -gain, ADAPTIVE, shared[0, 1, :n], shared[0, 2, :n])
-    shared[0, 0, arm] += reward
+def learn(work, shared, learners, context, arm, propensity, reward):
+    """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
+    settings, total = work[SETTINGS], shared[0, TOTAL, ARMS:]
+    n = total.shape[0]
+    if not is_possible(learners, context, propensity, settings[MOST_ARMS], ADAPTIVE):
+        return False
+    gain = marginal_utility(total[arm], settings[ALPHA]) * reward
+    absorb(learners, context, arm, propensity, -gain, ADAPTIVE, work[V, :n], work[W, :n])
+    total[arm] += reward
+    return True
+
+
+def change_arms(work, shared, learners, kept, entries):
+    """New arms enter with an account and, in every context, with an equal share of the probability."""
+    shared = rearranged(shared, kept, len(entries))
+    total = shared[0, TOTAL, ARMS:]
+    total[len(kept) :] = np.where(np.isnan(entries), total[: len(kept)].min(), entries)
+    return shared, log_barrier.change_arms(learners, kept, len(entries), ADAPTIVE)

@@ -1,4 +1,4 @@
-"""alpha-FairCB with full information: adaptive gradient ascent, one learner a context, one shared account R.
+"""alpha-FairCB with full information: adaptive gradient ascent, one learner per context, one shared account R.
 
 Round t, context j, distribution x used, rewards r, g = phi'(R_*) r:
 
@@ -7,15 +7,16 @@ Round t, context j, distribution x used, rewards r, g = phi'(R_*) r:
 The step is D/sqrt(2 S_j) with D = sqrt(2), the diameter of the simplex. R_* is R before the round (what the
 lemmas analyse), after it, or as it stands when the context comes again (the paper's pseudo-code to the letter).
 
-    shared (1, 7, n + 2):    scratch | account (rows 1-5, see `utility`) | reading, drift
-    learners (M, 1, n + 2):  x, column n: S | for next_visit: the rewards that wait
+    shared:    an account (see `utility`), head DRIFT
+    learners:  X, heads SQUARED_NORMS (S) and CLOSED_ROOTS | for next_visit: WAITING, the rewards that wait
 
 When contexts are not coupled, each has an account of its own:
 
-    learners (M, 6, n + 2):  x, column n: S | account (rows 1-5)
+    learners:  X, heads as above | an account
 
-`drift` adds up <g, x held - x used>: zero while rewards arrive in order and no arm is masked. With it the
-regret certificate holds for late and masked decisions as well.
+`DRIFT` adds up <g, x held - x used>: zero while rewards arrive in order and no arm is masked. With it the regret
+certificate holds for late and masked decisions as well. `CLOSED_ROOTS` adds up sqrt(S_j) at the end of every epoch,
+that is, whenever arms came or went; with it the certificate holds for the best policy of every epoch.
 """
 
 import math
@@ -24,135 +25,197 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.simplex import settle
-from alphafair.kernels.utility import SLOPE, TOTAL, earn, first_account, marginal_utility
+from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
+from alphafair.kernels.simplex import project, settle
+from alphafair.kernels.utility import (
+    ACCOUNT_ROWS,
+    ALPHA,
+    SLOPE,
+    TOTAL,
+    account_settings,
+    admit,
+    earn,
+    marginal_utility,
+    open_accounts,
+)
 
 BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
-SETTINGS = 6
+X, WAITING = 0, 1  # rows of a learner
+OWN_ACCOUNT = 1  # the first row of a learner's own account, where contexts are not coupled
+SQUARED_NORMS, CLOSED_ROOTS = 0, 1  # heads of X
+DRIFT = 0  # head of TOTAL
+READING = 7  # among the settings, after those of the account
+STEP, HELD = 1, 2  # scratch
 
 
-def first_shared(n_arms: int, alpha: float, reading: int) -> np.ndarray:
+def make_work(n_arms: int, alpha: float, reading: int = BEFORE) -> np.ndarray:
+    return blank_work(2, n_arms, *account_settings(alpha), reading)
+
+
+def first_shared(n_arms: int, alpha: float) -> np.ndarray:
     """Nothing earned, nothing drifted."""
-    shared = np.zeros((1, 7, n_arms + 2))
-    shared[0, :6] = first_account(n_arms, alpha)
-    shared[0, SETTINGS, 0] = reading
-    return shared
+    account = blank(ACCOUNT_ROWS, n_arms)
+    open_accounts(account[:, ARMS:], 1.0, alpha)
+    return account[None]
 
 
 def first_learner(n_arms: int, reading: int) -> np.ndarray:
     """Uniform, with no gradient seen and nothing waiting."""
-    learner = np.zeros((2 if reading == NEXT_VISIT else 1, n_arms + 2))
-    learner[0, :n_arms] = 1.0 / n_arms
+    learner = blank(2 if reading == NEXT_VISIT else 1, n_arms)
+    learner[X, ARMS:] = 1.0 / n_arms
     return learner
 
 
 def first_independent_learner(n_arms: int, alpha: float) -> np.ndarray:
     """Uniform, with an account of its own."""
-    learner = first_account(n_arms, alpha)
-    learner[0, :n_arms] = 1.0 / n_arms
+    learner = np.concatenate([first_learner(n_arms, BEFORE), blank(ACCOUNT_ROWS, n_arms)])
+    open_accounts(learner[OWN_ACCOUNT:, ARMS:], 1.0, alpha)
     return learner
 
 
 @kernel
-def ascend(slopes, k, learners, context, rewards, step, out):
-    """Take the step along g = phi'(R) r, phi'(R) from account k; writes the new x to `out` and returns the new S."""
+def ascend(slope, x, squared_norms, rewards, step, out):
+    """Take the step along g = phi'(R) r from x; writes the new x to `out` and returns the new S."""
     n = rewards.shape[0]
     count = 0
     for i in range(n):
-        step[i] = slopes[k, SLOPE, i] * rewards[i]
-        count += 1 if learners[context, 0, i] > 0.0 else 0
+        step[i] = slope[i] * rewards[i]
+        count += 1 if x[i] > 0.0 else 0
     q0 = q1 = s0 = s1 = 0.0  # the sums of g^2, and of g over the support of x, two side by side
     for i in range(0, n - 1, 2):
         g0, g1 = step[i], step[i + 1]
         q0 += g0 * g0
         q1 += g1 * g1
-        s0 += g0 if learners[context, 0, i] > 0.0 else 0.0
-        s1 += g1 if learners[context, 0, i + 1] > 0.0 else 0.0
+        s0 += g0 if x[i] > 0.0 else 0.0
+        s1 += g1 if x[i + 1] > 0.0 else 0.0
     if n % 2 == 1:
         q0 += step[n - 1] * step[n - 1]
-        s0 += step[n - 1] if learners[context, 0, n - 1] > 0.0 else 0.0
-    squared_norms = learners[context, 0, n] + (q0 + q1)
+        s0 += step[n - 1] if x[n - 1] > 0.0 else 0.0
+    squared_norms += q0 + q1
     if q0 + q1 == 0.0:  # no gradient, no step
         for i in range(n):
-            out[i] = learners[context, 0, i]
+            out[i] = x[i]
         return squared_norms
     step_size = 1.0 / math.sqrt(squared_norms)
     for i in range(n):
-        step[i] = learners[context, 0, i] + step_size * step[i]
+        step[i] = x[i] + step_size * step[i]
     settle(step, step_size * ((s0 + s1) / count), out)  # theta, if the support of x stays; else below it
     return squared_norms
 
 
 @kernel
-def squared_gradient_norms(shared, learners, out):
-    """S_j of every context, the gradient that still waits for the next visit included."""
-    n = learners.shape[2] - 2
-    step, x = np.empty(n), np.empty(n)
-    for context in range(learners.shape[0]):
-        out[context] = learners[context, 0, n]
-        if shared[0, SETTINGS, 0] == NEXT_VISIT:
-            out[context] = ascend(shared, 0, learners, context, learners[context, 1, :n], step, x)
-
-
-@kernel
-def _catch_up(shared, learners, context, out):
-    """Write x after the step that has waited for this visit; the learner stays as it is."""
+def catch_up(work, shared, learners, context, out):
+    """Write x to `out` and return S, both with the step that has waited for the next visit; the learner stays."""
     n = out.shape[0]
-    ascend(shared, 0, learners, context, learners[context, 1, :n], np.empty(n), out)
+    x, waiting = learners[context, X, ARMS:], learners[context, WAITING, ARMS:]
+    squared_norms = learners[context, X, SQUARED_NORMS]
+    return ascend(shared[0, SLOPE, ARMS:], x, squared_norms, waiting, work[STEP, :n], out)
 
 
 @kernel
-def draw(shared, learners, context, uniform, out):
+def draw(work, shared, learners, context, uniform, out):
     """Write the context's distribution to `out` and draw an arm from it."""
-    n = out.shape[0]
-    if shared[0, SETTINGS, 0] == NEXT_VISIT:
-        _catch_up(shared, learners, context, out)
+    if work[SETTINGS, READING] == NEXT_VISIT:
+        catch_up(work, shared, learners, context, out)
     else:
-        for i in range(n):
-            out[i] = learners[context, 0, i]
+        x = learners[context, X, ARMS:]
+        for i in range(out.shape[0]):
+            out[i] = x[i]
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
 
 @kernel
-def learn(shared, learners, context, probabilities, rewards):
+def learn(work, shared, learners, context, probabilities, rewards):
     """Earn x r and take the ascent step, with phi' of the time that the reading asks for."""
     n = rewards.shape[0]
-    reading = shared[0, SETTINGS, 0]
-    step = shared[0, 0, :n]
+    settings, step = work[SETTINGS], work[STEP, :n]
+    head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
+    slope = shared[0, SLOPE, ARMS:]
+    reading = settings[READING]
     if reading == AFTER:
-        earn(shared, 0, probabilities, rewards)
-    waiting = learners[context, 1, :n] if reading == NEXT_VISIT else rewards
-    learners[context, 0, n] = ascend(shared, 0, learners, context, waiting, step, learners[context, 0, :n])
+        earn(shared, 0, 0, settings, probabilities, rewards)
     if reading == NEXT_VISIT:
+        waiting = learners[context, WAITING, ARMS:]
+        head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], waiting, step, x)
         for i in range(n):
-            learners[context, 1, i] = rewards[i]
+            waiting[i] = rewards[i]
+    else:
+        head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], rewards, step, x)
     if reading != AFTER:
-        earn(shared, 0, probabilities, rewards)
+        earn(shared, 0, 0, settings, probabilities, rewards)
 
 
 @kernel
-def learn_any_time(shared, learners, context, probabilities, rewards):
+def learn_any_time(work, shared, learners, context, probabilities, rewards):
     """`learn`, for a decision that may be late or masked: first the drift, zero if it is neither."""
     n = rewards.shape[0]
-    reading = shared[0, SETTINGS, 0]
-    held = np.empty(n)
-    draw(shared, learners, context, 0.0, held)
+    held, total_head, total = work[HELD, :n], shared[0, TOTAL, :ARMS], shared[0, TOTAL, ARMS:]
+    reading = work[SETTINGS, READING]
+    draw(work, shared, learners, context, 0.0, held)
     for i in range(n):
         ahead = held[i] - probabilities[i]
-        slope = shared[0, SLOPE, i]
+        slope = shared[0, SLOPE, ARMS + i]
         if reading == AFTER and ahead != 0.0:
-            slope = marginal_utility(shared[0, TOTAL, i] + probabilities[i] * rewards[i], shared[0, TOTAL, n])
+            slope = marginal_utility(total[i] + probabilities[i] * rewards[i], work[SETTINGS, ALPHA])
         if reading == NEXT_VISIT:  # g will be read later and can only be smaller: an upper bound
             ahead = max(ahead, 0.0)
-        shared[0, SETTINGS, 1] += slope * rewards[i] * ahead
-    learn(shared, learners, context, probabilities, rewards)
+        total_head[DRIFT] += slope * rewards[i] * ahead
+    learn(work, shared, learners, context, probabilities, rewards)
 
 
 @kernel
-def learn_independently(shared, learners, context, probabilities, rewards):
-    """The same with R of this context alone; shared is scratch."""
+def learn_independently(work, shared, learners, context, probabilities, rewards):
+    """The same with R of this context alone."""
     n = rewards.shape[0]
-    step = shared[0, 0, :n]
-    learners[context, 0, n] = ascend(learners, context, learners, context, rewards, step, learners[context, 0, :n])
-    earn(learners, context, probabilities, rewards)
+    head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
+    slope = learners[context, OWN_ACCOUNT + SLOPE, ARMS:]
+    head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
+    earn(learners, context, OWN_ACCOUNT, work[SETTINGS], probabilities, rewards)
+
+
+def squared_gradient_norms(work: np.ndarray, shared: np.ndarray, learners: np.ndarray) -> np.ndarray:
+    """S_j of every context, the gradient that still waits for the next visit included."""
+    norms = learners[:, X, SQUARED_NORMS].copy()
+    if work[SETTINGS, READING] == NEXT_VISIT:
+        out = np.empty(learners.shape[2] - ARMS)
+        for context in range(len(learners)):
+            norms[context] = catch_up(work, shared, learners, context, out)
+    return norms
+
+
+def change_arms(work, shared, learners, kept, entries):
+    """A new epoch: arms that leave take their probability with them, new ones enter with none and with an account.
+
+    A step that still waits is taken now. Contexts that have learned nothing are uniform again.
+    """
+    if work[SETTINGS, READING] == NEXT_VISIT:
+        learners, out = learners.copy(), np.empty(learners.shape[2] - ARMS)
+        for context in range(len(learners)):
+            learners[context, X, SQUARED_NORMS] = catch_up(work, shared, learners, context, out)
+            learners[context, X, ARMS:] = out
+            learners[context, WAITING, ARMS:] = 0.0
+    shared = rearranged(shared, kept, len(entries))
+    admit(shared[0, :, ARMS:], entries, work[SETTINGS, ALPHA])
+    return shared, _new_epoch(learners, kept, len(entries))
+
+
+def change_independent_arms(work, shared, learners, kept, entries):
+    """The same in every context on its own."""
+    learners = _new_epoch(learners, kept, len(entries))
+    for learner in learners:
+        admit(learner[OWN_ACCOUNT:, ARMS:], entries, work[SETTINGS, ALPHA])
+    return rearranged(shared, kept, len(entries)), learners
+
+
+def _new_epoch(learners, kept, n_new):
+    some_left = learners.shape[2] - ARMS > len(kept)
+    learners = rearranged(learners, kept, n_new)
+    for learner in learners:
+        head, x = learner[X, :ARMS], learner[X, ARMS:]
+        head[CLOSED_ROOTS] += math.sqrt(head[SQUARED_NORMS])
+        if head[SQUARED_NORMS] == 0.0:
+            x[:] = 1.0 / len(x)
+        elif some_left:
+            project(x[: len(kept)].copy(), x[: len(kept)])
+    return learners

@@ -1,4 +1,4 @@
-"""The best fixed policy in hindsight: max over (simplex_n)^m of sum_i phi(1 + sum_j W_ji x_ji), with a certificate.
+"""The best fixed policy in hindsight, max over (simplex_n)^m of sum_i phi(R_i(0) + sum_j W_ji x_ji), and a certificate.
 
 With the right price w_i = phi'(R_i) of every arm, a context plays only the arms whose W_ji w_i is largest. So prices
 settle most of it before the interior point begins. Where W_ji w_i is clearly below the best of its row, arm i is out of
@@ -12,30 +12,31 @@ import math
 
 import numpy as np
 
-from alphafair.jit import kernel
+from alphafair.jit import kernel, long_kernel
 from alphafair.kernels.interior_point import follow
 
 EPSILON = 2.220446049250313e-16
 LINEAR = 1e-15  # an alpha below this leaves every price at 1, to more digits than any tolerance can ask for
 MOST_STAGES, SAMPLED_STAGES = 12, 5
-FIRST, SAMPLE = 20, 160  # rows an arm of a sample: where every arm is a candidate, and where few are
-FEW = 400  # rows an arm that are solved as they are, where few arms are candidates
+FIRST, SAMPLE = 20, 160  # rows per arm of a sample: where every arm is a candidate, and where few are
+FEW = 400  # rows per arm that are solved as they are, where few arms are candidates
 LARGE = 100_000  # entries
 MARGIN = 4.0  # how much more than last time prices may move until the next prefix
 
 
 @kernel
-def certify(totals, x, alpha, earned, prices):
+def certify(totals, initial, x, alpha, earned, prices):
     """R, w = phi'(R), the value and its certified gap, for rows x >= 0 that sum to 1.
 
     Concavity: OPT - value <= sum_j (mu_j - sum_i x_ji W_ji w_i) = sum_ji x_ji (mu_j - W_ji w_i), mu_j = max_i W_ji w_i:
     every term is >= 0, nothing cancels. What rounding may hide is added: a difference is off by 2 epsilon mu_j; a row
     that sums to 1 + s moves its context by s mu_j; R is a compensated sum, so the value is off by a few epsilon and
-    half of one an arm; and any prices would do, so an error of w costs its square over alpha, 60 epsilon at most.
+    half of one per arm; and any prices would do, so an error of w costs its square over alpha, 60 epsilon at most.
     """
     m, n = totals.shape
     carry = np.zeros(n)
-    earned[:] = 1.0
+    for i in range(n):
+        earned[i] = initial[i]
     for j in range(m):
         for i in range(n):
             term = totals[j, i] * x[j, i]
@@ -62,7 +63,7 @@ def certify(totals, x, alpha, earned, prices):
 
 
 @kernel
-def _screen(totals, prices, doubt, grain, x, base, row, kept):
+def _screen(totals, initial, prices, doubt, grain, x, base, row, kept):
     """Settle the rows whose best arm is beyond doubt, keep the others: how many, how many candidates, of what weight.
 
     Price i is within a factor exp(doubt_i): arm i is out of the running in row j, where it is kept as worth nothing, if
@@ -71,8 +72,8 @@ def _screen(totals, prices, doubt, grain, x, base, row, kept):
     """
     m, n = totals.shape
     low, high = np.empty(n), np.empty(n)
-    base[:] = 1.0
     for i in range(n):
+        base[i] = initial[i]
         low[i], high[i] = prices[i] * math.exp(-doubt[i]), prices[i] * math.exp(min(doubt[i], 500.0))
     n_rows, n_entries, whole = 0, 0, 0.0
     for j in range(m):
@@ -118,10 +119,11 @@ def _greedy(totals, x):
 
 
 @kernel
-def _forget(totals, alpha, prices, doubt):
+def _forget(totals, initial, alpha, prices, doubt):
     """The prices of uniform play, not to be relied on."""
     m, n = totals.shape
-    prices[:], doubt[:] = 1.0, np.inf
+    for i in range(n):
+        prices[i], doubt[i] = initial[i], np.inf
     for j in range(m):
         for i in range(n):
             prices[i] += totals[j, i] / n
@@ -129,8 +131,8 @@ def _forget(totals, alpha, prices, doubt):
         prices[i] = math.pow(prices[i], -alpha)
 
 
-@kernel
-def solve(totals, alpha, tolerance, prices, doubt, x, earned):
+@long_kernel
+def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
     """Value, certified gap and steps taken; x, R, the prices and the doubt about them in place.
 
     Price i is taken to be right within a factor exp(doubt_i), infinity if nothing is known; by how much it has moved
@@ -139,23 +141,23 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
     m, n = totals.shape
     if alpha <= LINEAR:
         _greedy(totals, x)
-        value, gap = certify(totals, x, alpha, earned, prices)
+        value, gap = certify(totals, initial, x, alpha, earned, prices)
         return value, gap, 0
     base, fresh, tried, row = np.empty(n), np.empty(n), np.empty(n), np.empty(m, np.int64)
     trial, kept = np.empty((m, n)), np.empty((m, n))
     x[:, :] = 1.0 / n
-    value, gap = certify(totals, x, alpha, earned, fresh)
+    value, gap = certify(totals, initial, x, alpha, earned, fresh)
     steps, sampling = 0, True
     if doubt[0] == np.inf:
-        _forget(totals, alpha, prices, doubt)
+        _forget(totals, initial, alpha, prices, doubt)
         if m * n > LARGE and m <= 2 * FIRST * n:
             doubt[:] = alpha  # too large to look at everything, too few rows to look at some
     for stage in range(MOST_STAGES):
         cold, grain = doubt[0] == np.inf, 0.0
-        n_rows, n_entries, whole = _screen(totals, prices, doubt, grain, trial, base, row, kept)
+        n_rows, n_entries, whole = _screen(totals, initial, prices, doubt, grain, trial, base, row, kept)
         if sampling and stage < SAMPLED_STAGES and n_rows > (2 * FIRST if cold else FEW) * n:
             grain = whole / ((FIRST if cold else SAMPLE) * n)
-            n_rows, n_entries, whole = _screen(totals, prices, doubt, grain, trial, base, row, kept)
+            n_rows, n_entries, whole = _screen(totals, initial, prices, doubt, grain, trial, base, row, kept)
         shares = np.empty((n_rows, n))
         for i in range(n):
             fresh[i] = prices[i]
@@ -167,7 +169,7 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
             barrier *= n_rows / (n_entries * n_entries)
             aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
             steps += follow(kept[:n_rows], base, alpha, aim, max(barrier, 1e-300), fresh, shares, tried)
-        if grain > 0.0:  # what a sample of so many grains an arm can tell
+        if grain > 0.0:  # what a sample of so many grains per arm can tell
             for i in range(n):
                 count, share = fresh[i] * tried[i] / grain, max(0.0, 1.0 - base[i] / tried[i])
                 doubt[i] = alpha / (1.0 + 4.0 * alpha) * (math.sqrt(share / (count + 1.0)) + 3.0 / (count + 1.0))
@@ -179,7 +181,7 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
                 total += shares[r, i]
             for i in range(n):
                 trial[row[r], i] = shares[r, i] / total
-        trial_value, trial_gap = certify(totals, trial, alpha, tried, fresh)
+        trial_value, trial_gap = certify(totals, initial, trial, alpha, tried, fresh)
         if trial_gap < gap:
             value, gap = trial_value, trial_gap
             for i in range(n):
@@ -197,11 +199,11 @@ def solve(totals, alpha, tolerance, prices, doubt, x, earned):
             break
         if not surprise or stage == MOST_STAGES - 2:
             sampling = False
-            _forget(totals, alpha, prices, doubt)
+            _forget(totals, initial, alpha, prices, doubt)
     return value, gap, steps
 
 
-@kernel
+@long_kernel
 def add_rounds(contexts, items, table, first, last, totals):
     """W_ji += r_i(t) for the rounds first <= t < last, with j the context of t."""
     for t in range(first, last):
@@ -209,12 +211,14 @@ def add_rounds(contexts, items, table, first, last, totals):
             totals[contexts[t], i] += table[items[t], i]
 
 
-@kernel
-def curve(contexts, items, table, done, rounds, alpha, tolerance, totals, prices, doubt, x, earned, values, gaps):
+@long_kernel
+def curve(
+    contexts, items, table, done, rounds, initial, alpha, tolerance, totals, prices, doubt, x, earned, values, gaps
+):
     """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds."""
     for k in range(rounds.shape[0]):
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
         for i in range(doubt.shape[0]):
             doubt[i] = min(max(MARGIN * doubt[i], 1e-6), 1.0) if doubt[i] < np.inf else np.inf
-        values[k], gaps[k], _ = solve(totals, alpha, tolerance, prices, doubt, x, earned)
+        values[k], gaps[k], _ = solve(totals, initial, alpha, tolerance, prices, doubt, x, earned)

@@ -13,8 +13,8 @@ Both extrema are 1/(lambda + v_k) for the right lambda: v = eta L for the leader
 the optimum M = (1/eta) sum_k (a_k - log(1 + a_k)) with a_k = p_k (lambda + eta lt_k): no difference of large
 numbers, never negative. lambda is stationary there, so half the digits of lambda give all digits of M.
 
-    learner (2, n + 3):   p | eta, gamma, t      first row
-                          L | level, stability_sum, exploration_sum      second row
+    a learner:  P (p), heads RATE (eta), EXPLORATION (gamma), ROUNDS (t)
+                LOSS (L), heads LEVEL (of the leader), STABILITY_SUM, EXPLORATION_SUM
 """
 
 import math
@@ -23,16 +23,22 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.memory import ARMS, blank, rearranged
 
 ADAPTIVE, SQRT = 0, 1
+P, LOSS = 0, 1  # rows of a learner
+RATE, EXPLORATION, ROUNDS = 0, 1, 2  # heads of P
+LEVEL, STABILITY_SUM, EXPLORATION_SUM = 0, 1, 2  # heads of LOSS
+MOST_ARMS = 0  # among the settings: how many arms there ever were
+V, W = 1, 2  # scratch
 
 
 def first_learner(n_arms: int) -> np.ndarray:
     """Uniform; eta = n, gamma = 1/2; the leader's level is n, since every eta L_k is 0."""
-    learner = np.zeros((2, n_arms + 3))
-    learner[0, :n_arms] = 1.0 / n_arms
-    learner[0, n_arms : n_arms + 2] = n_arms, 0.5
-    learner[1, n_arms] = n_arms
+    learner = blank(2, n_arms)
+    learner[P, ARMS:] = 1.0 / n_arms
+    learner[P, RATE], learner[P, EXPLORATION] = n_arms, 0.5
+    learner[LOSS, LEVEL] = n_arms
     return learner
 
 
@@ -88,34 +94,32 @@ def level(v, guess, tolerance, w):
 
 
 @kernel
-def stability(learners, k, arm, estimate, v, w):
-    """M(eta) for the loss estimate of one arm, p and eta those of learner k; `v` and `w` are scratch (n)."""
+def stability(p, eta, arm, estimate, v, w):
+    """M(eta) for the loss estimate of one arm; `v` and `w` are scratch (n)."""
     n = v.shape[0]
-    eta = learners[k, 0, n]
-    p = learners[k, 0, arm]
     move = eta * estimate
     for i in range(n):
-        v[i] = 1.0 / learners[k, 0, i]
+        v[i] = 1.0 / p[i]
     v[arm] += move
     q0 = q1 = 0.0
     m0 = m1 = v[0]
     for i in range(0, n - 1, 2):
-        p0, p1 = learners[k, 0, i], learners[k, 0, i + 1]
+        p0, p1 = p[i], p[i + 1]
         q0 += p0 * p0
         q1 += p1 * p1
         m0 = min(m0, v[i])
         m1 = min(m1, v[i + 1])
     if n % 2 == 1:
-        q0 += learners[k, 0, n - 1] * learners[k, 0, n - 1]
+        q0 += p[n - 1] * p[n - 1]
         m0 = min(m0, v[n - 1])
     squares, smallest = q0 + q1, min(m0, m1)
     for i in range(n):
         v[i] -= smallest
-    mu = level(v, smallest - move * p * p / squares, 1e-3, w)
+    mu = level(v, smallest - move * p[arm] * p[arm] / squares, 1e-3, w)
     lam = mu - smallest
     for i in range(n):
-        w[i] = learners[k, 0, i] * (mu + v[i])  # 1 + a_i
-    total = lam + move * p  # sum of the a_i
+        w[i] = p[i] * (mu + v[i])  # 1 + a_i
+    total = lam + move * p[arm]  # sum of the a_i
     return max(0.0, (total - log_product(w)) / eta)
 
 
@@ -141,41 +145,89 @@ def log_product(w):
 
 
 @kernel
-def absorb(learners, k, arm, propensity, loss, option, v, w):
-    """One round of learner k: take in the loss of an arm that was drawn with that probability."""
-    n = v.shape[0]
-    estimate = loss / propensity
-    learners[k, 1, n + 1] += stability(learners, k, arm, estimate, v, w)
-    learners[k, 1, n + 2] += learners[k, 0, n + 1] * abs(estimate)
-    learners[k, 0, n + 2] += 1.0
-    learners[k, 1, arm] += estimate
-    eta = n / (1.0 + learners[k, 1, n + 1])
+def exploration(exploration_sum, rounds, n, option):
+    """gamma = n/(2n + exploration_sum), or min(1/2, sqrt(n/t))."""
     if option == ADAPTIVE:
-        gamma = n / (2.0 * n + learners[k, 1, n + 2])
-    else:
-        gamma = min(0.5, math.sqrt(n / learners[k, 0, n + 2]))
-    m0 = m1 = learners[k, 1, 0]
+        return n / (2.0 * n + exploration_sum)
+    return min(0.5, math.sqrt(n / rounds))
+
+
+@kernel
+def follow(learners, k, option, v, w):
+    """eta, gamma and p of learner k from its losses and its two sums."""
+    n = v.shape[0]
+    p_head, p = learners[k, P, :ARMS], learners[k, P, ARMS:]
+    loss_head, losses = learners[k, LOSS, :ARMS], learners[k, LOSS, ARMS:]
+    eta = n / (1.0 + loss_head[STABILITY_SUM])
+    m0 = m1 = losses[0]
     for i in range(1, n - 1, 2):
-        m0 = min(m0, learners[k, 1, i])
-        m1 = min(m1, learners[k, 1, i + 1])
-    smallest = min(min(m0, m1), learners[k, 1, n - 1])
+        m0 = min(m0, losses[i])
+        m1 = min(m1, losses[i + 1])
+    smallest = min(min(m0, m1), losses[n - 1])
     for i in range(n):
-        v[i] = eta * (learners[k, 1, i] - smallest)
-    mu = level(v, learners[k, 1, n], 1e-5, w)
+        v[i] = eta * (losses[i] - smallest)
+    mu = level(v, loss_head[LEVEL], 1e-5, w)
     for i in range(n):
         w[i] = 1.0 / (mu + v[i])
     total, _, _ = power_sums(w)
     for i in range(n):
-        learners[k, 0, i] = w[i] / total
-    learners[k, 0, n], learners[k, 0, n + 1], learners[k, 1, n] = eta, gamma, mu
+        p[i] = w[i] / total
+    p_head[RATE], loss_head[LEVEL] = eta, mu
+    p_head[EXPLORATION] = exploration(loss_head[EXPLORATION_SUM], p_head[ROUNDS], n, option)
+
+
+@kernel
+def absorb(learners, k, arm, propensity, loss, option, v, w):
+    """One round of learner k: take in the loss of an arm that was drawn with that probability."""
+    p_head, p = learners[k, P, :ARMS], learners[k, P, ARMS:]
+    loss_head, losses = learners[k, LOSS, :ARMS], learners[k, LOSS, ARMS:]
+    estimate = loss / propensity
+    loss_head[STABILITY_SUM] += stability(p, p_head[RATE], arm, estimate, v, w)
+    loss_head[EXPLORATION_SUM] += p_head[EXPLORATION] * abs(estimate)
+    p_head[ROUNDS] += 1.0
+    losses[arm] += estimate
+    follow(learners, k, option, v, w)
 
 
 @kernel
 def explore(learners, k, uniform, out):
     """Write p' = (1 - gamma) p + gamma/n to `out` and draw an arm from it."""
     n = out.shape[0]
-    gamma = learners[k, 0, n + 1]
+    p, gamma = learners[k, P, ARMS:], learners[k, P, EXPLORATION]
     for i in range(n):
-        out[i] = (1.0 - gamma) * learners[k, 0, i] + gamma / n
+        out[i] = (1.0 - gamma) * p[i] + gamma / n
     arm = draw_arm(out, uniform)
     return arm, out[arm]
+
+
+@kernel
+def least_propensity(learners, k, most_arms, option):
+    """gamma/n now, with as many arms as there ever were: no decision of learner k was drawn with less."""
+    exploration_sum, rounds = learners[k, LOSS, EXPLORATION_SUM], learners[k, P, ROUNDS]
+    return exploration(exploration_sum, max(rounds, 1.0), most_arms, option) / most_arms
+
+
+@kernel
+def is_possible(learners, k, propensity, most_arms, option):
+    """Whether learner k can have drawn an arm with that probability, up to rounding."""
+    return propensity >= least_propensity(learners, k, most_arms, option) * (1.0 - 1e-9)
+
+
+def change_arms(learners, kept, n_new, option):
+    """New arms enter with an equal share of p, the others share the rest as before; so far as they are there."""
+    learners = rearranged(learners, kept, n_new)
+    n, n_kept = learners.shape[2] - ARMS, len(kept)
+    v, w = np.empty(n), np.empty(n)
+    share = n_kept / n  # of the arms that stay, together
+    for k, learner in enumerate(learners):
+        if learner[P, ROUNDS] == 0.0:
+            learners[k] = first_learner(n)
+            continue
+        losses = learner[LOSS, ARMS:]
+        eta = n / (1.0 + learner[LOSS, STABILITY_SUM])
+        smallest = losses[:n_kept].min()
+        # sum_k 1/(mu + eta L_k) = share over those that stay, and 1/(mu + eta L_new) = 1/n
+        mu = level(share * eta * (losses[:n_kept] - smallest), 1.0, 1e-5, w[:n_kept]) / share
+        losses[n_kept:] = smallest + (n - mu) / eta
+        follow(learners, k, option, v, w)
+    return learners

@@ -10,8 +10,8 @@ Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = e
 by projected Newton from the last d. Unknown q: epochs of length 1, 2, 4, ...; each starts afresh with the
 frequencies counted so far and a floor lowered by what they may be wrong.
 
-    shared (1, 2, max(n + 2, 8)):  d | floor, eta, updates, next epoch (inf: q is known), nu, horizon, kind
-    learners (M, 2, n + 2):        P, then q, visits | L, then the log of the normaliser of P
+    shared:    DUAL (d), heads FLOOR (in force), RATE (eta), UPDATES, NEXT_EPOCH (infinite: q is known)
+    learners:  P, heads WEIGHT (q), VISITS | LOSS (L), head LOG_NORMALISER (of P)
 """
 
 import math
@@ -20,9 +20,16 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.exponential_weights import equal_share
+from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 
 BANDIT, FULL = 0, 1
-FLOOR, RATE, UPDATES, NEXT_EPOCH, PULL_FLOOR, HORIZON, KIND = 0, 1, 2, 3, 4, 5, 6
+DUAL = 0
+FLOOR, RATE, UPDATES, NEXT_EPOCH = 0, 1, 2, 3  # heads of DUAL
+P, LOSS = 0, 1  # rows of a learner
+WEIGHT, VISITS = 0, 1  # heads of P
+LOG_NORMALISER = 0  # head of LOSS
+PULL_FLOOR, HORIZON, KIND = 0, 1, 2  # among the settings
 TOLERANCE = 1e-13  # of a marginal
 MOST_STEPS = 200
 LONGEST_REACH = 30.0
@@ -34,25 +41,27 @@ def learning_rate(n_contexts: int, n_arms: int, n_rounds: float, kind: int) -> f
     return math.sqrt(per_round * n_contexts * math.log(n_arms) / n_rounds)
 
 
+def make_work(n_arms: int, pull_floor: float, horizon: int, kind: int) -> np.ndarray:
+    return blank_work(0, n_arms, pull_floor, horizon, kind)
+
+
 def first_shared(
     n_contexts: int, n_arms: int, pull_floor: float, horizon: int, kind: int, weights_known: bool
 ) -> np.ndarray:
     """Known weights: the floor and the rate of the whole run. Unknown: one uniform round, then epochs."""
-    shared = np.zeros((1, 2, max(n_arms + 2, 8)))
-    settings = shared[0, 1]
-    settings[PULL_FLOOR], settings[HORIZON], settings[KIND] = pull_floor, horizon, kind
-    settings[NEXT_EPOCH] = np.inf if weights_known else 1.0
+    dual = blank(1, n_arms)
+    dual[DUAL, NEXT_EPOCH] = np.inf if weights_known else 1.0
     if weights_known:
-        settings[FLOOR] = pull_floor
-        settings[RATE] = learning_rate(n_contexts, n_arms, horizon, kind)
-    return shared
+        dual[DUAL, FLOOR] = pull_floor
+        dual[DUAL, RATE] = learning_rate(n_contexts, n_arms, horizon, kind)
+    return dual[None]
 
 
 def first_learner(n_arms: int) -> np.ndarray:
     """Uniform, of weight 0."""
-    learner = np.zeros((2, n_arms + 2))
-    learner[0, :n_arms] = 1.0 / n_arms
-    learner[1, n_arms] = math.log(n_arms)
+    learner = blank(2, n_arms)
+    learner[P, ARMS:] = 1.0 / n_arms
+    learner[LOSS, LOG_NORMALISER] = math.log(n_arms)
     return learner
 
 
@@ -60,19 +69,19 @@ def first_learner(n_arms: int) -> np.ndarray:
 def _weigh(learners, context, rate, dual):
     """P of one context, and the log of its normaliser."""
     n = dual.shape[0]
-    weight = learners[context, 0, n]
+    weight, p, losses = learners[context, P, WEIGHT], learners[context, P, ARMS:], learners[context, LOSS, ARMS:]
     largest = -np.inf
     for i in range(n):
-        exponent = weight * dual[i] - rate * learners[context, 1, i]
-        learners[context, 0, i] = exponent
+        exponent = weight * dual[i] - rate * losses[i]
+        p[i] = exponent
         largest = max(largest, exponent)
     total = 0.0
     for i in range(n):
-        learners[context, 0, i] = math.exp(learners[context, 0, i] - largest)
-        total += learners[context, 0, i]
+        p[i] = math.exp(p[i] - largest)
+        total += p[i]
     for i in range(n):
-        learners[context, 0, i] /= total
-    learners[context, 1, n] = largest + math.log(total)
+        p[i] /= total
+    learners[context, LOSS, LOG_NORMALISER] = largest + math.log(total)
 
 
 @kernel
@@ -84,11 +93,11 @@ def _tally(learners, floor, dual, gradient):
         gradient[i] = floor
         value += floor * dual[i]
     for j in range(learners.shape[0]):
-        weight = learners[j, 0, n]
-        value -= learners[j, 1, n]
+        weight, p = learners[j, P, WEIGHT], learners[j, P, ARMS:]
+        value -= learners[j, LOSS, LOG_NORMALISER]
         if weight > 0.0:
             for i in range(n):
-                gradient[i] -= weight * learners[j, 0, i]
+                gradient[i] -= weight * p[i]
     return value
 
 
@@ -116,7 +125,7 @@ def _free_arms(learners, dual, gradient, free):
         for i in range(n):
             dual[i] -= smallest
         for j in range(learners.shape[0]):
-            learners[j, 1, n] -= learners[j, 0, n] * smallest
+            learners[j, LOSS, LOG_NORMALISER] -= learners[j, P, WEIGHT] * smallest
     n_free = 0
     rest = -1
     for i in range(n):
@@ -143,17 +152,18 @@ def _curvature(learners, damping, free, links):
             links[a, b] = 0.0
         links[a, a] = damping
     for j in range(learners.shape[0]):
-        square = learners[j, 0, n] * learners[j, 0, n]
+        weight, p = learners[j, P, WEIGHT], learners[j, P, ARMS:]
+        square = weight * weight
         if square > 0.0:
             fixed = 0.0
             for a in range(n):
-                fixed += learners[j, 0, a] if free[a] == 0.0 else 0.0
+                fixed += p[a] if free[a] == 0.0 else 0.0
             for a in range(n):
                 if free[a] > 0.0:
-                    p = square * learners[j, 0, a]
-                    links[a, a] += p * fixed
+                    share = square * p[a]
+                    links[a, a] += share * fixed
                     for b in range(a):
-                        links[a, b] += p * learners[j, 0, b] if free[b] > 0.0 else 0.0
+                        links[a, b] += share * p[b] if free[b] > 0.0 else 0.0
 
 
 @kernel
@@ -211,7 +221,7 @@ def _move(learners, rate, dual, start, direction, length):
     for i in range(n):
         dual[i] = max(0.0, start[i] + length * direction[i])
     for j in range(learners.shape[0]):
-        if learners[j, 0, n] > 0.0:
+        if learners[j, P, WEIGHT] > 0.0:
             _weigh(learners, j, rate, dual)
 
 
@@ -231,7 +241,7 @@ def _climb(learners, rate, floor, dual):
         return True
     heaviest = 0.0
     for j in range(learners.shape[0]):
-        heaviest = max(heaviest, learners[j, 0, n])
+        heaviest = max(heaviest, learners[j, P, WEIGHT])
     start, direction, free = np.empty(n), np.empty(n), np.empty(n)
     links, work = np.empty((n, n)), np.empty((n, n))
     reach = LONGEST_REACH
@@ -284,9 +294,10 @@ def solve(learners, rate, floor, dual):
         if not afar:
             spread, afar = 1.0, True
             for j in range(learners.shape[0]):
-                smallest = largest = learners[j, 1, 0]
+                losses = learners[j, LOSS, ARMS:]
+                smallest = largest = losses[0]
                 for i in range(1, n):
-                    smallest, largest = min(smallest, learners[j, 1, i]), max(largest, learners[j, 1, i])
+                    smallest, largest = min(smallest, losses[i]), max(largest, losses[i])
                 spread = max(spread, rate * (largest - smallest))
             scale = 0.5 * 2.0 ** -math.ceil(math.log2(spread))
             for i in range(n):
@@ -299,61 +310,82 @@ def solve(learners, rate, floor, dual):
 
 
 @kernel
-def draw(shared, learners, context, uniform, out):
+def draw(work, shared, learners, context, uniform, out):
     """Write the context's distribution to `out` and draw an arm from it."""
+    p = learners[context, P, ARMS:]
     for i in range(out.shape[0]):
-        out[i] = learners[context, 0, i]
+        out[i] = p[i]
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
 
 @kernel
-def _start_epoch(shared, learners):
+def _start_epoch(settings, shared, learners):
     """Forget the losses, keep the frequencies; epoch k begins with update 2^(k-1) and lasts as many."""
-    n = learners.shape[2] - 2
-    n_contexts = learners.shape[0]
-    updates = shared[0, 1, UPDATES]
+    head, dual = shared[0, DUAL, :ARMS], shared[0, DUAL, ARMS:]
+    n, n_contexts = dual.shape[0], learners.shape[0]
+    updates = head[UPDATES]
     length = updates + 1.0
-    logarithm = n_contexts * math.log(shared[0, 1, HORIZON] * n_contexts)
+    logarithm = n_contexts * math.log(settings[HORIZON] * n_contexts)
     slack = 4.0 * math.sqrt(logarithm / updates) + 2.0 * logarithm / updates
-    per_round = 2.0 if shared[0, 1, KIND] == FULL else 1.0 / n
-    shared[0, 1, RATE] = math.sqrt(per_round * n_contexts * math.log(n) / length)
-    shared[0, 1, FLOOR] = max(0.0, shared[0, 1, PULL_FLOOR] - slack)
-    shared[0, 1, NEXT_EPOCH] = updates + length
+    per_round = 2.0 if settings[KIND] == FULL else 1.0 / n
+    head[RATE] = math.sqrt(per_round * n_contexts * math.log(n) / length)
+    head[FLOOR] = max(0.0, settings[PULL_FLOOR] - slack)
+    head[NEXT_EPOCH] = updates + length
     for i in range(n):
-        shared[0, 0, i] = 0.0
+        dual[i] = 0.0
     for j in range(n_contexts):
-        learners[j, 0, n] = learners[j, 0, n + 1] / updates
-        learners[j, 1, n] = math.log(n)
+        learners[j, P, WEIGHT] = learners[j, P, VISITS] / updates
+        learners[j, LOSS, LOG_NORMALISER] = math.log(n)
         for i in range(n):
-            learners[j, 0, i] = 1.0 / n
-            learners[j, 1, i] = 0.0
+            learners[j, P, ARMS + i] = 1.0 / n
+            learners[j, LOSS, ARMS + i] = 0.0
 
 
 @kernel
-def _follow(shared, learners, context):
+def _follow(work, shared, learners, context):
     """After a loss of one context: count the visit, start an epoch where one is due, and solve again."""
-    n = learners.shape[2] - 2
-    dual = shared[0, 0, :n]
-    learners[context, 0, n + 1] += 1.0
-    shared[0, 1, UPDATES] += 1.0
-    if shared[0, 1, UPDATES] == shared[0, 1, NEXT_EPOCH]:
-        _start_epoch(shared, learners)
-    _weigh(learners, context, shared[0, 1, RATE], dual)
-    if shared[0, 1, FLOOR] > 0.0:
-        solve(learners, shared[0, 1, RATE], shared[0, 1, FLOOR], dual)
+    head, dual = shared[0, DUAL, :ARMS], shared[0, DUAL, ARMS:]
+    learners[context, P, VISITS] += 1.0
+    head[UPDATES] += 1.0
+    if head[UPDATES] == head[NEXT_EPOCH]:
+        _start_epoch(work[SETTINGS], shared, learners)
+    _weigh(learners, context, head[RATE], dual)
+    if head[FLOOR] > 0.0:
+        solve(learners, head[RATE], head[FLOOR], dual)
 
 
 @kernel
-def learn_bandit(shared, learners, context, arm, propensity, reward):
+def learn_bandit(work, shared, learners, context, arm, propensity, reward):
     """L += (1 - r)/p on the pulled arm."""
-    learners[context, 1, arm] += (1.0 - reward) / propensity
-    _follow(shared, learners, context)
+    losses = learners[context, LOSS, ARMS:]
+    losses[arm] += (1.0 - reward) / propensity
+    _follow(work, shared, learners, context)
+    return True
 
 
 @kernel
-def learn_full(shared, learners, context, probabilities, rewards):
+def learn_full(work, shared, learners, context, probabilities, rewards):
     """L += 1 - r on every arm."""
+    losses = learners[context, LOSS, ARMS:]
     for i in range(rewards.shape[0]):
-        learners[context, 1, i] += 1.0 - rewards[i]
-    _follow(shared, learners, context)
+        losses[i] += 1.0 - rewards[i]
+    _follow(work, shared, learners, context)
+
+
+def change_arms(work, shared, learners, kept, entries):
+    """New arms enter with an equal share of every context's probability; the rate is that of the new number of arms."""
+    shared, learners = rearranged(shared, kept, len(entries)), rearranged(learners, kept, len(entries))
+    head, dual = shared[0, DUAL, :ARMS], shared[0, DUAL, ARMS:]
+    settings = work[SETTINGS]
+    for learner in learners:
+        losses = learner[LOSS, ARMS:]
+        losses[len(kept) :] = -equal_share(-losses[: len(kept)], head[RATE])
+    if head[UPDATES] > 0.0 or head[NEXT_EPOCH] == np.inf:
+        epoch = settings[HORIZON] if head[NEXT_EPOCH] == np.inf else (head[NEXT_EPOCH] + 1.0) / 2.0
+        head[RATE] = learning_rate(len(learners), len(dual), epoch, int(settings[KIND]))
+    for context in range(len(learners)):
+        _weigh(learners, context, head[RATE], dual)
+    if head[FLOOR] > 0.0:
+        solve(learners, head[RATE], head[FLOOR], dual)
+    return shared, learners

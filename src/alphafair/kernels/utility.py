@@ -7,6 +7,8 @@ R_i moves little between two rounds, so each arm keeps an anchor A_i with phi'(A
 
 Seven terms are exact to double precision for z <= 1/256; past that the arm gets a new anchor by a true power.
 Errors do not pile up, because every value starts from its anchor and not from the value before it.
+
+An account is five rows: TOTAL (R), SLOPE (phi'(R)), ANCHOR (A), INVERSE (1/A), ANCHOR_SLOPE (phi'(A)).
 """
 
 import math
@@ -14,29 +16,35 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
+from alphafair.kernels.memory import ARMS
 
 TERMS = 7
 REACH = 1.0 / 256.0
-TOTAL, SLOPE, ANCHOR, INVERSE, ANCHOR_SLOPE = 1, 2, 3, 4, 5  # the rows of an account; row 0 is its owner's
+TOTAL, SLOPE, ANCHOR, INVERSE, ANCHOR_SLOPE, ACCOUNT_ROWS = 0, 1, 2, 3, 4, 5
+ALPHA, SERIES = 0, 1  # among the settings: alpha, then binom(-alpha, k) for k = 1 .. 6
 
 
-def binomial_series(alpha: float) -> np.ndarray:
-    """Coefficients binom(-alpha, k) for k = 0 .. TERMS - 1."""
-    coefficients = np.ones(TERMS)
+def account_settings(alpha: float) -> list[float]:
+    """alpha and the coefficients binom(-alpha, k) for k = 1 .. TERMS - 1."""
+    coefficients = [1.0]
     for k in range(1, TERMS):
-        coefficients[k] = coefficients[k - 1] * (-alpha - k + 1) / k
-    return coefficients
+        coefficients.append(coefficients[k - 1] * (-alpha - k + 1) / k)
+    return [alpha, *coefficients[1:]]
 
 
-def first_account(n_arms: int, alpha: float) -> np.ndarray:
-    """Rows R, phi'(R), A, 1/A, phi'(A) of arms that have earned nothing; columns n, n + 1: alpha and the series."""
-    account = np.zeros((6, n_arms + 2))
-    account[TOTAL:, :n_arms] = 1.0
-    account[TOTAL, n_arms] = alpha
-    series = binomial_series(alpha)
-    account[SLOPE:, n_arms] = series[1:5]
-    account[SLOPE : SLOPE + 2, n_arms + 1] = series[5:]
-    return account
+def open_accounts(rows: np.ndarray, totals: float | np.ndarray, alpha: float) -> None:
+    """Arms that have earned so much, with anchors of their own; `rows` are the account's, without heads."""
+    slopes = np.asarray(totals, dtype=np.float64) ** -alpha
+    rows[TOTAL] = rows[ANCHOR] = totals
+    rows[INVERSE] = 1.0 / np.asarray(totals, dtype=np.float64)
+    rows[SLOPE] = rows[ANCHOR_SLOPE] = slopes
+
+
+def admit(rows: np.ndarray, entries: np.ndarray, alpha: float) -> None:
+    """Accounts for the last arms, which are new: as `entries` say, or where they are NaN the least of the others."""
+    n_old = rows.shape[1] - len(entries)
+    least = rows[TOTAL, :n_old].min()
+    open_accounts(rows[:, n_old:], np.where(np.isnan(entries), least, entries), alpha)
 
 
 @kernel
@@ -52,24 +60,24 @@ def marginal_utility(x, alpha):
 
 
 @kernel
-def earn(table, k, probabilities, rewards):
-    """R += x r in account k of the table, and phi'(R) with it."""
-    n = rewards.shape[0]
-    c1, c2, c3, c4 = table[k, SLOPE, n], table[k, ANCHOR, n], table[k, INVERSE, n], table[k, ANCHOR_SLOPE, n]
-    c5, c6 = table[k, SLOPE, n + 1], table[k, ANCHOR, n + 1]
+def earn(blocks, k, first, settings, probabilities, rewards):
+    """R += x r, and phi'(R) with it, in the account that begins at row `first` of block k."""
+    total, slope = blocks[k, first + TOTAL, ARMS:], blocks[k, first + SLOPE, ARMS:]
+    anchor, inverse = blocks[k, first + ANCHOR, ARMS:], blocks[k, first + INVERSE, ARMS:]
+    anchor_slope = blocks[k, first + ANCHOR_SLOPE, ARMS:]
+    c1, c2, c3 = settings[SERIES], settings[SERIES + 1], settings[SERIES + 2]
+    c4, c5, c6 = settings[SERIES + 3], settings[SERIES + 4], settings[SERIES + 5]
     n_far = 0
-    for i in range(n):
-        total = table[k, TOTAL, i] + probabilities[i] * rewards[i]
-        table[k, TOTAL, i] = total
-        z = (total - table[k, ANCHOR, i]) * table[k, INVERSE, i]
+    for i in range(rewards.shape[0]):
+        total[i] += probabilities[i] * rewards[i]
+        z = (total[i] - anchor[i]) * inverse[i]
         growth = 1.0 + z * (c1 + z * (c2 + z * (c3 + z * (c4 + z * (c5 + z * c6)))))
-        table[k, SLOPE, i] = table[k, ANCHOR_SLOPE, i] * growth
+        slope[i] = anchor_slope[i] * growth
         n_far += 1 if z > REACH else 0
     if n_far > 0:
-        for i in range(n):
-            total = table[k, TOTAL, i]
-            if (total - table[k, ANCHOR, i]) * table[k, INVERSE, i] > REACH:
-                table[k, ANCHOR, i] = total
-                table[k, INVERSE, i] = 1.0 / total
-                table[k, ANCHOR_SLOPE, i] = marginal_utility(total, table[k, TOTAL, n])
-                table[k, SLOPE, i] = table[k, ANCHOR_SLOPE, i]
+        for i in range(rewards.shape[0]):
+            if (total[i] - anchor[i]) * inverse[i] > REACH:
+                anchor[i] = total[i]
+                inverse[i] = 1.0 / total[i]
+                anchor_slope[i] = marginal_utility(total[i], settings[ALPHA])
+                slope[i] = anchor_slope[i]

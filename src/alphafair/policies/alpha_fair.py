@@ -7,8 +7,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from alphafair import validate
-from alphafair.kernels import gradient_ascent
-from alphafair.kernels.utility import TOTAL
+from alphafair.kernels import Kernels, gradient_ascent
+from alphafair.kernels.gradient_ascent import CLOSED_ROOTS, DRIFT, X
+from alphafair.kernels.memory import ARMS
+from alphafair.kernels.utility import SLOPE, TOTAL
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix, Vector
 
@@ -35,7 +37,7 @@ class AlphaFair(BasePolicy):
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` adds contexts later.
+        How many of each; `grow` and `retire` change it later.
     alpha
         Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
     marginal
@@ -68,9 +70,13 @@ class AlphaFair(BasePolicy):
 
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
-    _draw = staticmethod(gradient_ascent.draw)
-    _learn = staticmethod(gradient_ascent.learn_any_time)
-    _learn_in_order = staticmethod(gradient_ascent.learn)
+    look = ("#0072B2", "o")
+    kernels = Kernels(
+        gradient_ascent.draw,
+        gradient_ascent.learn_any_time,
+        gradient_ascent.change_arms,
+        learn_in_order=gradient_ascent.learn,
+    )
 
     def __init__(
         self,
@@ -84,34 +90,56 @@ class AlphaFair(BasePolicy):
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
         self.marginal = validate.choice("marginal", marginal, READINGS)
-        reading = READINGS[self.marginal]
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"alpha": self.alpha, "marginal": self.marginal},
-            gradient_ascent.first_shared(n_arms, self.alpha, reading),
-            gradient_ascent.first_learner(n_arms, reading),
-        )
+        settings = {"alpha": self.alpha, "marginal": self.marginal}
+        super().__init__(n_contexts, n_arms, seed, settings, gradient_ascent.first_shared(n_arms, self.alpha))
+
+    def _first_learner(self, n_live: int) -> Matrix:
+        return gradient_ascent.first_learner(n_live, READINGS[self.marginal])
+
+    def _make_work(self, n_live: int) -> Matrix:
+        return gradient_ascent.make_work(n_live, self.alpha, READINGS[self.marginal])
+
+    def _accounts(self) -> Matrix:
+        return self._shared[:, TOTAL, ARMS:]
+
+    def _check_memory(self) -> None:
+        check_slopes(self._accounts(), self._shared[:, SLOPE, ARMS:], self.alpha)
 
     @property
     def cumulative_rewards(self) -> Vector:
         """R: the expected rewards of every arm so far, on top of the initial 1."""
-        return self._shared[0, TOTAL, : self.n_arms].copy()
+        earned: Vector = self._earned()[0]
+        return earned
 
     @property
     def distributions(self) -> Matrix:
         """The distribution held by every context (n_contexts, n_arms)."""
-        return self._learners[:, 0, : self.n_arms].copy()
+        with self._lock:
+            return self._per_arm(self._learners[:, X, ARMS:])
 
     @property
     def squared_gradient_norms(self) -> Vector:
         """S_j of every context, a gradient that waits for its next visit included."""
-        norms = np.empty(self.n_contexts)
-        gradient_ascent.squared_gradient_norms(self._shared, self._learners, norms)
-        return norms
+        with self._lock:
+            return gradient_ascent.squared_gradient_norms(self._work, self._shared, self._learners)
 
     @property
     def drift(self) -> float:
         """What late and masked decisions add to the certificate; 0 if there were none."""
-        return float(self._shared[0, gradient_ascent.SETTINGS, 1])
+        return float(self._shared[0, TOTAL, DRIFT])
+
+    @property
+    def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
+        """The most by which any policy, fixed between arms' comings and goings, can be ahead in sum_t <g, x>.
+
+        Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; and the drift.
+        """
+        roots = np.sqrt(self.squared_gradient_norms)
+        return float(2.0 * roots.sum() + self._learners[:, X, CLOSED_ROOTS].sum() + self.drift)
+
+
+def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:
+    """Refuse accounts whose slopes are not those of their totals: a memory from another alpha, or a damaged one."""
+    if not (totals >= 1.0).all() or not np.allclose(slopes, totals**-alpha, rtol=1e-9, atol=0.0):
+        allowed = f"accounts of at least 1 with the slopes of alpha {alpha}"
+        raise validate.Refusal("state.arrays", allowed, slopes, "The snapshot is damaged.")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 from alphafair import validate
-from alphafair.kernels import fair_bandit, log_barrier
+from alphafair.kernels import Kernels, fair_bandit, log_barrier
+from alphafair.kernels.fair_bandit import TOTAL
+from alphafair.kernels.memory import ARMS
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback, Vector
+from alphafair.types import Feedback, Matrix, Vector
 
 
 class AlphaFairBandit(BasePolicy):
     """Maximise the alpha-fair utility of what every arm earns, seeing only the reward of the arm pulled.
 
-    One scale-free bandit a context, one shared R. The arm I pulled in context c with reward r earned the gain
+    One scale-free bandit per context, one shared R. The arm I pulled in context c with reward r earned the gain
     $g = R_I^{-\\alpha} r$; the context's learner is fed the loss $-g$, importance-weighted by the propensity of
     the decision, and then $R_I \\mathrel{+}= r$. Gains shrink as R grows, which is why the learner must adapt to
     their size: one with a plain $\\sqrt T$ bound says nothing for $\\alpha \\ge 1/2$.
@@ -21,7 +23,7 @@ class AlphaFairBandit(BasePolicy):
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` adds contexts later.
+        How many of each; `grow` and `retire` change it later.
     alpha
         Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
     seed
@@ -52,22 +54,28 @@ class AlphaFairBandit(BasePolicy):
 
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
-    _draw = staticmethod(fair_bandit.draw)
-    _learn = staticmethod(fair_bandit.learn)
+    look = ("#56B4E9", "s")
+    kernels = Kernels(fair_bandit.draw, fair_bandit.learn, fair_bandit.change_arms)
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"alpha": self.alpha},
-            fair_bandit.first_shared(n_arms, self.alpha),
-            log_barrier.first_learner(n_arms),
-        )
+        super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, fair_bandit.first_shared(n_arms))
+
+    def _first_learner(self, n_live: int) -> Matrix:
+        return log_barrier.first_learner(n_live)
+
+    def _make_work(self, n_live: int) -> Matrix:
+        return fair_bandit.make_work(n_live, self.n_arms, self.alpha)
+
+    def _accounts(self) -> Matrix:
+        return self._shared[:, TOTAL, ARMS:]
+
+    def _least_propensity(self, context: int) -> float:
+        return float(log_barrier.least_propensity(self._learners, context, self.n_arms, log_barrier.ADAPTIVE))
 
     @property
     def cumulative_rewards(self) -> Vector:
         """R: what every arm has earned so far, on top of the initial 1."""
-        return self._shared[0, 0, : self.n_arms].copy()
+        earned: Vector = self._earned()[0]
+        return earned

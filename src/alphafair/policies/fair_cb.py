@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import validate
-from alphafair.kernels import pull_floor as kernels
+from alphafair.kernels import Kernels
+from alphafair.kernels import pull_floor as floors
+from alphafair.kernels.memory import ARMS
+from alphafair.kernels.pull_floor import WEIGHT, P
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback, Matrix, Vector
+from alphafair.types import Account, Feedback, Matrix, Vector
 
-LEARN = {Feedback.FULL: kernels.learn_full, Feedback.BANDIT: kernels.learn_bandit}
-KINDS = {Feedback.FULL: kernels.FULL, Feedback.BANDIT: kernels.BANDIT}
+LEARN = {Feedback.FULL: floors.learn_full, Feedback.BANDIT: floors.learn_bandit}
+KINDS = {Feedback.FULL: floors.FULL, Feedback.BANDIT: floors.BANDIT}
 
 
 class FairCB(BasePolicy):
@@ -64,7 +68,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
-    _draw = staticmethod(kernels.draw)
+    look = ("#CC79A7", "P")
 
     def __init__(
         self,
@@ -91,32 +95,50 @@ class FairCB(BasePolicy):
         weights = None
         if context_weights is not None:
             weights = validate.distribution(
-                "context_weights", context_weights, n_contexts, "a context", "Divide the counts of visits by their sum."
+                "context_weights",
+                context_weights,
+                n_contexts,
+                "per context",
+                "Divide the counts of visits by their sum.",
             )
-        self._learn = LEARN[self.feedback]
+        self.kernels = Kernels(floors.draw, LEARN[self.feedback], floors.change_arms)
+        settings = {
+            "pull_floor": floor,
+            "horizon": horizon,
+            "context_weights": None if weights is None else weights.tolist(),
+            "feedback": self.feedback.value,
+        }
         kind = KINDS[self.feedback]
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {
-                "pull_floor": floor,
-                "horizon": horizon,
-                "context_weights": None if weights is None else weights.tolist(),
-                "feedback": self.feedback.value,
-            },
-            kernels.first_shared(n_contexts, n_arms, floor, horizon, kind, weights is not None),
-            kernels.first_learner(n_arms),
-        )
+        shared = floors.first_shared(n_contexts, n_arms, floor, horizon, kind, weights is not None)
+        super().__init__(n_contexts, n_arms, seed, settings, shared)
         if weights is not None:
-            self._learners[:, 0, n_arms] = weights
+            self._learners[:, P, WEIGHT] = weights
 
-    def grow(self, n_contexts: int) -> None:
-        """Make room for contexts nobody announced: they start uniform and, where weights are known, weigh 0."""
-        super().grow(n_contexts)
-        self.settings = {**self.settings, **self._comparable_settings(n_contexts)}
+    def _first_learner(self, n_live: int) -> Matrix:
+        return floors.first_learner(n_live)
 
-    def _comparable_settings(self, n_contexts: int) -> dict[str, Any]:
+    def _make_work(self, n_live: int) -> Matrix:
+        return floors.make_work(n_live, self.settings["pull_floor"], self.settings["horizon"], KINDS[self.feedback])
+
+    def _check_memory(self) -> None:
+        weights = self.settings["context_weights"]
+        if weights is not None and weights != self._learners[:, P, WEIGHT].tolist():
+            held = self._learners[:, P, WEIGHT]
+            raise validate.Refusal(
+                "state.arrays['learners']", f"of weights {weights}", held, "The snapshot is damaged."
+            )
+
+    def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None:
+        """Make room for contexts and arms nobody announced; such contexts weigh 0 where weights are known."""
+        n_live = len(self.live_arms) + max(0, (n_arms or 0) - self.n_arms) if isinstance(n_arms, int) else 1
+        if self.settings["pull_floor"] * n_live >= 1.0:
+            most = math.ceil(1.0 / self.settings["pull_floor"]) - 1
+            repair = "Retire an arm first, or start anew with a lower pull_floor."
+            raise validate.Refusal("n_arms", f"at most {most} live arms with this pull_floor", n_live, repair)
+        super().grow(n_contexts, n_arms, account)
+        self.settings = self._settings_for(self.n_contexts)
+
+    def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         weights = self.settings["context_weights"]
         if weights is None:
             return self.settings
@@ -125,10 +147,11 @@ class FairCB(BasePolicy):
     @property
     def distributions(self) -> Matrix:
         """P: the distribution of every context (n_contexts, n_arms)."""
-        return np.array(self._learners[:, 0, : self.n_arms])
+        with self._lock:
+            return self._per_arm(self._learners[:, P, ARMS:])
 
     @property
     def marginals(self) -> Vector:
         """How often each arm is pulled overall, under the weights in force: at least the floor in force."""
-        weights = self._learners[:, 0, self.n_arms]
+        weights = self._learners[:, P, WEIGHT]
         return np.asarray(weights @ self.distributions, dtype=np.float64)

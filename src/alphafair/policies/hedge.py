@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numpy as np
-
 from alphafair import validate
-from alphafair.kernels import exponential_weights
+from alphafair.kernels import Kernels, exponential_weights
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Matrix
 
 
 class Hedge(BasePolicy):
@@ -46,8 +44,8 @@ class Hedge(BasePolicy):
 
     name: ClassVar[str] = "hedge"
     feedback = Feedback.FULL
-    _draw = staticmethod(exponential_weights.draw)
-    _learn = staticmethod(exponential_weights.learn)
+    look = ("#D55E00", "D")
+    kernels = Kernels(exponential_weights.draw, exponential_weights.learn, exponential_weights.change_arms)
 
     def __init__(
         self,
@@ -61,19 +59,13 @@ class Hedge(BasePolicy):
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         if horizon is not None and learning_rate is not None:
             raise validate.Refusal("learning_rate", "None when horizon is given", learning_rate, "Give one of the two.")
-        rate = 0.0
         if horizon is not None:
             horizon = validate.integer("horizon", horizon, low=1)
-            rate = math.sqrt(8.0 * math.log(n_arms) / horizon)
         if learning_rate is not None:
-            rate = learning_rate = validate.number(
-                "learning_rate", learning_rate, low=0.0, high=math.inf, low_open=True
-            )
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"horizon": horizon, "learning_rate": learning_rate},
-            exponential_weights.first_shared(n_arms, rate),
-            np.empty((0, 0)),
-        )
+            learning_rate = validate.number("learning_rate", learning_rate, low=0.0, high=math.inf, low_open=True)
+        settings = {"horizon": horizon, "learning_rate": learning_rate}
+        super().__init__(n_contexts, n_arms, seed, settings, exponential_weights.first_shared(n_arms))
+
+    def _make_work(self, n_live: int) -> Matrix:
+        rate, horizon = self.settings["learning_rate"] or 0.0, self.settings["horizon"] or 0.0
+        return exponential_weights.make_work(n_live, rate, horizon)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from alphafair import validate
-from alphafair.kernels import gradient_ascent
-from alphafair.kernels.utility import TOTAL
+from alphafair.kernels import Kernels, gradient_ascent
+from alphafair.kernels.gradient_ascent import OWN_ACCOUNT
+from alphafair.kernels.memory import ARMS, blank
+from alphafair.kernels.utility import SLOPE, TOTAL
+from alphafair.policies.alpha_fair import check_slopes
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix
 
@@ -22,7 +23,7 @@ class IndependentAlphaFair(BasePolicy):
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` adds contexts later.
+        How many of each; `grow` and `retire` change it later.
     alpha
         Fairness, in [0, 1).
     seed
@@ -39,22 +40,29 @@ class IndependentAlphaFair(BasePolicy):
 
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
-    _draw = staticmethod(gradient_ascent.draw)
-    _learn = staticmethod(gradient_ascent.learn_independently)
+    look = ("#009E73", "^")
+    kernels = Kernels(
+        gradient_ascent.draw, gradient_ascent.learn_independently, gradient_ascent.change_independent_arms
+    )
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"alpha": self.alpha},
-            gradient_ascent.first_shared(n_arms, self.alpha, gradient_ascent.BEFORE),
-            gradient_ascent.first_independent_learner(n_arms, self.alpha),
-        )
+        super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, blank(0, n_arms)[None])
+
+    def _first_learner(self, n_live: int) -> Matrix:
+        return gradient_ascent.first_independent_learner(n_live, self.alpha)
+
+    def _make_work(self, n_live: int) -> Matrix:
+        return gradient_ascent.make_work(n_live, self.alpha)
+
+    def _accounts(self) -> Matrix:
+        return self._learners[:, OWN_ACCOUNT + TOTAL, ARMS:]
+
+    def _check_memory(self) -> None:
+        check_slopes(self._accounts(), self._learners[:, OWN_ACCOUNT + SLOPE, ARMS:], self.alpha)
 
     @property
     def cumulative_rewards(self) -> Matrix:
         """R of every context (n_contexts, n_arms), on top of the initial 1."""
-        return np.array(self._learners[:, TOTAL, : self.n_arms])
+        return self._earned()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from alphafair import validate
-from alphafair.kernels import log_barrier, scale_free
+from alphafair.kernels import Kernels, log_barrier, scale_free
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Matrix
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
 
 
 class ScaleFree(BasePolicy):
-    """Maximise the sum of rewards of any size and sign, seeing one reward a round; blind to contexts.
+    """Maximise the sum of rewards of any size and sign, seeing one reward per round; blind to contexts.
 
     Follow the leader with a log barrier,
     $p = \\arg\\min_p \\langle p, L \\rangle - \\frac1\\eta \\sum_k \\log p_k$, on importance-weighted losses
@@ -50,8 +48,8 @@ class ScaleFree(BasePolicy):
     name: ClassVar[str] = "scale-free"
     feedback = Feedback.BANDIT
     reward_range = validate.ANY_REWARD
-    _draw = staticmethod(scale_free.draw)
-    _learn = staticmethod(scale_free.learn)
+    look = ("#E69F00", "v")
+    kernels = Kernels(scale_free.draw, scale_free.learn, scale_free.change_arms)
 
     def __init__(
         self,
@@ -62,12 +60,13 @@ class ScaleFree(BasePolicy):
         seed: int | None = None,
     ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
-        option = EXPLORATIONS[validate.choice("exploration", exploration, EXPLORATIONS)]
+        self._option = EXPLORATIONS[validate.choice("exploration", exploration, EXPLORATIONS)]
         super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"exploration": exploration},
-            scale_free.first_shared(n_arms, option),
-            np.empty((0, 0)),
+            n_contexts, n_arms, seed, {"exploration": exploration}, log_barrier.first_learner(n_arms)[None]
         )
+
+    def _make_work(self, n_live: int) -> Matrix:
+        return scale_free.make_work(n_live, self.n_arms, self._option)
+
+    def _least_propensity(self, context: int) -> float:
+        return float(log_barrier.least_propensity(self._shared, 0, self.n_arms, self._option))

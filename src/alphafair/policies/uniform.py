@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from alphafair import validate
-from alphafair.kernels import uniform
+from alphafair.kernels import Kernels, uniform
+from alphafair.kernels.memory import blank
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback
 
@@ -35,7 +34,7 @@ class Uniform(BasePolicy):
 
     name: ClassVar[str] = "uniform"
     learns: ClassVar[bool] = False
-    _draw = staticmethod(uniform.draw)
+    look = ("#7F7F7F", "X")
 
     def __init__(
         self,
@@ -47,12 +46,5 @@ class Uniform(BasePolicy):
     ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.feedback = validate.choice("feedback", feedback, Feedback)
-        self._learn = LEARN[self.feedback]
-        super().__init__(
-            n_contexts,
-            n_arms,
-            seed,
-            {"feedback": self.feedback.value},
-            np.empty((0, 0, 0)),
-            np.empty((0, 0)),
-        )
+        self.kernels = Kernels(uniform.draw, LEARN[self.feedback], uniform.change_arms)
+        super().__init__(n_contexts, n_arms, seed, {"feedback": self.feedback.value}, blank(0, n_arms)[None])

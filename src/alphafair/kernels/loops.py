@@ -1,0 +1,224 @@
+"""Whole runs in one call: the very same `draw` and `learn`, once per round.
+
+play    rounds of a stream, every reward learned from at once
+late    rounds of a stream whose rewards arrive later
+fold    rewards of decisions that were made before, in the order in which they are learned from
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alphafair.jit import kernel, specialise
+from alphafair.kernels.prefetch import prefetch
+
+draw: Any = None  # the policy's kernels, put in by `loop`
+learn: Any = None
+
+
+AHEAD = 4  # rounds between asking for a row and using it
+FREE, LEARNED = 0, 1  # counters of `Delays`
+
+
+class Rounds(NamedTuple):
+    """Rounds of a stream, and the uniform number that each of them draws with."""
+
+    contexts: Any
+    items: Any
+    reward_table: Any
+    uniforms: Any
+
+
+class Book(NamedTuple):
+    """What is written down.
+
+    `earned` gathers x r (full information: expected) or r of the pulled arm (bandit: realised) on top of what it holds;
+    `arms` and `propensities` keep decisions, as far as there is room; `records` takes `earned` after round
+    `first_record`, counted from 0 in this call, and every `record_every` rounds from there.
+    """
+
+    earned: Any
+    pulls: Any
+    arms: Any
+    propensities: Any
+    first_record: int
+    record_every: int
+    records: Any
+
+
+class Delays(NamedTuple):
+    """When rewards arrive, and the decisions that wait for theirs.
+
+    `due` is the round before which a reward is learned from (its own: at once); `order` has the late rounds as they
+    come due. A decision waits in the slot `slots[t]` of `waiting`; `free` is a stack of slots. All rounds of a stream.
+    """
+
+    due: Any
+    order: Any
+    slots: Any
+    free: Any
+    counters: Any
+    waiting: Any
+
+
+@kernel
+def _ask_ahead(t, learners, rounds):
+    """Have the rows of a round to come in the cache when its turn comes."""
+    later = min(t + AHEAD, rounds.contexts.shape[0] - 1)
+    prefetch(learners, rounds.contexts[later])
+    prefetch(rounds.reward_table, rounds.items[later])
+
+
+@kernel
+def _note(t, arm, propensity, book):
+    """Count the pull, keep the decision where it is asked for, and what has been earned if t is to be recorded."""
+    book.pulls[arm] += 1
+    if t < book.arms.shape[0]:
+        book.arms[t] = arm
+        book.propensities[t] = propensity
+    past = t - book.first_record
+    if past >= 0 and past % book.record_every == 0:
+        for i in range(book.earned.shape[0]):
+            book.records[past // book.record_every, i] = book.earned[i]
+
+
+@kernel
+def _release(delays, past):
+    """The slot of a decision that has been learned from is free again."""
+    delays.free[delays.counters[FREE]] = delays.slots[past]
+    delays.counters[FREE] += 1
+    delays.counters[LEARNED] += 1
+
+
+@kernel
+def _slot(delays, t):
+    """A slot for the decision of round t."""
+    delays.counters[FREE] -= 1
+    delays.slots[t] = delays.free[delays.counters[FREE]]
+    return delays.slots[t]
+
+
+@kernel
+def _next_due(delays, t, n_rounds):
+    """The late round whose reward comes next, if it has come by round t; after the last round all have. Else -1."""
+    k = delays.counters[LEARNED]
+    if k < delays.order.shape[0] and (delays.due[delays.order[k]] <= t or t == n_rounds):
+        return delays.order[k]
+    return -1
+
+
+def _play_full(work, shared, learners, rounds, book):
+    n = book.earned.shape[0]
+    probabilities, rewards = np.empty(n), np.empty(n)
+    for t in range(rounds.contexts.shape[0]):
+        _ask_ahead(t, learners, rounds)
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        for i in range(n):
+            rewards[i] = rounds.reward_table[item, i]
+            book.earned[i] += probabilities[i] * rewards[i]
+        learn(work, shared, learners, context, probabilities, rewards)
+        _note(t, arm, propensity, book)
+
+
+def _play_bandit(work, shared, learners, rounds, book):
+    probabilities = np.empty(book.earned.shape[0])
+    for t in range(rounds.contexts.shape[0]):
+        _ask_ahead(t, learners, rounds)
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        reward = rounds.reward_table[item, arm]
+        book.earned[arm] += reward
+        learn(work, shared, learners, context, arm, propensity, reward)
+        _note(t, arm, propensity, book)
+
+
+def _late_full(work, shared, learners, rounds, book, delays, start, stop):
+    n = book.earned.shape[0]
+    probabilities, rewards = np.empty(n), np.empty(n)
+    for t in range(start, stop + 1):
+        past = _next_due(delays, t, rounds.contexts.shape[0])
+        while past >= 0:
+            context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
+            for i in range(n):
+                probabilities[i] = delays.waiting[delays.slots[past], i]
+                rewards[i] = rounds.reward_table[item, i]
+            learn(work, shared, learners, context, probabilities, rewards)
+            _release(delays, past)
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+        if t == stop:
+            return
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        for i in range(n):
+            rewards[i] = rounds.reward_table[item, i]
+            book.earned[i] += probabilities[i] * rewards[i]
+        if delays.due[t] == t:
+            learn(work, shared, learners, context, probabilities, rewards)
+        else:
+            slot = _slot(delays, t)
+            for i in range(n):
+                delays.waiting[slot, i] = probabilities[i]
+        _note(t - start, arm, propensity, book)
+
+
+def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
+    probabilities = np.empty(book.earned.shape[0])
+    for t in range(start, stop + 1):
+        past = _next_due(delays, t, rounds.contexts.shape[0])
+        while past >= 0:
+            context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
+            arm, propensity = np.int64(delays.waiting[delays.slots[past], 0]), delays.waiting[delays.slots[past], 1]
+            learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
+            _release(delays, past)
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+        if t == stop:
+            return
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        reward = rounds.reward_table[item, arm]
+        book.earned[arm] += reward
+        if delays.due[t] == t:
+            learn(work, shared, learners, context, arm, propensity, reward)
+        else:
+            slot = _slot(delays, t)
+            delays.waiting[slot, 0], delays.waiting[slot, 1] = arm, propensity
+        _note(t - start, arm, propensity, book)
+
+
+def _fold_full(work, shared, learners, contexts, probabilities, rewards):
+    n = rewards.shape[1]
+    used, seen = np.empty(n), np.empty(n)
+    for t in range(contexts.shape[0]):
+        for i in range(n):
+            used[i], seen[i] = probabilities[t, i], rewards[t, i]
+        learn(work, shared, learners, np.int64(contexts[t]), used, seen)
+    return -1
+
+
+def _fold_bandit(work, shared, learners, contexts, arms, propensities, rewards):
+    """The first entry that was refused, or -1."""
+    for t in range(contexts.shape[0]):
+        prefetch(learners, contexts[min(t + AHEAD, contexts.shape[0] - 1)])
+        context, arm = np.int64(contexts[t]), np.int64(arms[t])
+        if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
+            return t
+    return -1
+
+
+TEMPLATES: dict[tuple[str, str], Any] = {
+    ("play", "full"): _play_full,
+    ("play", "bandit"): _play_bandit,
+    ("late", "full"): _late_full,
+    ("late", "bandit"): _late_bandit,
+    ("fold", "full"): _fold_full,
+    ("fold", "bandit"): _fold_bandit,
+}
+
+
+@cache
+def loop(job: str, feedback: str, draw: Any, learn: Any) -> Any:
+    """The compiled loop for one policy's kernels."""
+    name = f"{job}.{feedback}.{draw.__module__}.{draw.__name__}.{learn.__module__}.{learn.__name__}"
+    return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), draw=draw, learn=learn)
