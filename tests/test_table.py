@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from alphafair import AlphaFair, simulate
-from alphafair.streams import click_rates, open_bandit, table
+from alphafair.streams import Log, click_rates, open_bandit, table
 from alphafair.types import Stream
 
 COLUMNS: dict[str, list[Any]] = {

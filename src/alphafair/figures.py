@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from alphafair import metrics, validate
+from alphafair import fonts, metrics, validate
 from alphafair.types import Feedback, Trace, Vector
 
 ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
@@ -65,9 +65,9 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """The look of all pictures, for as long as the block lasts."""
-    with mpl.rc_context(_STYLE):
+def style(labels: Sequence[str] = ()) -> Iterator[None]:
+    """The look of all pictures, for as long as the block lasts, with fonts that have every letter of the labels."""
+    with mpl.rc_context({**_STYLE, "font.family": fonts.families("".join(labels))}):
         yield
 
 
@@ -113,7 +113,7 @@ def look(policy: str) -> Look:
 
 
 def names(traces: Sequence[Trace]) -> list[str]:
-    """One name a trace: the policy's, and only where that is not enough its feedback, and then its seed."""
+    """One name per trace: the policy's, and only where that is not enough its feedback, and then its seed."""
     policies = Counter(trace.policy for trace in traces)
     kinds = Counter((trace.policy, trace.feedback) for trace in traces)
     found = []
@@ -147,11 +147,11 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     """
     alpha = validate.alpha(alpha)
     n_arms = _common_arms(traces)
-    labels = _arm_names(arm_labels, n_arms)
+    labels = fonts.legible(_arm_names(arm_labels, n_arms), "arm")
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, 'arm')}"
-    with style():
+    with style(labels):
         figure = Figure(figsize=(12.8, 7.2))
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
@@ -225,7 +225,7 @@ def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
     if arm_labels is None:
         return [f"arm {arm}" for arm in range(n_arms)]
     if len(arm_labels) != n_arms:
-        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name an arm.")
+        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
     return list(arm_labels)
 
 
@@ -268,7 +268,7 @@ def _roundest(low: float, value: float, high: float) -> float:
 
 
 def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: Sequence[Vector]) -> None:
-    """A line a run, each named at its end."""
+    """A line per run, each named at its end."""
     for number, (trace, title, curve) in enumerate(zip(traces, titles, curves, strict=True)):
         colour, marker = look(trace.policy)
         n_records = len(trace.rounds)
@@ -324,7 +324,7 @@ def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None
 
 
 def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str]) -> None:
-    """A small panel a run, all on one scale."""
+    """A small panel per run, all on one scale."""
     figure.text(LEFT, 0.385, "Who got what: each arm's share of all reward", fontsize=11, fontweight="bold")
     reading = f"arms from most to least; the black line is an equal share, {_percent(100.0 / len(labels))}"
     figure.text(RIGHT, 0.385, reading, ha="right")
@@ -351,7 +351,7 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
 
 
 def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
-    """Shares from greatest to least: a stem an arm, up from an equal share for more, down for less."""
+    """Shares from greatest to least: a stem per arm, up from an equal share for more, down for less."""
     colour, marker = look(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
@@ -416,10 +416,11 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
     """
     alphas = list(shares)
     n_arms = len(arm_labels)
+    arm_labels = fonts.legible(arm_labels, "arm")
     order = np.argsort(-np.max([shares[alpha] for alpha in alphas], axis=0), kind="stable")[:MOST_BARS]
     part = f": {len(order)} of {n_arms:,} arms" if len(order) < n_arms else ""
     ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(alphas)))
-    with style():
+    with style(arm_labels):
         figure = Figure(figsize=(9.6, 1.6 + 0.36 * len(order)), layout="constrained")
         axes = figure.subplots()
         height = 0.8 / len(alphas)
@@ -432,7 +433,7 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.invert_yaxis()
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("share of all reward (%), an initial 1 an arm included; the line is an equal share")
+        axes.set_xlabel("share of all reward (%), an initial 1 per arm included; the line is an equal share")
         axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure
