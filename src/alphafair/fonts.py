@@ -8,6 +8,7 @@ from functools import cache
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
 FIRST = "DejaVu Sans"  # Matplotlib's own, always there
+BOXES = "Last Resort"  # has every letter, as a box
 
 
 @cache
@@ -27,9 +28,9 @@ def families(text: str) -> list[str]:
     ['DejaVu Sans']
     """
     found = [FIRST]
-    lacking = _lacking(set(text), _letters(findfont(FontProperties(family=FIRST))))
-    others = sorted({(font.name, font.fname) for font in fontManager.ttflist if font.name != FIRST}) if lacking else []
-    for name, path in others:
+    lacking = _lacking(set(text), _letters(findfont(FontProperties(family=[FIRST]))))
+    fonts = {(font.name, font.fname) for font in fontManager.ttflist if not font.name.startswith((FIRST, BOXES))}
+    for name, path in sorted(fonts) if lacking else ():
         still = _lacking(lacking, _letters(path))
         if len(still) < len(lacking):
             found.append(name)
@@ -45,6 +46,6 @@ def legible(labels: Sequence[str], noun: str) -> list[str]:
     """
     known: set[int] = set()
     for name in families("".join(labels)):
-        known |= _letters(findfont(FontProperties(family=name)))
+        known |= _letters(findfont(FontProperties(family=[name])))
     letters = frozenset(known)
     return [f"{noun} {place}" if _lacking(label, letters) else label for place, label in enumerate(labels)]
