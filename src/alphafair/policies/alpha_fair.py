@@ -32,7 +32,7 @@ class AlphaFair(BasePolicy):
     R \\mathrel{+}= x^j \\odot r,$$
 
     and contexts are coupled only through the shared R. Against any adversary
-    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `certificate` says, on every single run.
+    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `metrics.regret_certificate` says, on every run.
 
     Parameters
     ----------
