@@ -16,7 +16,7 @@ from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder,
 def command(
     table: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards an arm."),
+        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards per arm."),
     ],
     context: Context = "context",
     arm: Arms = None,
@@ -33,9 +33,9 @@ def command(
 ) -> None:
     """The fair optimum in hindsight: who should get what.
 
-    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row a context
-    or one row a round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
-    written as one CSV an alpha.
+    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row per context
+    or one row per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
+    written as one CSV per alpha.
     """
     import polars as pl
 
@@ -114,7 +114,7 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
             _short(max(rewards), 2),
         )
     console.print(table)
-    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 an arm.")
+    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per arm.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than was asked for: the value is still right to within it.")
 
