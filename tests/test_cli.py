@@ -558,7 +558,7 @@ def test_the_context_is_no_arm(door: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_a_total_that_is_negative_or_huge_is_named_in_its_place(tmp_path: Path) -> None:
-    """A range would map totals as if they were rewards, so it is not offered for one row a context."""
+    """A range would map totals as if they were rewards, so it is not offered for one row per context."""
     path = tmp_path / "t.csv"
     for cell, words in {
         "-5": "line 3: jazz must be at least 0; got -5.0. These look like totals: map the rewards before adding them",

@@ -39,7 +39,7 @@ _MOST_STARS = 5
 
 
 class Ratings(NamedTuple):
-    """What a ratings file says, one entry a row and in the order of the file."""
+    """What a ratings file says, one entry per row and in the order of the file."""
 
     users: NDArray[np.int32]
     movies: NDArray[np.int32]  # rows of Genres.fits
