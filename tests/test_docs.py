@@ -17,6 +17,7 @@ from matplotlib.text import Text
 
 from alphafair import illustrations, metrics
 from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.policies import POLICIES
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
@@ -45,8 +46,8 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def make_pictures() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -90,6 +91,15 @@ def test_the_explanations_have_examples_and_pictures(page: str) -> None:
     assert any(image for image, _ in links(DOCS / page))
 
 
+def test_the_table_of_policies_is_up_to_date() -> None:
+    policies = tool("paste_policies")
+    page = policies.PAGE.read_text(encoding="utf-8")
+    assert policies.refreshed(page) == page, "run: python docs/paste_policies.py"
+    for kind in POLICIES.values():
+        (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", page, re.MULTILINE)
+        assert row.endswith(f" | {str(kind.__doc__).splitlines()[0]} |")
+
+
 # pictures
 
 
@@ -101,13 +111,13 @@ def test_every_picture_is_shown_and_no_other_is_kept() -> None:
 
 
 def test_pictures_are_up_to_date(tmp_path: Path) -> None:
-    tool = make_pictures()
-    drawn = tool.make(tmp_path)
+    pictures = tool("make_pictures")
+    drawn = pictures.make(tmp_path)
     for path in drawn:
-        kept = tool.FOLDER / path.name
+        kept = pictures.FOLDER / path.name
         assert kept.exists(), "run: python docs/make_pictures.py"
-        assert kept.stat().st_size <= tool.MOST_BYTES
-        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(tool.DRAWN_BY):
+        assert kept.stat().st_size <= pictures.MOST_BYTES
+        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(pictures.DRAWN_BY):
             assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python docs/make_pictures.py"
 
 

@@ -66,8 +66,15 @@ class Policy(Protocol):
     n_arms: int
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
+    feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
+    look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels | None = None  # for whole runs in compiled code
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        """The settings that it is worth checking in, by name; "" is the plain one."""
+        return {"": {}}
 
     def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector: ...
     def choose(

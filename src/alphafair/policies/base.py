@@ -39,7 +39,6 @@ class BasePolicy(Policy):
     feedback: Feedback
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True
-    look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels
 
     def __init__(
