@@ -30,11 +30,11 @@ def questions_change_nothing(subject: Subject) -> None:
 
 
 def one_uniform_a_choice(subject: Subject) -> None:
-    policy = subject.trained()
     for available in (None, np.array([True, True, False, True])):
         source = Counting()
-        policy.choose(1, rng=source, available=available)
+        subject.make().choose(1, rng=source, available=available)
         assert source.asked == 1, f"choose drew {source.asked} uniform numbers"
+    policy = subject.trained()
     for uniform in (0.0, math.nextafter(1.0, 0.0)):
         decision = policy.choose(1, rng=Counting(uniform))
         assert decision.propensity > 0.0, f"uniform {uniform} drew an arm of probability 0"

@@ -91,6 +91,13 @@ def late_rewards_are_welcome(subject: Subject) -> None:
     delays = np.random.default_rng(5).integers(0, 120, size=400).astype(np.int32)
     simulate(policy, stream, seed=6, delay=delays)
     is_sound(policy, "after late rewards: ")
+    asked, told = subject.make(), subject.make()
+    rng = np.random.default_rng(2)
+    decisions = [asked.choose(int(context), rng=rng) for context in stream.contexts[:40]]
+    for t in rng.permutation(40):
+        for twin in (asked, told):  # all there is to know is in the decision
+            twin.update(decisions[t], reward_of(twin, decisions[t], stream.rewards(int(t))))
+    assert memory(asked) == memory(told), "what was learned depends on who chose, or when, not on the decision alone"
     prompt, zero_delay = subject.make(), subject.make()
     simulate(prompt, stream, seed=6)
     simulate(zero_delay, stream, seed=6, delay=0)
