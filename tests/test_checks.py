@@ -253,6 +253,12 @@ def test_a_broken_policy_fails_the_right_check(kind: type) -> None:
         checks.CHECKS[BROKEN[kind]](subject)
 
 
+def test_every_check_is_documented() -> None:
+    page = (EXAMPLES.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    for name in checks.CHECKS:
+        assert name.replace("_", " ") in page, f"docs/cli.md does not say which promise {name} is about"
+
+
 def test_every_check_has_somebody_to_fail_it() -> None:
     elsewhere = {
         "stepwise_equals_compiled",

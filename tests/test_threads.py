@@ -106,12 +106,14 @@ def test_arms_and_contexts_come_and_go_meanwhile() -> None:
     threads = [threading.Thread(target=serve, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
-    for k in range(40):
-        policy.grow(n_contexts=4 + k, n_arms=21 + k)
-        policy.retire(k)
-        policy.restore(policy.snapshot())
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for k in range(40):
+            policy.grow(n_contexts=4 + k, n_arms=21 + k)
+            policy.retire(k)
+            policy.restore(policy.snapshot())
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     assert len(policy.live_arms) == 20
     assert max(worst) <= 1e-12
