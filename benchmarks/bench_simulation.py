@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tests import naive
 
 from alphafair import AlphaFair, AlphaFairBandit, Policy, Stream, simulate
 from alphafair.types import Vector
@@ -15,6 +14,7 @@ from benchmarks import numpy_loops
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named
 from benchmarks.timing import best, seconds
+from tests import naive
 
 OURS, THEIRS, REPEATS = 1_000_000, 20_000, 5  # rounds of a turn, and turns
 

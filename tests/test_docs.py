@@ -19,6 +19,7 @@ from matplotlib.text import Text
 import alphafair
 from alphafair import illustrations, metrics
 from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.policies import POLICIES
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
@@ -47,8 +48,8 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def tool_of_docs(tool: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(tool, DOCS / f"{tool}.py")
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -95,10 +96,19 @@ def test_the_explanations_have_examples_and_pictures(page: str) -> None:
 def test_every_name_is_on_the_page_of_names() -> None:
     """Made from docstrings, whose examples run where they stand."""
     kept = (DOCS / "api.md").read_text(encoding="utf-8")
-    assert tool_of_docs("make_api").page() == kept, "run: python docs/make_api.py"
+    assert tool("make_api").page() == kept, "run: python docs/make_api.py"
     for public in alphafair.__all__:
         if inspect.isclass(getattr(alphafair, public)) or inspect.isfunction(getattr(alphafair, public)):
             assert f"`{public}`" in kept, f"{public} is not on docs/api.md"
+
+
+def test_the_table_of_policies_is_up_to_date() -> None:
+    policies = tool("paste_policies")
+    page = policies.PAGE.read_text(encoding="utf-8")
+    assert policies.refreshed(page) == page, "run: python docs/paste_policies.py"
+    for kind in POLICIES.values():
+        (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", page, re.MULTILINE)
+        assert row.endswith(f" | {str(kind.__doc__).splitlines()[0]} |")
 
 
 # pictures
@@ -112,13 +122,13 @@ def test_every_picture_is_shown_and_no_other_is_kept() -> None:
 
 
 def test_pictures_are_up_to_date(tmp_path: Path) -> None:
-    tool = tool_of_docs("make_pictures")
-    drawn = tool.make(tmp_path)
+    pictures = tool("make_pictures")
+    drawn = pictures.make(tmp_path)
     for path in drawn:
-        kept = tool.FOLDER / path.name
+        kept = pictures.FOLDER / path.name
         assert kept.exists(), "run: python docs/make_pictures.py"
-        assert kept.stat().st_size <= tool.MOST_BYTES
-        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(tool.DRAWN_BY):
+        assert kept.stat().st_size <= pictures.MOST_BYTES
+        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(pictures.DRAWN_BY):
             assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python docs/make_pictures.py"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphafair import AlphaFair, Uniform, metrics, rescale_rewards, simulate, streams
-from alphafair.checks import binomial_band
+from alphafair.checks.choosing import binomial_band
 from alphafair.offline import OfflineOptimum
 from tests import naive
 

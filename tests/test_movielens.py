@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.make_movielens import make as make_up
-from tools.make_bundled import make as make_bundled
 
 from alphafair import streams
 from alphafair.streams import bundled, movielens
 from alphafair.streams.bundled import FILE
 from alphafair.types import Stream
+from benchmarks.make_movielens import make as make_up
+from tools.make_bundled import make as make_bundled
 
 MOVIES = """movieId,title,genres
 3,"Comma, The (1990)",Comedy|Drama

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# The room each public name lives in; nothing loads before it is used.
+# The room each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
+# come first: every class of `alphafair.policies` is a name of this package too.
 _ROOMS = {
-    "AlphaFair": "policies",
-    "AlphaFairBandit": "policies",
-    "IndependentAlphaFair": "policies",
-    "ScaleFree": "policies",
-    "Hedge": "policies",
-    "FairCB": "policies",
-    "Uniform": "policies",
     "POLICIES": "policies",
+    "BasePolicy": "policies",
+    "register": "policies",
     "load_policy": "policies",
     "Decision": "types",
     "Feedback": "types",
+    "Log": "types",
     "Policy": "types",
     "State": "types",
     "Stream": "types",
@@ -30,69 +27,50 @@ _ROOMS = {
     "rescale_rewards": "rewards",
     "Refusal": "validate",
 }
-_MODULES = ("checks", "data", "figures", "metrics", "policies", "streams", "types")
-
-__all__ = [  # noqa: RUF022 - in the order a reader meets them
-    "AlphaFair",
-    "AlphaFairBandit",
-    "IndependentAlphaFair",
-    "ScaleFree",
-    "Hedge",
-    "FairCB",
-    "Uniform",
-    "POLICIES",
-    "load_policy",
-    "Decision",
-    "Feedback",
-    "Policy",
-    "State",
-    "Stream",
-    "Trace",
-    "simulate",
-    "offline_optimum",
-    "offline_curve",
-    "rescale_rewards",
-    "Refusal",
-    "checks",
-    "data",
-    "figures",
-    "metrics",
-    "policies",
-    "streams",
-    "types",
-    "__version__",
-]
+_MODULES = ("checks", "data", "drive", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:
-    from alphafair import checks, data, figures, metrics, policies, streams, types
-    from alphafair.offline import offline_curve, offline_optimum
-    from alphafair.policies import (
-        POLICIES,
-        AlphaFair,
-        AlphaFairBandit,
-        FairCB,
-        Hedge,
-        IndependentAlphaFair,
-        ScaleFree,
-        Uniform,
-        load_policy,
-    )
-    from alphafair.rewards import rescale_rewards
-    from alphafair.simulation import simulate
-    from alphafair.types import Decision, Feedback, Policy, State, Stream, Trace
-    from alphafair.validate import Refusal
+    from alphafair import checks as checks
+    from alphafair import data as data
+    from alphafair import drive as drive
+    from alphafair import figures as figures
+    from alphafair import metrics as metrics
+    from alphafair import policies as policies
+    from alphafair import streams as streams
+    from alphafair import types as types
+    from alphafair.offline import offline_curve as offline_curve
+    from alphafair.offline import offline_optimum as offline_optimum
+    from alphafair.policies import *
+    from alphafair.rewards import rescale_rewards as rescale_rewards
+    from alphafair.simulation import simulate as simulate
+    from alphafair.types import Decision as Decision
+    from alphafair.types import Feedback as Feedback
+    from alphafair.types import Log as Log
+    from alphafair.types import Policy as Policy
+    from alphafair.types import State as State
+    from alphafair.types import Stream as Stream
+    from alphafair.types import Trace as Trace
+    from alphafair.validate import Refusal as Refusal
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        value = getattr(importlib.import_module(f"alphafair.{_ROOMS[name]}"), name)
+    if name == "__all__":
+        value: Any = [*_room("policies").CLASSES, *_ROOMS, *_MODULES, "__version__"]
+    elif name in _ROOMS:
+        value = getattr(_room(_ROOMS[name]), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"alphafair.{name}")
+        value = _room(name)
+    elif name[:1].isupper() and name in _room("policies").CLASSES:  # no module's name: those load while policies do
+        value = _room("policies").CLASSES[name]
     else:
         raise AttributeError(f"module 'alphafair' has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
+def _room(name: str) -> Any:
+    return importlib.import_module(f"alphafair.{name}")
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__getattr__("__all__"))

@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import fonts, metrics, validate
-from alphafair.types import Feedback, Trace, Vector
+from alphafair.policies import POLICIES
+from alphafair.types import Feedback, Policy, Trace, Vector
 
 ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 INK = "#262626"
@@ -78,38 +79,35 @@ class Look(NamedTuple):
     marker: str
 
 
-# The palette of Okabe and Ito, told apart with every kind of colour vision; markers for those who print in grey.
-_LOOKS = {
-    "alpha-fair": Look("#0072B2", "o"),
-    "alpha-fair-bandit": Look("#56B4E9", "s"),
-    "independent-alpha-fair": Look("#009E73", "^"),
-    "scale-free": Look("#E69F00", "v"),
-    "hedge": Look("#D55E00", "D"),
-    "fair-cb": Look("#CC79A7", "P"),
-    "uniform": Look("#7F7F7F", "X"),
-    "published-sign": Look("#661100", "*"),  # of the reproduction only
-    "published-step": Look("#661100", "*"),  # never beside the other
-}
 OPTIMUM = Look(INK, "")  # the best fixed policy in hindsight is nobody's colour
 _OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
 
 
 def look(policy: str) -> Look:
-    """Colour and marker of a policy by its name; one nobody has drawn before gets its own, the same every time.
+    """Colour and marker of a policy by its name: those that its class says, or some of its own, the same every time.
+
+    A look goes with a name: a class that inherits it under another name is drawn otherwise.
 
     >>> look("alpha-fair")
     Look(colour='#0072B2', marker='o')
     >>> look("my-policy") == look("my-policy")
     True
     """
-    if policy in _LOOKS:
-        return _LOOKS[policy]
+    for kind in (*POLICIES.values(), *_subclasses(Policy)):
+        if vars(kind).get("name") == policy and vars(kind).get("look"):
+            return Look(*vars(kind)["look"])
     ticket = zlib.crc32(policy.encode())
     return Look(
         _OTHER_COLOURS[ticket % len(_OTHER_COLOURS)],
         _OTHER_MARKERS[ticket // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)],
     )
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def names(traces: Sequence[Trace]) -> list[str]:

@@ -50,14 +50,27 @@ Account = Literal["least", "fresh"] | float  # what a new arm is taken to have e
 class Policy(Protocol):
     """What every policy can do. Derive from `alphafair.policies.BasePolicy`, or from this and write the rest yourself.
 
-    What it promises, and `alphafair check` looks for:
+    It is made as `Policy(n_contexts, n_arms, seed=None, ...)`. What it promises, and `alphafair check` looks for:
 
+    - `probabilities` is a distribution over all arms, to 1e-12, whatever rewards in `reward_range` have come.
     - `probabilities` and `choose` are questions: they change nothing but the policy's own random numbers.
-    - `choose` draws one uniform number, from `rng` or its own, and the decision holds the distribution, read-only, and
-      the arm's true probability. An arm that is not `available`, or retired, is never drawn.
+    - `choose` draws one uniform number, from `rng` or its own (one seed, one path), and the decision holds the
+      distribution, read-only, and the arm's true probability. An arm that is not `available`, or retired, is never
+      drawn.
     - `update` is called once per decision that has a reward, at any time and in any order, also after arms came and
-      went. Bad input is refused with a ValueError that names the argument, and changes nothing.
-    - `snapshot`, then `restore` into a policy of the same kind, and play goes on as if nothing had happened.
+      went: all that it needs of the past is in the decision. Under full information it is given as many rewards as
+      there were arms when the decision was made. What was not shown does not matter; arms that pay more are, in the
+      end, pulled more often, unless `learns` is False.
+    - Numbers are names: rename arms or contexts, and the answer is renamed, but for ties.
+    - `grow` leaves old contexts as they are; accounts, for a policy that keeps them, are "least", "fresh" or a number.
+      A retired arm keeps its number and has probability 0; rewards of it that come late are welcome.
+    - `snapshot`, then `restore` into a policy of the same kind and settings, and play goes on as if nothing had
+      happened, with the contexts and arms of then. `fresh` has learned nothing, and starts its seed over.
+    - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
+    - Many threads may use it: every call is done as a whole. One that has `cumulative_rewards` books every reward once.
+    - Where it offers `kernels`, whole runs equal single steps to the last bit, and its memory does not grow.
+
+    How it starts, what it makes of a mask, and how close to certainty it comes are its own affair.
     """
 
     name: ClassVar[str]
@@ -66,8 +79,15 @@ class Policy(Protocol):
     n_arms: int
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
+    feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
+    look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels | None = None  # for whole runs in compiled code
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        """The settings that it is worth checking in, by name; "" is the plain one."""
+        return {"": {}}
 
     def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector: ...
     def choose(

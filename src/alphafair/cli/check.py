@@ -35,10 +35,9 @@ def command(
     The class is imported as Python would from the current folder. Exit code 0: all passed; 1: some failed; 2: the
     class was not found or cannot be made.
     """
-    sys.path.insert(0, os.getcwd())
     kind = find_policy(policy)
     wanted = read_settings(kind, settings or [])
-    make_once(kind, wanted)
+    make(kind, 3, 4, wanted)  # once, so that a setting that is missing or wrong is not twenty failed checks
 
     from rich.console import Console
 
@@ -61,9 +60,11 @@ def command(
 
 
 def find_policy(spec: str) -> type[Any]:
-    """The class behind `package.module:Class`."""
+    """The class behind `package.module:Class`, imported as from the current folder."""
     from alphafair import validate
 
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     module_name, colon, class_name = spec.partition(":")
     if not (module_name and colon and class_name):
         raise validate.Refusal("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
@@ -134,8 +135,8 @@ def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]
     return settings
 
 
-def make_once(kind: type[Any], settings: dict[str, Any]) -> None:
-    """Make the policy once, so that a setting that is missing or wrong is not twenty failed checks."""
+def make(kind: type[Any], n_contexts: int, n_arms: int, settings: dict[str, Any]) -> Any:
+    """Make a policy; a setting that is missing or wrong is refused in one line."""
     from alphafair import validate
 
     required = inspect.Parameter.empty
@@ -147,7 +148,7 @@ def make_once(kind: type[Any], settings: dict[str, Any]) -> None:
                 "--set", f"given for {name}, which {kind.__name__} needs", settings, f"Add --set {name}=VALUE."
             )
     try:
-        kind(3, 4, **settings, seed=0)
+        return kind(n_contexts, n_arms, **settings, seed=0)
     except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
         if isinstance(problem, validate.Refusal):
             raise

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -15,8 +15,7 @@ from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder,
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from alphafair.policies import BasePolicy
-    from alphafair.types import Stream, Trace
+    from alphafair.types import Policy, Stream, Trace
 
 OF_A_FILE = ("context", "arm", "time", "reward_range")
 MADE_HERE = ("stream", "rounds", "contexts", "arms")
@@ -26,7 +25,11 @@ def command(
     ctx: typer.Context,
     policy: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A policy; repeat for several. Default: all. A wrong name lists them."),
+        typer.Option(
+            metavar="NAME",
+            help="A policy, or your own as package.module:Class; repeat for several. Default: all of ours. "
+            "A wrong name lists them.",
+        ),
     ] = None,
     stream: Annotated[
         str, typer.Option(metavar="NAME", help="Made here: greedy-trap, stochastic, drifting or impossibility.")
@@ -62,7 +65,7 @@ def command(
     from alphafair import figures, validate
     from alphafair.policies import POLICIES
 
-    kinds = [POLICIES[validate.choice("--policy", name, POLICIES)] for name in dict.fromkeys(policy or POLICIES)]
+    kinds = [_find(name) for name in dict.fromkeys(policy or POLICIES)]
     alpha = validate.alpha(alpha)
     sizes = {"rounds": rounds, "contexts": contexts, "arms": arms}
     for name, size in sizes.items():
@@ -101,6 +104,15 @@ def command(
         typer.echo(f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}")
 
 
+def _find(name: str) -> type[Policy]:
+    """One of ours by its name, or a user's own class."""
+    from alphafair import validate
+    from alphafair.cli.check import find_policy
+    from alphafair.policies import POLICIES
+
+    return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, POLICIES)]
+
+
 def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
     """Options for a file need one, and those for a stream made here have no say in a file."""
     from alphafair import validate
@@ -132,20 +144,19 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     return maker(**accepted(maker, offered))
 
 
-def variants(kind: type[BasePolicy], stream: Stream, alpha: float) -> Iterator[BasePolicy]:
+def variants(kind: type[Policy], stream: Stream, alpha: float) -> Iterator[Policy]:
     """The policy made for a stream, with as much of what is known about it as the constructor takes.
 
-    One that takes a `feedback` is made for both if it learns, else for full information only: what it is shown makes
+    One that may see all rewards or one is made for both if it learns, else for the first alone: what it is shown makes
     no difference to it, and expected rewards are the less noisy book.
     """
-    from alphafair.policies.fitting import accepted, known_settings
-    from alphafair.types import Feedback
+    from alphafair.cli.check import make
+    from alphafair.policies.fitting import known_settings
 
     settings = known_settings(kind, stream, alpha)
-    feedbacks = tuple(Feedback) if kind.learns else (Feedback.FULL,)
-    choices = [accepted(kind, {"feedback": feedback.value}) for feedback in feedbacks]
-    for choice in choices if choices[0] else [{}]:
-        yield kind(stream.n_contexts, stream.n_arms, **settings, **choice)
+    choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.feedbacks] or [{}]
+    for choice in choices if kind.learns else choices[:1]:
+        yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 
 def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None) -> dict[str, Any]:
@@ -190,14 +201,14 @@ def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | N
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
-def certificates(policies: Sequence[BasePolicy], traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
+def certificates(policies: Sequence[Policy], traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
     """For every policy that can bound its own regret: that bound, and what it says about the optimum."""
     from alphafair import metrics
 
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
             continue  # it promises nothing about a single run
-        bound, alpha = metrics.regret_certificate(policy), policy.settings["alpha"]
+        bound, alpha = metrics.regret_certificate(policy), cast(Any, policy).alpha
         achieved = float(metrics.alpha_performance(trace.final, alpha))
         factor = metrics.approximation_factor(alpha)
         yield {
@@ -209,7 +220,7 @@ def certificates(policies: Sequence[BasePolicy], traces: Sequence[Trace]) -> Ite
         }
 
 
-def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
+def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
     """One display, a bar a policy."""
     from alphafair.progress import progress_bar
     from alphafair.simulation import simulate
@@ -224,7 +235,7 @@ def _simulate_all(policies: Sequence[BasePolicy], stream: Stream, seed: int, rec
     return traces
 
 
-def _title(policy: BasePolicy, among: Sequence[BasePolicy]) -> str:
+def _title(policy: Policy, among: Sequence[Policy]) -> str:
     twins = sum(other.name == policy.name for other in among)
     return policy.name if twins == 1 else f"{policy.name} ({policy.feedback})"
 

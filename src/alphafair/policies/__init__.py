@@ -15,6 +15,11 @@ from alphafair.policies.hedge import Hedge as Hedge
 from alphafair.policies.fair_cb import FairCB as FairCB
 from alphafair.policies.uniform import Uniform as Uniform
 
+CLASSES: dict[str, type[BasePolicy]] = {
+    name: kind
+    for name, kind in [*vars().items()]
+    if isinstance(kind, type) and issubclass(kind, BasePolicy) and kind is not BasePolicy
+}
 POLICIES: dict[str, type[BasePolicy]] = {}
 
 
@@ -28,9 +33,8 @@ def register(kind: type[BasePolicy]) -> type[BasePolicy]:
     return kind
 
 
-for _kind in [*vars().values()]:
-    if isinstance(_kind, type) and issubclass(_kind, BasePolicy) and _kind is not BasePolicy:
-        register(_kind)
+for _kind in CLASSES.values():
+    register(_kind)
 
 
 def load_policy(state: State) -> BasePolicy:

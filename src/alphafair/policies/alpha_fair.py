@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -93,6 +93,11 @@ class AlphaFair(BasePolicy):
         self.marginal = validate.choice("marginal", marginal, READINGS)
         settings = {"alpha": self.alpha, "marginal": self.marginal}
         super().__init__(n_contexts, n_arms, seed, settings, gradient_ascent.first_shared(n_arms, self.alpha))
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
+        return alone | {marginal: {"marginal": marginal} for marginal in READINGS if marginal != "before"}
 
     def _first_learner(self, n_live: int) -> Matrix:
         return gradient_ascent.first_learner(n_live, READINGS[self.marginal])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from alphafair import validate
 from alphafair.kernels import Kernels, fair_bandit, log_barrier
@@ -61,6 +61,10 @@ class AlphaFairBandit(BasePolicy):
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
         super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, fair_bandit.first_shared(n_arms))
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        return {"": {}, "efficient": {"alpha": 0.0}}
 
     def _first_learner(self, n_live: int) -> Matrix:
         return log_barrier.first_learner(n_live)

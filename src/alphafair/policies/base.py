@@ -37,7 +37,6 @@ class BasePolicy(Policy):
     feedback: Feedback
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True
-    look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels
     _accounts_in: ClassVar[Row | None] = None  # where the memory has what arms have earned
 

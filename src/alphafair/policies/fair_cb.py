@@ -68,6 +68,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
+    feedbacks = tuple(Feedback)
     look = ("#CC79A7", "P")
 
     def __init__(
@@ -113,6 +114,17 @@ class FairCB(BasePolicy):
         super().__init__(n_contexts, n_arms, seed, settings, shared)
         if weights is not None:
             self._memory.learners[:, P, WEIGHT] = weights
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        weights = [1.0 / n_contexts] * n_contexts
+        known = {"context_weights": weights, "pull_floor": 0.6 / n_arms}  # a floor that leaves room for more arms
+        kinds = {"": known, "unknown": {}}
+        return {
+            f"{kind}-{feedback}".strip("-"): {"horizon": 1000, "feedback": str(feedback), **settings}
+            for kind, settings in kinds.items()
+            for feedback in cls.feedbacks
+        }
 
     def _first_learner(self, n_live: int) -> Matrix:
         return floors.first_learner(n_live)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from alphafair.policies.base import BasePolicy
-from alphafair.types import Stream
+from alphafair.types import Policy, Stream
 
 
 def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +17,7 @@ def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in offered.items() if name in parameters}
 
 
-def known_settings(kind: type[BasePolicy], stream: Stream, alpha: float) -> dict[str, Any]:
+def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str, Any]:
     """alpha, the horizon and how often each context comes, as far as the policy asks for them."""
     visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
     frequencies = (visits / stream.n_rounds).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from alphafair import validate
 from alphafair.kernels import Kernels, exponential_weights
@@ -65,6 +65,10 @@ class Hedge(BasePolicy):
             learning_rate = validate.number("learning_rate", learning_rate, low=0.0, high=math.inf, low_open=True)
         settings = {"horizon": horizon, "learning_rate": learning_rate}
         super().__init__(n_contexts, n_arms, seed, settings, exponential_weights.first_shared(n_arms))
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        return {"": {}, "horizon": {"horizon": 1000}}
 
     def _make_work(self, n_live: int) -> Matrix:
         rate, horizon = self.settings["learning_rate"] or 0.0, self.settings["horizon"] or 0.0

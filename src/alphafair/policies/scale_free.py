@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.kernels import Kernels, log_barrier, scale_free
@@ -64,6 +64,10 @@ class ScaleFree(BasePolicy):
         super().__init__(
             n_contexts, n_arms, seed, {"exploration": exploration}, log_barrier.first_learner(n_arms)[None]
         )
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        return {"": {}, "sqrt": {"exploration": "sqrt"}}
 
     def _make_work(self, n_live: int) -> Matrix:
         return scale_free.make_work(n_live, self.n_arms, self._option)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.kernels import Kernels, uniform
@@ -34,6 +34,7 @@ class Uniform(BasePolicy):
 
     name: ClassVar[str] = "uniform"
     learns: ClassVar[bool] = False
+    feedbacks = tuple(Feedback)
     look = ("#7F7F7F", "X")
 
     def __init__(
@@ -48,3 +49,7 @@ class Uniform(BasePolicy):
         self.feedback = validate.choice("feedback", feedback, Feedback)
         self.kernels = Kernels(uniform.draw, LEARN[self.feedback], uniform.change_arms)
         super().__init__(n_contexts, n_arms, seed, {"feedback": self.feedback.value}, blank(0, n_arms)[None])
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        return {"": {}, "bandit": {"feedback": "bandit"}}

@@ -1,0 +1,73 @@
+"""What every policy must pass, ours and yours: `alphafair check package:Policy`, or `run_checks` in your tests.
+
+Each check looks for a promise that `alphafair.Policy` makes. It is a function of a `Subject` (how to make the policy)
+that raises AssertionError, or returns a sentence that starts with "does not apply". They need nothing but the public
+protocol; what is compiled is checked where the policy offers it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from alphafair.checks import changing, choosing, compiled, keeping, learning
+from alphafair.checks.subject import NOT_HERE as NOT_HERE
+from alphafair.checks.subject import Settings as Settings
+from alphafair.checks.subject import Subject as Subject
+
+CHECKS: dict[str, Callable[[Subject], str | None]] = {
+    check.__name__: check
+    for check in (
+        choosing.distribution_sums_to_one,
+        choosing.questions_change_nothing,
+        choosing.one_uniform_a_choice,
+        choosing.propensity_is_the_frequency,
+        choosing.same_uniforms_same_path,
+        compiled.stepwise_equals_compiled,
+        compiled.interpreted_equals_compiled,
+        compiled.one_compiled_signature,
+        learning.leans_toward_reward,
+        learning.unseen_rewards_do_not_matter,
+        learning.names_do_not_matter,
+        learning.late_rewards_are_welcome,
+        choosing.masked_arms_are_never_drawn,
+        changing.contexts_may_be_added,
+        changing.arms_may_be_added,
+        changing.retired_arms_are_never_drawn,
+        keeping.snapshot_and_go_on,
+        changing.snapshot_after_changes,
+        keeping.fresh_forgets,
+        choosing.inputs_are_not_touched,
+        keeping.memory_does_not_grow,
+        keeping.threads_may_share_a_policy,
+        learning.stays_finite,
+        learning.bad_input_is_refused,
+    )
+}
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How one check went."""
+
+    name: str
+    passed: bool
+    message: str
+    seconds: float
+
+
+def run_checks(
+    policy_class: type, settings: Settings | None = None, *, on_start: Callable[[str], None] | None = None
+) -> Iterator[CheckResult]:
+    """Run every check, one result each, as they come."""
+    subject = Subject(policy_class, settings or {})
+    for name, check in CHECKS.items():
+        if on_start is not None:
+            on_start(name)
+        started = time.perf_counter()
+        try:
+            passed, message = True, check(subject) or ""
+        except Exception as problem:  # whatever a user's policy raises is a failure to report, not to die of
+            passed, message = False, f"{type(problem).__name__}: {problem}"
+        yield CheckResult(name, passed, message, time.perf_counter() - started)
