@@ -15,11 +15,12 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangl
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, streams
-from alphafair.figures import ALPHA, FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import AlphaFair, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
+from alphafair.words import ALPHA
 
 WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
 BLUE = look("alpha-fair").colour

@@ -227,7 +227,7 @@ _COLUMNS = (
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
-    from alphafair.figures import counted
+    from alphafair.words import counted
 
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
     console = Console(highlight=False)

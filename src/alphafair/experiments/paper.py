@@ -1,8 +1,8 @@
-"""The paper's experiments and those that its corrections ask for, each a value."""
+"""The paper's experiments and those that its corrections ask for, each a value, with their titles and labels."""
 
 from __future__ import annotations
 
-from alphafair.experiments.value import Contender, Experiment, Impossibility, Toy
+from alphafair.experiments.experiment import Contender, Experiment, FixedPay, Impossibility
 
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
 ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
@@ -61,7 +61,13 @@ FLOOR_SWEEP = Experiment(
     ),
     n_records=1,
 )
-IMPOSSIBILITY = Impossibility((10, 100, 1000, 10_000, 100_000), alphas=(0.25, 0.5, 0.75, 0.9), seeds=(0, 1, 2, 3))
-TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
+IMPOSSIBILITY = Impossibility(
+    "impossibility",
+    "Why c_\u03b1 cannot be 1",
+    halves=(10, 100, 1000, 10_000, 100_000),
+    alphas=(0.25, 0.5, 0.75, 0.9),
+    seeds=(0, 1, 2, 3),
+)
+TOY = FixedPay("toy", "Three arms of fixed pay", SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
 
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, STEP, READINGS, DELTA)
