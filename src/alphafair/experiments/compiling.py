@@ -16,7 +16,7 @@ from alphafair.jit import cache_folder
 
 OPTIMUM = "optimum"
 APART = ("fair-cb", OPTIMUM)
-CONTENDERS = {contender for work in (*paper.EXPERIMENTS, paper.TOY) for contender in work.contenders}
+CONTENDERS = {contender for experiment in (*paper.EXPERIMENTS, paper.TOY) for contender in experiment.contenders}
 NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *APART)  # the longest last
 
 

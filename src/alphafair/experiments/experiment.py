@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
-import numpy as np
 import polars as pl
 
 from alphafair.experiments import tables
@@ -173,29 +172,3 @@ class Impossibility:
 
     def smoke(self) -> Self:
         return replace(self, halves=self.halves[:3])
-
-
-@dataclass(frozen=True)
-class FixedPay:
-    """One context, a few arms of fixed pay, alpha 0: who gets pulled."""
-
-    name: str
-    title: str
-    contenders: tuple[Contender, ...]
-    arms: tuple[float, ...]
-    n_rounds: int
-    n_seeds: int
-
-    def settings(self) -> dict[str, Any]:
-        contenders = [contender.unlabelled() for contender in self.contenders]
-        return {"contenders": contenders, "arms": self.arms, "n_rounds": self.n_rounds, "n_seeds": self.n_seeds}
-
-    def tasks(self) -> dict[str, Task]:
-        zeros = np.zeros(self.n_rounds, dtype=np.int32)
-        stream = Stream(zeros, zeros, np.array([self.arms]))
-        return {
-            contender.key(0.0): partial(contender.played, stream, 0.0, self.n_seeds, 1) for contender in self.contenders
-        }
-
-    def smoke(self) -> Self:
-        return replace(self, n_rounds=min(self.n_rounds, 1000), n_seeds=min(self.n_seeds, 3))

@@ -12,7 +12,7 @@ import numpy as np
 from alphafair import metrics
 from alphafair.experiments import results
 from alphafair.experiments.digests import digest
-from alphafair.experiments.experiment import Contender, FixedPay, Impossibility, Loaded, optimum_key
+from alphafair.experiments.experiment import Contender, Impossibility, Loaded, optimum_key
 from alphafair.experiments.paper import FLOORS, UNIFORM
 from alphafair.experiments.results import Band, Floats, Series
 from alphafair.experiments.run import read
@@ -247,21 +247,23 @@ def impossibility(instance: Impossibility, folder: Path) -> results.Limits:
     )
 
 
-def pulls(instance: FixedPay, folder: Path) -> Pulls:
+def pulls(toy: Loaded, folder: Path) -> Pulls:
     """How often each arm is pulled, by seed."""
-    return {each.label: _part(folder, each, 0.0).pulls / instance.n_rounds for each in instance.contenders}
+    (alpha,) = toy.experiment.alphas
+    contenders = toy.experiment.contenders
+    return {each.label: _part(folder, each, alpha).pulls / toy.stream.n_rounds for each in contenders}
 
 
-def pull_shares(instance: FixedPay, pulled: Pulls) -> results.PullShares:
+def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
     """How often each arm is pulled, over all seeds."""
     return results.PullShares(
-        title=instance.title,
-        digest=digest(instance),
-        seeds=tuple(range(instance.n_seeds)),
-        alpha=0.0,
-        n_rounds=instance.n_rounds,
-        n_contexts=1,
-        n_arms=len(instance.arms),
-        arms=instance.arms,
+        title=toy.title,
+        digest=digest(toy),
+        seeds=tuple(range(toy.experiment.n_seeds)),
+        alpha=toy.experiment.alphas[0],
+        n_rounds=toy.stream.n_rounds,
+        n_contexts=toy.stream.n_contexts,
+        n_arms=toy.stream.n_arms,
+        arms=_floats(toy.stream.reward_table[0]),
         shares={label: _floats(each.mean(axis=0)) for label, each in pulled.items()},
     )

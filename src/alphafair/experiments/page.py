@@ -38,6 +38,7 @@ def environment() -> Environment:
         "general": lambda value: f"{value:g}",
         "scientific": lambda value: f"{value:.1e}",
         "band": with_band,
+        "side": lambda lead: f"{words.number(abs(lead), 3)} {'above' if lead > 0.0 else 'below'}",
         "settings": settings,
     }
     return made

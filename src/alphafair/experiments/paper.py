@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from alphafair.experiments.experiment import Contender, Experiment, FixedPay, Impossibility
+import numpy as np
+
+from alphafair.experiments.experiment import Contender, Experiment, Impossibility, Loaded
+from alphafair.types import Stream
 
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
 ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
@@ -68,6 +71,13 @@ IMPOSSIBILITY = Impossibility(
     alphas=(0.25, 0.5, 0.75, 0.9),
     seeds=(0, 1, 2, 3),
 )
-TOY = FixedPay("toy", "Three arms of fixed pay", SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
+TOY = Experiment("toy", "Three arms of fixed pay", SIGN.contenders, alphas=(0.0,), rows=None, n_records=1)
+TOY_ARMS, TOY_ROUNDS = (0.9, 0.5, 0.1), 3000
 
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, STEP, READINGS, DELTA)
+
+
+def toy(*, smoke: bool = False) -> Loaded:
+    """One context, arms that always pay the same, no fairness asked: who gets pulled."""
+    zeros = np.zeros(1000 if smoke else TOY_ROUNDS, dtype=np.int32)
+    return Loaded(TOY.smoke() if smoke else TOY, Stream(zeros, zeros, np.array([TOY_ARMS])))

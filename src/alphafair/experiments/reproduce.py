@@ -72,7 +72,7 @@ def measure(
         for name, experiment in ready.items():
             check_counts(name, experiment.stream)
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
-    toy = paper.TOY.smoke() if smoke else paper.TOY
+    toy = paper.toy(smoke=smoke)
     works: list[Work] = [*ready.values(), limit, toy]
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))

@@ -74,6 +74,13 @@ class Outcome:
         return Band(*(round(side, 6) + 0.0 for side in (gap.mean, gap.low, gap.high)))
 
 
+class Entry(NamedTuple):
+    """A contender under its label."""
+
+    label: str
+    outcome: Outcome
+
+
 class Curve(NamedTuple):
     """One metric of one contender."""
 
@@ -143,15 +150,15 @@ class OverTime(OnRatings):
         return metrics.approximation_factor(self.alpha)
 
     @property
-    def ordered(self) -> list[tuple[str, Outcome]]:
+    def ordered(self) -> list[Entry]:
         """Contenders in the order of the registry, then others, uniform play last, whatever order a file has."""
         rank = {name: place for place, name in enumerate(name for name in POLICIES if name != "uniform")}
 
-        def key(item: tuple[str, Outcome]) -> tuple[int, bool, str]:
-            label, each = item
+        def key(entry: Entry) -> tuple[int, bool, str]:
+            label, each = entry
             return rank.get(each.policy, len(rank) + (each.policy == "uniform")), each.feedback != "full", label
 
-        return sorted(self.contenders.items(), key=key)
+        return sorted((Entry(*item) for item in self.contenders.items()), key=key)
 
     def curves(self, metric: str) -> list[Curve]:
         return [Curve(label, each.policy, each.feedback, each.series(metric)) for label, each in self.ordered]
@@ -172,6 +179,11 @@ class First:
 
     label: str
     ahead: dict[str, Band]
+
+    @property
+    def close(self) -> list[str]:
+        """Whom the seeds do not tell from it."""
+        return [label for label, ahead in sorted(self.ahead.items()) if ahead.low <= 0.0]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -16,15 +16,17 @@ from alphafair.experiments.results import Results
 NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: objects and lists. An optional field that says nothing is left out."""
+def plain(value: Any, where: str = "results") -> Any:
+    """A value as JSON has it: objects, lists, finite numbers. An optional field that says nothing is left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
-        return {name: plain(each) for name, (each, default) in found.items() if each is not None or default is MISSING}
+        optional = {field.name for field in fields(value) if field.default is None}
+        value = {name: each for name, each in vars(value).items() if each is not None or name not in optional}
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(each, f"{where}[{key!r}]") for key, each in value.items()}
     if isinstance(value, (tuple, list)):
-        return [plain(each) for each in value]
+        return [plain(each, f"{where}[{place}]") for place, each in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise validate.Refusal(where, "finite", value, "Run that experiment again; a report has no gaps.")
     return value
 
 
@@ -50,11 +52,7 @@ def as_value(kind: Any, found: Any) -> Any:
 
 def as_json(results: Results) -> str:
     """Sorted keys, a list of numbers on one line, and nothing that JSON has no word for."""
-    found = plain(results)
-    for where, value in _leaves(found, "results"):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise validate.Refusal(where, "finite", value, "Run that experiment again; a report has no gaps.")
-    text = json.dumps(found, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(plain(results), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"
 
 
@@ -62,14 +60,3 @@ def from_json(text: str) -> Results:
     """What `as_json` has written."""
     found: Results = as_value(Results, json.loads(text))
     return found
-
-
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _leaves(part, f"{where}[{key!r}]")
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for place, part in enumerate(value):
-            yield from _leaves(part, f"{where}[{place}]")
-    else:
-        yield where, value

@@ -13,11 +13,7 @@ from alphafair.experiments.results import OverTime, Sign
 from alphafair.figures import INK, LABEL_SIZE, Look, look
 from alphafair.words import ALPHA, number, percent
 
-READINGS: dict[str, tuple[str, canvas.Dashes]] = {
-    "before": ("o", "-"),
-    "next_visit": ("s", (0, (4.0, 1.5))),
-    "after": ("^", (0, (1.5, 1.2))),
-}
+STYLES: tuple[tuple[str, canvas.Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
 
 
 def toy(run: Sign, title: str) -> Figure:
@@ -86,20 +82,18 @@ def readings(run: OverTime, title: str) -> Figure:
     )
     end = run.contenders["before"].alpha_performance.end.mean
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
-    labels = [word.replace("_", " ") for word in READINGS]
     colour = look("alpha-fair").colour
     with figures.style():
         figure, top = canvas.page(title, (canvas.settings(run), note), 5.0)
         step = (top + 0.1 - canvas.BOTTOM) / 2.0
         for row, (metric, name) in enumerate(panels):
             bottom = canvas.BOTTOM + step * (1 - row)
-            axes = canvas.place(figure, bottom + step - 0.22, bottom, labels=labels, left=1.2)
             lines = [
-                canvas.as_line(label, Look(colour, marker), dashes, curve.series)
-                for label, (marker, dashes), curve in zip(
-                    labels, READINGS.values(), differences(run, metric), strict=True
-                )
+                canvas.as_line(curve.label, Look(colour, marker), dashes, curve.series)
+                for (marker, dashes), curve in zip(STYLES, differences(run, metric), strict=True)
             ]
+            labels = [line.label for line in lines]
+            axes = canvas.place(figure, bottom + step - 0.22, bottom, labels=labels, left=1.2)
             canvas.draw(axes, run.rounds, lines)
             canvas.over_rounds(axes, run.rounds)
             axes.margins(y=0.15)
