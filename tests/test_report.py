@@ -151,6 +151,21 @@ def test_the_page_loads_nothing(report: Path, reader: Reader) -> None:
     assert "url(http" not in text
 
 
+def test_the_page_fits_a_phone_and_the_dark(report: Path) -> None:
+    """Rows of tables become cards, pictures stand on a light card of their own and scroll inside it."""
+    text = report.read_text(encoding="utf-8")
+    assert text.count("<table>") == text.count('<div class="stacked') == 7
+    style = text.split("</style>")[0]
+    colours = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root {(.*?)}", style, re.DOTALL)]
+    light, dark, printed = colours
+    assert light == printed
+    assert light.keys() == dark.keys() == set(re.findall(r"var\(--(\w+)\)", style))
+    assert [name for name in light if light[name] == dark[name]] == ["card"]
+    assert light["card"] == "#ffffff"
+    assert style.index("prefers-color-scheme: dark") < style.index("max-width: 44rem") < style.index("@media print")
+    assert text.count('<div class="drawing"><svg') == len(PICTURES)
+
+
 def test_names_are_escaped(reader: Reader, report: Path) -> None:
     assert "b" in reader.tags  # our own
     assert NASTY not in report.read_text(encoding="utf-8")

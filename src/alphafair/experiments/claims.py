@@ -24,7 +24,7 @@ from alphafair.experiments import paper
 from alphafair.experiments.measured import Measured, Pulls, Samples, band, has_room, joint_bands
 from alphafair.experiments.results import Claim, Compared, Experiments, Lead, OnRatings, OverAlpha
 from alphafair.types import Vector
-from alphafair.words import fixed
+from alphafair.words import counted, fixed
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 PAPER, THEOREM, FOUND = "paper", "theorem", "found here"  # sources
@@ -57,10 +57,8 @@ def obstacle(run: OnRatings) -> str:
     """
     needed = max(LEAST_ROUNDS, LEAST_PULLS * run.n_contexts * run.n_arms)
     if run.n_rounds < needed:
-        return (
-            f"too few rounds to decide: {run.n_rounds:,} of the {needed:,} that {run.n_contexts:,} \u00d7 "
-            f"{run.n_arms:,} contexts and arms need"
-        )
+        sizes = f"{counted(run.n_contexts, 'context')} and {counted(run.n_arms, 'arm')}"
+        return f"too few rounds to decide: {run.n_rounds:,}, where {sizes} need {needed:,}"
     if isinstance(run, Compared):
         level = run.contenders[UNIFORM].alpha_performance.end.mean
         return "" if has_room(run.best, run.certificate, level) else "the optimum is uniform play: nothing to learn"
