@@ -56,6 +56,15 @@ def fitting(value: float, decimals: int) -> str:
     return f"{value:,.{decimals}f}" if value < 1e6 else f"{value:.6g}"
 
 
+def amount(value: float) -> str:
+    """A sum of rewards: with one decimal, without from a thousand on.
+
+    >>> amount(84.65), amount(1231.3)
+    ('84.7', '1,231')
+    """
+    return fixed(value, 0 if value >= 1000.0 else 1)
+
+
 def tick(value: float, _: object = None) -> str:
     """A round number beside an axis.
 

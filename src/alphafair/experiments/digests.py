@@ -20,6 +20,7 @@ COMPUTING = (  # all code that a table depends on
     "policies/*.py",
     "streams/*.py",
     "drive.py",
+    "jit.py",
     "metrics.py",
     "offline.py",
     "rewards.py",
