@@ -470,7 +470,7 @@ def imported(path: Path) -> set[Path]:
 
 
 def test_all_code_that_a_table_depends_on_is_digested() -> None:
-    """Whatever the tasks import, and what that imports, apart from what only refuses, shows progress or writes words."""
+    """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
     aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
     aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "digests.py")}
     found: set[Path] = set()
