@@ -351,7 +351,10 @@ def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path)
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     made = reproduce.reproduce(Data(first_ratings(tmp_path / "ratings", count, 2)), tmp_path / "report", smoke=True)
     assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
-    assert made.page.stat().st_size > 100_000
+    page = made.page.read_text(encoding="utf-8")
+    for names in ("A and B", "C"):
+        assert f"No claim about the ratings of {names} is decided: too few rounds to decide: {count}, where" in page
+    assert len(page) > 100_000
 
 
 def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> None:

@@ -205,6 +205,7 @@ def test_a_stand_in_is_called_one_at_the_top_and_in_c(stand_in: bool) -> None:
     assert text.count("users with at least 500 ratings, 3 of them, 5,000 rounds.") == stand_in
     assert text.count("They stand in for the paper's users with 5,000.") == stand_in
     assert text.count("users with at least 5,000 ratings, 3 of them, 5,000 rounds.") == (not stand_in)
+    assert "No claim about the ratings" not in text
     assert "latest-small" not in text
 
 

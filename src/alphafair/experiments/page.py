@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from alphafair import words
 from alphafair.experiments import facts, paper
+from alphafair.experiments.claims import obstacle
 from alphafair.experiments.pictures import PICTURES
 from alphafair.experiments.results import Band, Results, Rows
 from alphafair.figures import look
@@ -27,7 +28,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"facts": facts, "look": look, "words": words}
+    made.globals |= {"facts": facts, "look": look, "obstacle": obstacle, "words": words}
     made.filters |= {
         "number": words.number,
         "percent": words.percent,

@@ -21,6 +21,7 @@ from alphafair.experiments.results import Compared, DataFacts, Experiments, Over
 from alphafair.experiments.run import is_done, run
 from alphafair.experiments.sources import Data, check_counts, described
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
+from alphafair.words import counted
 
 OVER_TIME = ("A", "B", "sign", "step", "readings", "delta")
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
@@ -124,11 +125,11 @@ def _note(name: str, n_ratings: int, a: Loaded, c: Loaded) -> str:
     """Which rows were played, in a sentence."""
     n_rows = min(a.experiment.rows or n_ratings, n_ratings)
     least = c.experiment.min_ratings or 1
-    return (
-        f"A and B: the first {n_rows:,} rows of {name}, {a.stream.n_rounds:,} rounds once movies "
-        f"without genres are dropped, {a.stream.n_contexts} users, {a.stream.n_arms} genres. "
-        f"C: users with at least {least:,} ratings, {c.stream.n_rounds:,} rounds, {c.stream.n_contexts} users."
-    )
+    users = [counted(each.stream.n_contexts, "user") for each in (a, c)]
+    rounds = [counted(each.stream.n_rounds, "round") for each in (a, c)]
+    first = f"the first {counted(n_rows, 'row')} of {name}, {rounds[0]} once movies without genres are dropped"
+    many = f"users with at least {counted(least, 'rating')}, {rounds[1]}, {users[1]}"
+    return f"A and B: {first}, {users[0]}, {a.stream.n_arms} genres. C: {many}."
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from alphafair import figures
-from alphafair.experiments.results import Curve, OverAlpha, OverTime, Series
+from alphafair.experiments.results import Curve, OverAlpha, OverFloor, OverTime, Series
 from alphafair.figures import LABEL_SIZE, Look, look
 from alphafair.types import Vector
-from alphafair.words import ALPHA, short
+from alphafair.words import ALPHA, counted, short
 
 Dashes = str | tuple[int, tuple[float, ...]]
 
@@ -95,6 +95,40 @@ def draw(axes: Axes, x: Sequence[float] | Vector, curves: Sequence[Line], *, mar
         )
 
 
+def over_time(
+    run: OverTime,
+    title: str,
+    notes: Sequence[str],
+    lines: Sequence[Line],
+    unit: str,
+    scale: Callable[[Axes], object],
+    height: float = HEIGHT,
+) -> Figure:
+    """Lines over the rounds, named at their ends; `scale` sees to the upright axis."""
+    with figures.style():
+        figure, top = page(title, (settings(run), *notes), height)
+        axes = place(figure, top, labels=[line.label for line in lines])
+        draw(axes, run.rounds, lines)
+        over_rounds(axes, run.rounds)
+        axes.set_ylabel(unit)
+        scale(axes)
+        name_lines(axes, lines)
+    return figure
+
+
+def panels(
+    figure: Figure, top: float, gap: float, units: dict[str, str], labels: Sequence[str], left: float = LEFT
+) -> Iterator[tuple[str, Axes]]:
+    """One panel per metric, from top to bottom over one axis, with its unit; only the last has numbers below."""
+    step = (top + 0.1 - BOTTOM) / len(units)
+    for row, (metric, unit) in enumerate(reversed(units.items())):
+        bottom = BOTTOM + step * row
+        axes = place(figure, bottom + step - gap, bottom, labels=labels, left=left)
+        axes.set_ylabel(unit)
+        axes.tick_params(labelbottom=row == 0)
+        yield metric, axes
+
+
 def over_rounds(axes: Axes, rounds: Sequence[int]) -> None:
     last = float(rounds[-1])
     mark = float(f"{last:.2g}")
@@ -108,10 +142,10 @@ def name_lines(axes: Axes, curves: Sequence[Line]) -> None:
     figures.label_ends(axes, [curve.label for curve in curves], [curve.look for curve in curves])
 
 
-def settings(run: OverTime | OverAlpha) -> str:
+def settings(run: OverTime | OverAlpha | OverFloor) -> str:
     """What was run: the first note under a title."""
-    sizes = f"{run.n_rounds:,} rounds, {run.n_contexts:,} contexts, {run.n_arms:,} arms"
-    return sizes if isinstance(run, OverAlpha) else f"{ALPHA} = {run.alpha:g}, {sizes}"
+    sizes = [counted(run.n_rounds, "round"), counted(run.n_contexts, "context"), counted(run.n_arms, "arm")]
+    return ", ".join(sizes if isinstance(run, OverAlpha) else [f"{ALPHA} = {run.alpha:g}", *sizes])
 
 
 def bands(*runs: OverTime) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
@@ -47,59 +48,43 @@ def sign(run: Sign, title: str) -> Figure:
     """Real data: alpha-performance above or below uniform play's."""
     level = -np.array(run.of("uniform").alpha_performance.mean)
     lines = [canvas.line(curve).moved(level) for curve in run.curves("alpha_performance")]
-    notes = (canvas.settings(run), canvas.bands(run), "each sees one reward")
-    return _around_zero(run, title, notes, lines, f"{ALPHA}-performance above uniform's (utility)", canvas.HEIGHT)
+    unit = f"{ALPHA}-performance above uniform's (utility)"
+    return canvas.over_time(run, title, (canvas.bands(run), "each sees one reward"), lines, unit, _around_zero)
 
 
 def step(run: OverTime, title: str) -> Figure:
     """Standard regret over the rounds: a small picture."""
     lines = [canvas.line(curve) for curve in run.curves("standard_regret")]
-    return _around_zero(
-        run, title, (canvas.settings(run), "each sees all rewards"), lines, "standard regret (utility)", 3.0
-    )
+    unit = "standard regret (utility)"
+    return canvas.over_time(run, title, ["each sees all rewards"], lines, unit, _around_zero, height=3.0)
 
 
-def _around_zero(
-    run: OverTime, title: str, notes: tuple[str, ...], lines: list[canvas.Line], unit: str, height: float
-) -> Figure:
-    with figures.style():
-        figure, top = canvas.page(title, notes, height)
-        axes = canvas.place(figure, top, labels=[line.label for line in lines])
-        canvas.draw(axes, run.rounds, lines)
-        canvas.over_rounds(axes, run.rounds)
-        axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
-        axes.margins(y=0.1)
-        axes.set_ylabel(unit)
-        canvas.name_lines(axes, lines)
-    return figure
+def _around_zero(axes: Axes) -> None:
+    axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
+    axes.margins(y=0.1)
 
 
 def readings(run: OverTime, title: str) -> Figure:
     """Differences to the default reading, in alpha-performance and in Jain's index."""
-    panels = (
-        ("alpha_performance", f"{ALPHA}-performance\n(difference, utility)"),
-        ("jain_index", "Jain's index\n(difference)"),
-    )
+    units = {
+        "alpha_performance": f"{ALPHA}-performance\n(difference, utility)",
+        "jain_index": "Jain's index\n(difference)",
+    }
     end = run.contenders["before"].alpha_performance.end.mean
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
     colour = look("alpha-fair").colour
+    labels = [curve.label for curve in differences(run, "jain_index")]
     with figures.style():
         figure, top = canvas.page(title, (canvas.settings(run), note), 5.0)
-        step = (top + 0.1 - canvas.BOTTOM) / 2.0
-        for row, (metric, name) in enumerate(panels):
-            bottom = canvas.BOTTOM + step * (1 - row)
+        for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.22, units, labels, left=1.2)):
             lines = [
                 canvas.as_line(curve.label, Look(colour, marker), dashes, curve.series)
                 for (marker, dashes), curve in zip(STYLES, differences(run, metric), strict=True)
             ]
-            labels = [line.label for line in lines]
-            axes = canvas.place(figure, bottom + step - 0.22, bottom, labels=labels, left=1.2)
             canvas.draw(axes, run.rounds, lines)
             canvas.over_rounds(axes, run.rounds)
             axes.margins(y=0.15)
-            axes.set_ylabel(name)
-            if row == 0:
+            if row > 0:
                 axes.set_xlabel("")
-                axes.tick_params(labelbottom=False)
             canvas.name_lines(axes, lines)
     return figure

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
@@ -30,25 +32,16 @@ def picture(run: OverTime, title: str, metric: str) -> Figure:
     """One of the four, with the optimum where it has a meaning."""
     lines = [canvas.line(curve) for curve in run.curves(metric)]
     guides = _optimum(run, metric)
-    shown = [*lines, *guides]
     certified = f"optimum certified to within {number(run.certificate, 2)}" if guides else ""
     styles = canvas.STYLES if len({line.dashes for line in lines}) > 1 else ""
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), certified, canvas.bands(run), styles))
-        axes = canvas.place(figure, top, labels=[line.label for line in shown])
-        canvas.draw(axes, run.rounds, shown)
-        canvas.over_rounds(axes, run.rounds)
-        axes.set_ylabel(UNITS[metric])
-        if metric == "alpha_performance":
-            figures.fair_scale(axes, run.alpha, run.n_arms)
-        elif metric == "jain_index":
-            axes.set_ylim(0.0, 1.02)
-        elif metric == "standard_regret":
-            _wide_scale(axes)
-        else:
-            axes.axhline(0.0, color=INK, linewidth=0.8)
-        canvas.name_lines(axes, shown)
-    return figure
+    scales: dict[str, Callable[[Axes], object]] = {
+        "alpha_performance": lambda axes: figures.fair_scale(axes, run.alpha, run.n_arms),
+        "approximate_regret": lambda axes: axes.axhline(0.0, color=INK, linewidth=0.8),
+        "jain_index": lambda axes: axes.set_ylim(0.0, 1.02),
+        "standard_regret": _wide_scale,
+    }
+    notes = (certified, canvas.bands(run), styles)
+    return canvas.over_time(run, title, notes, [*lines, *guides], UNITS[metric], scales[metric])
 
 
 def _optimum(run: OverTime, metric: str) -> list[canvas.Line]:

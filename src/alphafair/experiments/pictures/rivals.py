@@ -25,25 +25,22 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
     """FairCB along its floor, with alpha-FairCB as a level line: three metrics over one axis."""
     contenders = (paper.ALPHA_FAIR, paper.ALPHA_FAIR_BANDIT, paper.FAIR_CB_FULL, paper.FAIR_CB)
     labels = [contender.label for contender in contenders]
-    sizes = f"{ALPHA} = {run.alpha:g}, {run.n_rounds:,} rounds, {run.n_contexts:,} contexts, {run.n_arms:,} arms"
     with figures.style():
-        notes = (sizes, f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
+        notes = (canvas.settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
         figure, top = canvas.page(title, notes, 6.2)
-        step = (top + 0.1 - canvas.BOTTOM) / len(METRICS)
-        for row, (metric, name) in enumerate(METRICS.items()):
-            bottom = canvas.BOTTOM + step * (len(METRICS) - 1 - row)
-            axes = canvas.place(figure, bottom + step - 0.18, bottom, labels=labels)
+        for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.18, METRICS, labels)):
             levels, swept = _levels(run, metric), _swept(run, metric)
             canvas.draw(axes, [0.0, 1.0], [level._replace(look=Look(level.look.colour, "")) for level in levels])
             canvas.draw(axes, run.floors, swept, markers=len(run.floors))
             axes.set_xlim(0.0, 1.0)
             axes.margins(y=0.12)
-            axes.set_ylabel(name)
-            axes.tick_params(labelbottom=row == len(METRICS) - 1)
             if metric == "jain_index":
                 axes.set_ylim(0.0, 1.04)
+            if row == 0:
+                axes.set_xlabel(
+                    "floor \N{GREEK SMALL LETTER NU} as a part of 1/N (1: every arm is pulled equally often)"
+                )
             canvas.name_lines(axes, [*levels, *swept])
-        axes.set_xlabel("floor \N{GREEK SMALL LETTER NU} as a part of 1/N (1: every arm is pulled equally often)")
     return figure
 
 
