@@ -24,8 +24,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from alphafair import fonts, metrics, validate
 from alphafair.policies import POLICIES
 from alphafair.types import Feedback, Policy, Trace, Vector
+from alphafair.words import ALPHA, clipped, counted, percentage, short
 
-ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 INK = "#262626"
 FAINT = "#8c8c8c"
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -266,7 +266,7 @@ def _roundest(low: float, value: float, high: float) -> float:
 
 
 def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: Sequence[Vector]) -> None:
-    """A line per run, each named at its end."""
+    """One line per run, each named at its end."""
     for number, (trace, title, curve) in enumerate(zip(traces, titles, curves, strict=True)):
         colour, marker = look(trace.policy)
         n_records = len(trace.rounds)
@@ -283,7 +283,7 @@ def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: S
         )
     axes.set_xlim(0, max(int(trace.rounds[-1]) for trace in traces))
     axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda rounds, _: short(rounds)))
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
 
 
 def widest(figure: Figure, titles: Sequence[str]) -> float:
@@ -322,9 +322,9 @@ def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None
 
 
 def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str]) -> None:
-    """A small panel per run, all on one scale."""
+    """One small panel per run, all on one scale."""
     figure.text(LEFT, 0.385, "Who got what: each arm's share of all reward", fontsize=11, fontweight="bold")
-    reading = f"arms from most to least; the black line is an equal share, {_percent(100.0 / len(labels))}"
+    reading = f"arms from most to least; the black line is an equal share, {percentage(100.0 / len(labels))}"
     figure.text(RIGHT, 0.385, reading, ha="right")
     shares = 100.0 * np.array([metrics.shares(trace.final) for trace in traces])
     least, most = float(shares.min()), float(shares.max())
@@ -343,13 +343,13 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
         axes.set_ylim(least / room, most * room)
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: _percent(share)))
+        axes.yaxis.set_major_formatter(FuncFormatter(percentage))
         axes.tick_params(labelleft=number % n_columns == 0)
         _shares(axes, trace, shares[number], labels)
 
 
 def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
-    """Shares from greatest to least: a stem per arm, up from an equal share for more, down for less."""
+    """Shares from greatest to least: one stem per arm, up from an equal share for more, down for less."""
     colour, marker = look(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
@@ -362,7 +362,7 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
         axes.annotate(
-            f"{clipped(labels[arm])} {_percent(shares[arm])}",
+            f"{clipped(labels[arm])} {percentage(shares[arm])}",
             (rank, shares[arm]),
             xytext=(0, away),
             textcoords="offset points",
@@ -377,28 +377,6 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
 def dashes(feedback: str) -> str | tuple[int, tuple[float, float]]:
     """Solid for a policy that sees all rewards, dashed for one that sees one."""
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
-
-
-def counted(number: int, noun: str) -> str:
-    """1 arm, 2,000 arms."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def clipped(name: str, most: int = 14) -> str:
-    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def short(rounds: float) -> str:
-    """20,000 as 20k, 3,000,000 as 3M."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(rounds) >= size:
-            return f"{rounds / size:g}{letter}"
-    return f"{rounds:g}"
-
-
-def _percent(share: float) -> str:
-    """Enough digits to compare: 99.7%, 5.3%, 0.012%."""
-    return f"{share:.3g}%" if share >= 10.0 else f"{share:.2g}%"
 
 
 def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> Figure:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
+from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ def command(
     ] = "stochastic",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row a round."),
+        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, one row per round."),
     ] = None,
     context: Context = "context",
     arm: Arms = None,
@@ -248,23 +249,16 @@ class _Column(NamedTuple):
 
 
 _COLUMNS = (
-    _Column("alpha_performance", "alpha\nperformance", "{:.2f}".format, max),
+    _Column("alpha_performance", "alpha\nperformance", partial(fixed, decimals=2), max),
     _Column("gap_closed", "gap\nclosed", "{:.0%}".format, max),
-    _Column("jain_index", "Jain's\nindex", "{:.3f}".format, max),
-    _Column(
-        "average_reward",
-        "average\nreward",
-        lambda reward: f"{reward:,.0f}" if reward >= 1000.0 else f"{reward:.1f}",
-        max,
-    ),
+    _Column("jain_index", "Jain's\nindex", partial(fixed, decimals=3), max),
+    _Column("average_reward", "average\nreward", amount, max),
     _Column("least_share", "least\nshare", "{:.2%}".format, max),
 )
 
 
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
-
-    from alphafair.figures import counted
 
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
     console = Console(highlight=False)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, streams
-from alphafair.figures import ALPHA, FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
 from alphafair.illustrations.shapes import (
     BLUE,
     SELLERS,
@@ -33,6 +33,7 @@ from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
+from alphafair.words import ALPHA
 
 BOUND = look("hedge").colour
 PALE = "#dcebf5"
