@@ -1,4 +1,4 @@
-"""Draw the pictures of the pages in docs/: `python docs/make_pictures.py`.
+"""Draw the pictures of the pages in docs/: `python -m docs.make_pictures`.
 
 tests/test_docs.py draws them again, and fails while docs/pictures/ holds something else.
 """
@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from alphafair import figures
-from alphafair.illustrations import PICTURES
+from docs.illustrations import PICTURES
 
 FOLDER = Path(__file__).with_name("pictures")
 MOST_BYTES = 150_000  # of an SVG; a heavier picture is better off as PNG

@@ -36,7 +36,7 @@ def booked_totals(stream: Stream, delay: Any) -> np.ndarray:
 @functools.wraps(play)
 def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     trace = play(policy, stream, **options)
-    if type(policy) is AlphaFair:
+    if isinstance(policy, AlphaFair) and policy.surrogate_regret_bound is not None:
         accounts = policy.cumulative_rewards
         initial = np.ones(stream.n_arms)
         if stream.arrivals is not None:

@@ -15,7 +15,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, streams
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
-from alphafair.illustrations.shapes import (
+from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
+from alphafair.simulation import simulate
+from alphafair.types import Matrix, Stream, Vector
+from alphafair.words import ALPHA
+from docs.shapes import (
     BLUE,
     SELLERS,
     WIDTH,
@@ -29,11 +34,6 @@ from alphafair.illustrations.shapes import (
     page,
     route,
 )
-from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
-from alphafair.simulation import simulate
-from alphafair.types import Matrix, Stream, Vector
-from alphafair.words import ALPHA
 
 BOUND = look("hedge").colour
 PALE = "#dcebf5"
