@@ -225,7 +225,7 @@ BROKEN = {
     WrongPropensity: "propensity_is_the_frequency",
     OtherFrequency: "propensity_is_the_frequency",
     LearnsFromAQuestion: "questions_change_nothing",
-    DrawsTwice: "one_uniform_a_choice",
+    DrawsTwice: "one_uniform_per_choice",
     Moody: "same_uniforms_same_path",
     Perverse: "leans_toward_reward",
     LastChoice: "late_rewards_are_welcome",

@@ -36,7 +36,7 @@ def command(
     ] = "stochastic",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row a round."),
+        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row per round."),
     ] = None,
     context: Context = "context",
     arm: Arms = None,
@@ -193,7 +193,7 @@ def certificates(policies: Sequence[Policy], traces: Sequence[Trace]) -> Iterato
 
 
 def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
-    """One display, a bar a policy."""
+    """One display, a bar per policy."""
     from alphafair.progress import progress_bar
     from alphafair.simulation import simulate
 
