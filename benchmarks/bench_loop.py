@@ -1,4 +1,4 @@
-"""The plain Python loop, one decision and one update a round: AlphaFairBandit against other libraries."""
+"""The plain Python loop, one decision and one update per round: AlphaFairBandit against other libraries."""
 
 from __future__ import annotations
 

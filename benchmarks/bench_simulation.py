@@ -52,5 +52,5 @@ def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loo
         return seconds(lambda: loop(short, uniforms, ALPHA)) / THEIRS
 
     times = best({"compiled": compiled, "numpy": interpreted}, REPEATS)
-    job = f"simulate {name}: {1e-6 / times['compiled']:.2f} million rounds a second"
+    job = f"simulate {name}: {1e-6 / times['compiled']:.2f} million rounds per second"
     return faster(job, times["compiled"], f"{named('numpy')}, {words}", times["numpy"], 100)

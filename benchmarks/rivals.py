@@ -1,4 +1,4 @@
-"""One decision and one update a round with each rival, in the way its own documents show; the seconds it takes.
+"""One decision and one update per round with each rival, in the way its own documents show; the seconds it takes.
 
 Every function is given the rounds, a context and the rewards of all arms, and looks only at the reward of its arm.
 """

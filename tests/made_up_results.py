@@ -1,4 +1,4 @@
-"""Results that nobody measured, in the shape that the runner hands to the report."""
+"""Results that nobody measured, as results.json has them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import numpy as np
 
 from alphafair import metrics
 from alphafair.experiments.claims import FAILS, HOLDS, OPEN, PAPER
-from alphafair.figures import ALPHA
+from alphafair.experiments.results import Results
+from alphafair.experiments.serialize import as_value
 from alphafair.types import Matrix, Vector
+from alphafair.words import ALPHA
 
 NASTY = "<b>&"
 ARMS = ("Drama", "Comedy", NASTY, "$War$", "Film-Noir")
 EXPONENT = 0.9
 SERIES = ("alpha_performance", "jain_index", "average_reward", "standard_regret", "approximate_regret", "ratio")
+
+
+def value(found: dict[str, Any]) -> Results:
+    """The same as a value, as the report takes it."""
+    results: Results = as_value(Results, found)
+    return results
 
 
 def band(values: Matrix) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
     return {
         "title": title,
         "digest": "0123456789ab",
-        "settings": {"reward_floor": 0.2, "rows": 1000},
+        "settings": {"reward_floor": 0.2, "rows": 1000, "min_ratings": None},
         "alpha": EXPONENT,
         "n_rounds": 1000,
         "n_contexts": 4,
@@ -98,7 +106,7 @@ def compared(title: str, entries: Sequence[tuple[str, str, str, float, int]]) ->
 
 
 def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:
-    """All experiments; one verdict a claim."""
+    """All experiments; one verdict per claim."""
     full = [
         (f"{ALPHA}-FairCB", "alpha-fair", "full", 0.3, 1),
         ("Hedge", "hedge", "full", 6.0, 1),
@@ -171,6 +179,10 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
             "floor_sweep": {
                 "title": "FairCB along its floor",
                 "alpha": EXPONENT,
+                "n_rounds": 1000,
+                "n_contexts": 4,
+                "n_arms": len(ARMS),
+                "arm_labels": list(ARMS),
                 "digest": "fff",
                 "seeds": list(range(30)),
                 "settings": {"rows": 1000, "min_ratings": None, "reward_floor": 0.2},

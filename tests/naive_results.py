@@ -306,12 +306,16 @@ def claims(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dic
         return [found["mean"], found["high"] - found["mean"]] if len(values) > 1 else [found["mean"]]
 
     def closest(named: Iterable[tuple[str, Vector]], together: int | None = None) -> list[naive_words.Token]:
-        """The first to be doubted; none of the smoke versions is below zero for certain."""
+        """The first to be doubted, turned round where it is below zero: above by -2 is below by 2."""
         pairs = [*named]
         k = together or sum(len(values) > 1 for _, values in pairs) or 1
         name, found = min(
             ((name, band(values, k)) for name, values in pairs), key=lambda pair: (pair[1]["high"] >= 0, pair[1]["low"])
         )
+        if found["mean"] < 0:
+            one, other = ("above", "below") if "above" in name else ("below", "above")
+            name = name.replace(one, other)
+            found = {"mean": -found["mean"], "low": -found["high"], "high": -found["low"]}
         return [name, found["mean"], *((0.95, found["low"], found["high"]) if found["high"] > found["low"] else ())]
 
     def compared(metric: str, ours: str, others: list[str], way: str) -> Claim:
@@ -336,7 +340,7 @@ def claims(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dic
 
     def floored(ours: str, feedback: str) -> Claim:
         differences = above("alpha_performance", ours, [f"{feedback} {share:g}" for share in SHARES])
-        named = zip([f"{share:g}/N" for share in SHARES], differences, strict=True)
+        named = zip([f"above \u03bd = {share:g}/N" for share in SHARES], differences, strict=True)
         return Claim("found here", differences, [*listed("alpha_performance", [ours]), *closest(named)])
 
     factor = naive.approximation_factor(ALPHA)
@@ -366,7 +370,10 @@ def claims(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dic
         "B3": Claim(
             "paper",
             [*late.values()],
-            [*(lost[-1:] or [len(oracle.records)]), *closest((f"at round {t:,}", each) for t, each in late.items())],
+            [
+                *(lost[-1:] or [len(oracle.records)]),
+                *closest((f"above {SCALE_FREE} at round {t:,}", each) for t, each in late.items()),
+            ],
         ),
         "B4": bounded([FAIR_BANDIT], "uniform (bandit)"),
         "B5": compared("alpha_performance", FAIR_BANDIT, ["uniform (bandit)"], "above")._replace(source="found here"),

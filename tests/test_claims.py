@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,13 +22,16 @@ from alphafair.experiments.claims import (
     SCALE_FREE,
     THEOREM,
     UNIFORM,
-    Lead,
     claims,
     joint_leads,
+    obstacle,
     verdict,
 )
+from alphafair.experiments.measured import Measured
 from alphafair.experiments.paper import FLOORS
-from alphafair.types import Vector
+from alphafair.experiments.results import Claim, Experiments, Lead
+from alphafair.types import Matrix, Vector
+from tests.made_up_results import made_up_results, value
 
 N_SEEDS = 5
 SOURCES = (PAPER, THEOREM, FOUND)
@@ -50,61 +54,75 @@ def by_seed(label: str, random: bool, level: float, own: float, shared: Vector) 
     return np.column_stack([seeds, seeds])
 
 
-def results(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sections and samples: what the paper says, or all of it turned round; noise of each policy, and of each seed."""
+class Given(NamedTuple):
+    """What claims are made from."""
+
+    experiments: Experiments
+    samples: dict[str, dict[str, Measured]]
+    pulls: dict[str, Matrix]
+
+    def claims(self, data: str = "x") -> dict[str, Claim]:
+        return {claim.id: claim for claim in claims(*self, data)}
+
+    def verdicts(self) -> dict[str, str]:
+        return {name: claim.verdict for name, claim in self.claims().items()}
+
+
+def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Given:
+    """What the paper says, or all of it turned round; noise of each policy, and of each seed."""
     common = shared * np.random.default_rng(0).normal(size=N_SEEDS)
-    samples: dict[str, Any] = {}
+    samples: dict[str, dict[str, Measured]] = {}
     for name, labels in BEST_FIRST.items():
         samples[name] = {}
         for rank, label in enumerate(labels):
             good = rank if turned else -rank
-
             random = label in RANDOM and (name, label) != ("A", UNIFORM)
 
             def made(level: float, label: str = label, random: bool = random) -> Vector:
                 return by_seed(label, random, level, own, common)
 
-            samples[name][label] = {
-                "alpha_performance": made(9.0 + good),
-                "jain_index": made(0.5 + good / 10),
-                "standard_regret": made(5.0 - good),
-                "approximate_regret": made(5.0 - good),
-                "ratio": made(1.5 if turned else 1.1),
-            }
+            samples[name][label] = Measured(
+                alpha_performance=made(9.0 + good),
+                jain_index=made(0.5 + good / 10),
+                average_reward=made(0.0),
+                standard_regret=made(5.0 - good),
+                approximate_regret=made(5.0 - good),
+                ratio=made(1.5 if turned else 1.1),
+            )
     best, worst = np.array([0.9, 0.05, 0.05]), np.array([0.01, 0.02, 0.97])
     ours, theirs = (worst, best) if turned else (best, worst)
     noise = np.random.default_rng(1).normal(size=(N_SEEDS, 1))
-    samples["toy"] = {
-        ALPHA_FAIR_BANDIT: {"pull_shares": ours + own * noise},
-        PUBLISHED: {"pull_shares": theirs + own * noise},
-    }
+    pulls = {ALPHA_FAIR_BANDIT: ours + own * noise, PUBLISHED: theirs + own * noise}
     way = -1 if turned else 1
-    sections = {
-        "A": {"alpha": 0.9},
-        "B": {"alpha": 0.9, "rounds": [5, 10], "n_rounds": 10},
-        "C": {
-            "alphas": [0.0, 0.5, 0.9],
-            "jain_index": [0.1, 0.5, 0.9][::way],
-            "average_reward": [9.0, 5.0, 1.0][::way],
-        },
-        "impossibility": {"ratios": [[1.1, 1.09 if turned else 1.03]], "limits": [1.03], "halves": [1, 2]},
-        "sign": {"toy": {"arms": [0.9, 0.5, 0.1]}},
-        "readings": {"alpha": 0.9},
-    }
-    return sections, samples
+    base = value(made_up_results()).experiments
+    experiments = replace(
+        base,
+        B=replace(base.B, rounds=(5, 10), n_rounds=10),
+        C=replace(
+            base.C,
+            alphas=(0.0, 0.5, 0.9),
+            jain_index=(0.1, 0.5, 0.9)[::way],
+            average_reward=(9.0, 5.0, 1.0)[::way],
+        ),
+        impossibility=replace(
+            base.impossibility, ratios=((1.1, 1.09 if turned else 1.03),), limits=(1.03,), halves=(1, 2)
+        ),
+    )
+    return Given(experiments, samples, pulls)
 
 
-def verdicts(sections: dict[str, Any], samples: dict[str, Any]) -> dict[str, str]:
-    return {claim["id"]: claim["verdict"] for claim in claims(sections, samples, "x")}
+def changed(found: Given, name: str, label: str, **metrics: Matrix) -> None:
+    """With other numbers of one policy."""
+    found.samples[name][label] = replace(found.samples[name][label], **metrics)
 
 
 def test_every_claim_can_hold_and_fail() -> None:
-    assert set(verdicts(*results()).values()) == {HOLDS}
-    assert set(verdicts(*results(turned=True)).values()) == {FAILS}
+    assert set(given().verdicts().values()) == {HOLDS}
+    assert set(given(turned=True).verdicts().values()) == {FAILS}
 
 
 def test_noise_leaves_open_what_is_random_and_nothing_else() -> None:
-    found = verdicts(*results(own=100.0))
+    found = given(own=100.0).verdicts()
     exact = {"A6", "A7", "C1", "C2", "F1", "I1", "R1"}
     assert {name for name, word in found.items() if word == HOLDS} == exact
     assert {word for name, word in found.items() if name not in exact} == {OPEN}
@@ -112,7 +130,7 @@ def test_noise_leaves_open_what_is_random_and_nothing_else() -> None:
 
 def test_luck_of_the_seed_is_no_noise() -> None:
     """The same draws move both policies together: bands overlap widely, differences seed by seed do not."""
-    found = verdicts(*results(own=0.001, shared=100.0))
+    found = given(own=0.001, shared=100.0).verdicts()
     assert [found[name] for name in ("B1", "B2", "B3", "B5", "F2", "S2")] == [HOLDS] * 6
     assert found["A1"] == OPEN, "against a policy that is not random there is nothing to pair"
 
@@ -130,15 +148,16 @@ def test_a_lead_is_the_interval_of_the_paired_t_test() -> None:
 
 def test_many_rounds_are_no_proof_by_luck() -> None:
     """250 differences that are noise around a small lead: one interval of 95% lies below zero, all together do not."""
-    sections, samples = results()
-    sections["B"] |= {"rounds": [*range(1, 501)], "n_rounds": 500}
+    found = given()
+    run = replace(found.experiments.B, rounds=tuple(range(1, 501)), n_rounds=500)
+    found = found._replace(experiments=replace(found.experiments, B=run))
     noise = np.random.default_rng(3).normal(0.001, 0.01, (20, 500))
-    samples["B"][ALPHA_FAIR_BANDIT]["jain_index"] = 0.5 + noise
-    samples["B"][SCALE_FREE]["jain_index"] = np.full((20, 500), 0.5)
+    changed(found, "B", ALPHA_FAIR_BANDIT, jain_index=0.5 + noise)
+    changed(found, "B", SCALE_FREE, jain_index=np.full((20, 500), 0.5))
     assert (stats.ttest_1samp(noise[:, 250:], 0.0).confidence_interval(0.95).high < 0.0).any()
-    assert verdicts(sections, samples)["B3"] == OPEN
-    samples["B"][ALPHA_FAIR_BANDIT]["jain_index"][:, 300] -= 0.1
-    assert verdicts(sections, samples)["B3"] == FAILS
+    assert found.verdicts()["B3"] == OPEN
+    found.samples["B"][ALPHA_FAIR_BANDIT].jain_index[:, 300] -= 0.1
+    assert found.verdicts()["B3"] == FAILS
 
 
 @pytest.mark.parametrize(
@@ -158,59 +177,121 @@ def test_three_verdicts(intervals: list[tuple[float, float]], word: str) -> None
 
 def test_scale_free_may_lead_early_but_not_late() -> None:
     for place, word in ((0, HOLDS), (1, FAILS)):
-        sections, samples = results()
-        samples["B"][SCALE_FREE]["jain_index"][:, place] = 0.95
-        (claim,) = (claim for claim in claims(sections, samples, "x") if claim["id"] == "B3")
-        assert claim["verdict"] == word
-        assert f"its mean leads up to round {sections['B']['rounds'][place]}" in claim["measured"]
-        assert len(claim["leads"]) == 1
+        found = given()
+        found.samples["B"][SCALE_FREE].jain_index[:, place] = 0.95
+        claim = found.claims()["B3"]
+        assert claim.verdict == word
+        assert f"its mean leads up to round {found.experiments.B.rounds[place]}" in claim.measured
+        assert len(claim.leads) == 1
 
 
 def test_a_setback_is_not_monotone() -> None:
-    sections, samples = results()
-    sections["C"] |= {"jain_index": [0.1, 0.05, 0.9], "average_reward": [9.0, 9.01, 1.0]}
-    found = {claim["id"]: claim for claim in claims(sections, samples, "x")}
-    assert (found["C1"]["verdict"], found["C2"]["verdict"]) == (FAILS, HOLDS)
-    assert found["C1"]["measured"].endswith("largest step back 5.9% of the range")  # 0.05 of 0.85
-    assert found["C2"]["measured"].endswith("largest step back 0.1% of the range")  # 0.01 of 8.01
+    found = given()
+    run = replace(found.experiments.C, jain_index=(0.1, 0.05, 0.9), average_reward=(9.0, 9.01, 1.0))
+    first, second, *_ = (
+        claim
+        for name, claim in found._replace(experiments=replace(found.experiments, C=run)).claims().items()
+        if name.startswith("C")
+    )
+    assert (first.verdict, second.verdict) == (FAILS, HOLDS)
+    assert first.measured.endswith("largest step back 5.9% of the range")  # 0.05 of 0.85
+    assert second.measured.endswith("largest step back 0.1% of the range")  # 0.01 of 8.01
 
 
 def test_leads_are_kept_as_numbers() -> None:
     """And the words say what they say: who is closest, by how much, on which data."""
-    found = {claim["id"]: claim for claim in claims(*results(own=0.001), "ratings")}
-    assert [one["what"] for one in found["A1"]["leads"]] == [f"{ALPHA_FAIR} above {rival}" for rival in RIVALS_A]
-    assert [round(one["mean"], 1) for one in found["A1"]["leads"]] == [4.0, 3.0, 2.0]
-    assert f"closest: {ALPHA_FAIR} above FairCB (full) by 2.00" in found["A1"]["measured"]
-    assert {name for name, claim in found.items() if claim["data"] == "made here"} == {"I1", "S1"}
-    assert {claim["data"] for claim in found.values()} == {"made here", "ratings"}
+    found = given(own=0.001).claims("ratings")
+    assert [one.what for one in found["A1"].leads] == [f"{ALPHA_FAIR} above {rival}" for rival in RIVALS_A]
+    assert [round(one.mean, 1) for one in found["A1"].leads] == [4.0, 3.0, 2.0]
+    assert f"closest: {ALPHA_FAIR} above FairCB (full) by 2.00" in found["A1"].measured
+    assert {name for name, claim in found.items() if claim.data == "made here"} == {"I1", "S1"}
+    assert {claim.data for claim in found.values()} == {"made here", "ratings"}
+
+
+def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
+    """Below by 1, not above by -1; the interval is turned with it, and the leads keep their signs."""
+    found = given(turned=True, own=0.001).claims()
+    assert found["A7"].measured.endswith(f"; {ALPHA_FAIR} below {UNIFORM} by 1.00")
+    assert f"closest: {ALPHA_FAIR} below {RIVALS_A[0]} by 4.00" in found["A1"].measured
+    assert f"{ALPHA_FAIR} above {RIVALS_A[0]} by 4.00" in found["A3"].measured
+    assert found["F1"].measured.endswith(f"closest: below \u03bd = {FLOORS[-1]:g}/N by {len(FLOORS) + 1:.2f}")
+    assert f"published sign above {UNIFORM} by 1.00 (95%: 1.00 to 1.00)" in found["S2"].measured
+    assert not [name for name, claim in found.items() if "\N{MINUS SIGN}" in claim.measured.rpartition(" by ")[2]]
+    assert found["A7"].leads[0].mean == -1.0
 
 
 def test_every_claim_has_a_source_and_none_is_counted_twice() -> None:
-    found = claims(*results(), "x")
-    by_source = {source: [claim["id"] for claim in found if claim["source"] == source] for source in SOURCES}
+    found = given().claims()
+    by_source = {source: [name for name, claim in found.items() if claim.source == source] for source in SOURCES}
     assert by_source == {
         PAPER: ["A1", "A2", "A3", "A4", "A5", "B1", "B2", "B3", "C1", "C2"],
         THEOREM: ["A6", "B4", "I1", "R1"],
         FOUND: ["A7", "B5", "F1", "F2", "S1", "S2"],
     }
-    assert [claim["id"] for claim in found if not claim["independent"]] == ["A2", "A3"]
+    assert [name for name, claim in found.items() if not claim.independent] == ["A2", "A3"]
 
 
 @pytest.mark.parametrize("identity", ["A6", "B4", "R1"])
 def test_what_uniform_play_passes_too_is_said(identity: str) -> None:
     """It stands beside the theorem's claims when it ends below the limit, and not when it does not."""
     for ratio, passes in ((1.1, True), (1.3, False)):
-        sections, samples = results()
+        found = given()
         for name in ("A", "B"):
-            samples[name][UNIFORM]["ratio"][:] = ratio
-        (claim,) = (claim for claim in claims(sections, samples, "x") if claim["id"] == identity)
-        assert claim["verdict"] == HOLDS
-        assert f"{UNIFORM} {ratio:.4f}" in claim["measured"]
-        assert claim["measured"].endswith("; uniform play passes this too") == passes
+            changed(found, name, UNIFORM, ratio=np.full_like(found.samples[name][UNIFORM].jain_index, ratio))
+        claim = found.claims()[identity]
+        assert claim.verdict == HOLDS
+        assert f"{UNIFORM} {ratio:.4f}" in claim.measured
+        assert claim.measured.endswith("; uniform play passes this too") == passes
 
 
 def test_floors_are_those_that_were_tried() -> None:
-    found = {claim["id"]: claim["claim"] for claim in claims(*results(), "x")}
+    found = given().claims()
     for identity in ("F1", "F2"):
-        assert f"at each of the {len(FLOORS)} floors" in found[identity]
-        assert found[identity].endswith("from 0.05/N up to 0.999/N.")
+        assert f"at each of the {len(FLOORS)} floors" in found[identity].claim
+        assert found[identity].claim.endswith("from 0.05/N up to 0.999/N.")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("n_rounds", "n_contexts", "n_arms", "decided"),
+    [
+        (2, 1, 2, False),
+        (99, 1, 2, False),
+        (100, 1, 2, True),
+        (100, 4, 5, True),
+        (100, 3, 7, False),
+        (104, 3, 7, False),
+        (105, 3, 7, True),
+        (4999, 33, 19, True),  # of the paper
+        (4999, 100, 19, False),
+    ],
+)
+def test_too_few_rounds_decide_nothing(
+    turned: bool, n_rounds: int, n_contexts: int, n_arms: int, decided: bool
+) -> None:
+    """About A's rounds, and about C's, each about its own; instances made here are not touched."""
+    sizes = {"n_rounds": n_rounds, "n_contexts": n_contexts, "n_arms": n_arms}
+    found = given(turned=turned)
+    word = FAILS if turned else HOLDS
+    for short, ids in (
+        ({"A": replace(found.experiments.A, **sizes)}, "ABFSR"),
+        ({"C": replace(found.experiments.C, **sizes)}, "C"),
+    ):
+        claims = found._replace(experiments=replace(found.experiments, **short)).claims()
+        for name, claim in claims.items():
+            touched = name[0] in ids and name != "S1" and not decided
+            assert claim.verdict == (OPEN if touched else word), name
+            assert ("too few rounds to decide" in claim.measured) == touched
+
+
+def test_no_room_decides_nothing() -> None:
+    """An optimum within its certificate of uniform play; a curve that alpha does not move."""
+    experiments = given().experiments
+    a, c = experiments.A, experiments.C
+    level = a.contenders[UNIFORM].alpha_performance.end.mean
+    for above, gap, words in ((1e-3, 1e-9, ""), (1e-4, 1e-3, "nothing to learn"), (1e-9, 0.0, "nothing to learn")):
+        optimum = replace(a.optimum, values=(*a.optimum.values[:-1], level + above), gaps=(*a.optimum.gaps[:-1], gap))
+        assert words in obstacle(replace(a, optimum=optimum))
+        assert bool(words) == bool(obstacle(replace(a, optimum=optimum)))
+    assert not obstacle(c)
+    assert "changes nothing" in obstacle(replace(c, final_rewards=(c.final_rewards[0],) * 3))

@@ -20,9 +20,10 @@ import typer
 from typer.testing import CliRunner
 
 import alphafair
-from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, streams
+from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, offline_optimum, streams
 from alphafair import cli as package
 from alphafair.cli import app
+from alphafair.offline import context_reward_totals
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
@@ -160,6 +161,8 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
         ("fair-cb", "bandit"): FairCB(5, 4, horizon=3000, context_weights=weights, feedback="bandit"),
         ("uniform", "full"): Uniform(5, 4),
     }
+    totals = context_reward_totals(stream)
+    best, even = offline_optimum(totals, 0.5), 1.0 + totals.sum(axis=0) / 4
     for (name, feedback), policy in made.items():
         earned = alphafair.simulate(policy, stream, seed=7).final
         assert row(numbers, name, feedback) == {
@@ -170,10 +173,13 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
             "average_reward": float(metrics.average_reward(earned)),
             "least_share": float(metrics.shares(earned).min()),
             "greatest_share": float(metrics.shares(earned).max()),
+            "gap_closed": pytest.approx(float(metrics.gap_closed(best.value, even, earned, 0.5)), abs=1e-8),
         }
+    assert row(numbers, "uniform", "full")["gap_closed"] == 0.0
+    assert numbers["hindsight"]["optimum"] == best.value
     (certificate,) = numbers["certificates"]
     assert certificate["policy"] == "alpha-fair"
-    assert certificate["regret_bound"] == metrics.regret_certificate(made["alpha-fair", "full"])  # type: ignore[arg-type]
+    assert certificate["regret_bound"] == metrics.regret_certificate(made["alpha-fair", "full"])
 
 
 def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
@@ -182,19 +188,20 @@ def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[
     assert max(len(line) for line in lines if str(folder) not in line) <= 80
     best = {
         "alpha_performance": max,
+        "gap_closed": max,
         "jain_index": max,
         "average_reward": max,
         "least_share": max,
-        "greatest_share": min,
     }
     for r in numbers["policies"]:
         (line,) = (line for line in lines if line.split()[:2] == [r["policy"], r["feedback"]])
-        cells = re.findall(r"(\* )?([\d.,]+%?)(?= |$)", line)
+        cells = re.findall(r"(\* )?(-?[\d.,]+%?)(?= |$)", line)
         marked = [key for key, (star, _) in zip(best, cells, strict=True) if star]
         expected = [k for k, pick in best.items() if r[k] == pick(other[k] for other in numbers["policies"])]
         assert marked == expected, line
         assert cells[0][1] == f"{r['alpha_performance']:.2f}"
-        assert cells[4][1] == f"{r['greatest_share']:.2%}"
+        assert cells[1][1] == f"{r['gap_closed']:.0%}"
+        assert cells[4][1] == f"{r['least_share']:.2%}"
 
 
 def test_certificate_is_a_sentence(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
@@ -203,6 +210,7 @@ def test_certificate_is_a_sentence(printed: tuple[str, Path], numbers: dict[str,
     sentence = f"{c['approximation_factor']:.3f} x {c['achieved']:.2f} + {c['regret_bound']:.2f} = "
     assert "Certificate of alpha-fair:" in text
     assert sentence + f"{c['optimum_at_most']:.2f}" in text
+    assert f"which scores {numbers['hindsight']['optimum']:.2f} (proved to within" in text
 
 
 def test_the_picture_is_where_the_table_says(printed: tuple[str, Path]) -> None:
@@ -550,7 +558,7 @@ def test_the_context_is_no_arm(door: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_a_total_that_is_negative_or_huge_is_named_in_its_place(tmp_path: Path) -> None:
-    """A range would map totals as if they were rewards, so it is not offered for one row a context."""
+    """A range would map totals as if they were rewards, so it is not offered for one row per context."""
     path = tmp_path / "t.csv"
     for cell, words in {
         "-5": "line 3: jazz must be at least 0; got -5.0. These look like totals: map the rewards before adding them",

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
-from alphafair.experiments.value import KINDS, PublishedSign, PublishedStep
+from alphafair.experiments.experiment import KINDS
+from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.policies import POLICIES, BasePolicy
 from tests import naive
 

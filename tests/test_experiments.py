@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shlex
 import shutil
@@ -19,12 +20,16 @@ from typer.testing import CliRunner
 
 from alphafair import streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, page, paper, report, reproduce, results, tables
+from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
+from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.claims import OPEN
+from alphafair.experiments.digests import digest, stream_digest
+from alphafair.experiments.experiment import Contender, Experiment, Loaded, Task, Work
 from alphafair.experiments.run import read, run
-from alphafair.experiments.value import Experiment, Loaded, Task, Work, digest, stream_digest
-from alphafair.experiments.whole import write_text
+from alphafair.experiments.serialize import as_json, plain
+from alphafair.experiments.sources import Data
 from alphafair.types import Stream
-from tests.made_up_results import made_up_results
+from tests.made_up_results import made_up_results, value
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +52,9 @@ def test_experiments_are_values(stream: Stream) -> None:
 
 
 def test_instances_made_here_are_values_too() -> None:
-    for instance in (paper.IMPOSSIBILITY, paper.TOY):
-        assert instance == replace(instance)
-        assert digest(instance) != digest(instance.smoke())
+    assert replace(paper.IMPOSSIBILITY) == paper.IMPOSSIBILITY
+    assert digest(paper.IMPOSSIBILITY) != digest(paper.IMPOSSIBILITY.smoke())
+    assert digest(paper.toy()) == digest(paper.toy()) != digest(paper.toy(smoke=True))
     coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in paper.IMPOSSIBILITY.seeds}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
     assert paper.TOY.n_seeds >= 30
@@ -147,20 +152,20 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
     def stopped(*arguments: Any) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "available", lambda found: [])
-    monkeypatch.setattr(page, "html", lambda *arguments: "a page")
-    report.write_report(made_up_results(), tmp_path)
+    monkeypatch.setattr(report, "PICTURES", ())
+    monkeypatch.setattr(report, "html", lambda *arguments: "a page")
+    report.write_report(value(made_up_results()), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"figures", "index.html", "results.json"}
-    monkeypatch.setattr(page, "html", stopped)
+    monkeypatch.setattr(report, "html", stopped)
     with pytest.raises(KeyboardInterrupt):
-        report.write_report(made_up_results(), tmp_path)
+        report.write_report(value(made_up_results()), tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
     part = tables.part(read(run(Loaded(experiment, stream), tmp_path), paper.UNIFORM.key(0.9)))
-    np.testing.assert_allclose(results.uniform_rewards(stream, part.rounds), part.rewards[0], rtol=1e-12)
+    np.testing.assert_allclose(measured.uniform_rewards(stream), part.rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
@@ -176,13 +181,14 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     def started(title: str, total: int) -> Any:
         return lambda done: told.update({title: told.get(title, 0) + done})
 
-    page = reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True, started=started)
+    made = reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert page == tmp_path / "index.html"
+    assert made.page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
     assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found == reproduce.measure(reproduce.Data(), tmp_path / "runs", smoke=True)
+    assert found == plain(made.results)
+    assert made.results == reproduce.measure(Data(), tmp_path / "runs", smoke=True)
     claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
     assert set(found["experiments"]) == {*claimed, "step", "delta"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
@@ -198,11 +204,11 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert all(gap <= 1e-9 * value for value, gap in zip(values, gaps, strict=True))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")}
     told.clear()
-    reproduce.reproduce(reproduce.Data(), tmp_path, smoke=True, started=started)
+    reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
-    reproduce.reproduce(reproduce.Data(), other, smoke=True)
+    reproduce.reproduce(Data(), other, smoke=True)
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
@@ -213,12 +219,13 @@ import sys
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from alphafair.experiments import compiling, reproduce
+from alphafair.experiments.sources import Data
 
 compiling.compile_all(jobs=1)
 late, compile = [], Dispatcher.compile
 Dispatcher.compile = lambda self, signature: late.append(self.py_func.__name__) or compile(self, signature)
 reproduce.compile_all = lambda **options: None
-reproduce.measure(reproduce.Data(), Path(sys.argv[1]), smoke=True, jobs=1)
+reproduce.measure(Data(), Path(sys.argv[1]), smoke=True, jobs=1)
 print(late)
 """
 
@@ -254,11 +261,14 @@ def test_a_helper_compiles_what_it_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 def test_counts_of_25m_are_asserted(stream: Stream) -> None:
     with pytest.raises(ValueError, match=r"contexts, arms and rounds of experiment A must be \(33, 19, 4999\)"):
-        reproduce.check_counts("A", stream)
-    reproduce.check_counts("B", stream)
+        sources.check_counts("A", stream)
+    sources.check_counts("B", stream)
 
 
-def small_copy(folder: Path, first: str = "1,296,5.0,1147880044") -> Path:
+FIRST_OF_25M = "1,296,5.0,1147880044"
+
+
+def small_copy(folder: Path, first: str = FIRST_OF_25M) -> Path:
     """A MovieLens folder of a few users, the first of them with 60 ratings."""
     folder.mkdir(parents=True)
     rows = [first, *(f"1,{k % 3 + 1},4.0,{k}" for k in range(60)), *(f"{k},1,3.0,{k}" for k in range(2, 6))]
@@ -268,26 +278,103 @@ def small_copy(folder: Path, first: str = "1,296,5.0,1147880044") -> Path:
     return folder
 
 
-def test_25m_is_known_by_its_first_row(tmp_path: Path) -> None:
+def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
     folder = small_copy(tmp_path / "parent" / "ml-25m")
     shutil.make_archive(str(tmp_path / "ml-25m"), "zip", tmp_path / "parent")
     for path in (folder, folder.parent, tmp_path / "ml-25m.zip"):
-        assert reproduce.Data(path).is_25m(), path
-    assert not reproduce.Data(small_copy(tmp_path / "other", "1,1,5.0,1")).is_25m()
-    assert not reproduce.Data().is_25m()
+        assert Data(path).release() == sources.MOVIELENS_25M, path
+    assert Data(small_copy(tmp_path / "other", "1,1,5.0,1")).release() is None
+    assert Data().release() is None
 
 
-def test_25m_must_be_whole(tmp_path: Path) -> None:
-    data = reproduce.Data(small_copy(tmp_path / "ml-25m"))
+@pytest.mark.parametrize("release", sources.RELEASES, ids=lambda release: release.name)
+def test_a_part_is_told_from_the_whole(release: sources.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources.streams, "first_rating", lambda path: release.first_rating)
+    data = Data(Path("copy"))
+    part = data.part(release.n_ratings - 1)
+    assert part is not None
+    assert (part.of, part.found, part.complete) == (release.name, release.n_ratings - 1, release.n_ratings)
+    assert data.part(release.n_ratings) is None
+    assert data.part(release.n_ratings + 1) is None
+    papers = [data.is_the_papers(release.n_ratings + more) for more in (-1, 0, 1)]
+    assert papers == [False, release == sources.MOVIELENS_25M, False]
+
+
+def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """65 of 25 million ratings are a part; if 65 were all of them, they would have to be the paper's."""
+    data = Data(small_copy(tmp_path / "ml-25m"))
+    monkeypatch.setattr(sources, "MOVIELENS_25M", replace(sources.MOVIELENS_25M, n_ratings=65))
+    monkeypatch.setattr(sources, "RELEASES", (sources.MOVIELENS_25M,))
     with pytest.raises(ValueError, match=r"experiment A must be \(33, 19, 4999\) on MovieLens 25M; got \(5, 4, 65\)"):
         reproduce.measure(data, tmp_path / "runs")
 
 
+def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
+    """The terminal, results.json and the page: its name, and how many ratings of how many."""
+    folder, output = small_copy(tmp_path / "ml-25m"), tmp_path / "report"
+    answer = CliRunner().invoke(
+        app, ["reproduce", "--smoke", "--data", str(folder), "--output", str(output)], env={"COLUMNS": "200"}
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "A part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in answer.stdout
+    found = json.loads((output / "results.json").read_text())
+    name = "ml-25m (a part of MovieLens 25M: 65 of 25,000,095 ratings)"
+    assert (found["data"]["name"], found["data"]["stand_in"]) == (name, True)
+    assert found["data"]["part"] == {"of": "MovieLens 25M", "found": 65, "complete": 25_000_095}
+    assert found["data"]["note"].startswith(f"A and B: the first 65 rows of {name}, 65 rounds")
+    page = (output / "index.html").read_text()
+    assert "These numbers are from a part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in page
+    assert "stands in for MovieLens 25M" not in page
+
+
+def first_ratings(folder: Path, count: int, genres: int) -> Path:
+    """So many ratings by three users of movies with one genre each."""
+    folder.mkdir()
+    rows = [f"{k % 3},{k % genres},4.0,{k}" for k in range(count)]
+    (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n")
+    movies = [f"{k},title,genre {k}" for k in range(genres)]
+    (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(("count", "genres"), [(2, 19), (20, 2), (20, 19), (200, 2), (200, 19)])
+def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path) -> None:
+    """Two genres and three users need 100 rounds, nineteen need 285: only 200 ratings of the former decide anything."""
+    data = Data(first_ratings(tmp_path / "ratings", count, genres))
+    found = reproduce.measure(data, tmp_path / "runs", smoke=True)
+    verdicts = {claim.id: claim.verdict for claim in found.claims if claim.data == found.data.name}
+    assert len(verdicts) == 18
+    assert (set(verdicts.values()) == {OPEN}) == ((count, genres) != (200, 2))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
+    made = reproduce.reproduce(Data(first_ratings(tmp_path / "ratings", count, 2)), tmp_path / "report", smoke=True)
+    assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
+    page = made.page.read_text(encoding="utf-8")
+    for names in ("A and B", "C"):
+        assert f"No claim about the ratings of {names} is decided: too few rounds to decide: {count}, where" in page
+    assert len(page) > 100_000
+
+
+def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> None:
+    folder = first_ratings(tmp_path / "ratings", 200, 3)
+    movies = [f"{k},title,one|two|three" for k in range(3)]
+    (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
+    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True)
+    about = [claim for claim in found.claims if claim.data == "ratings"]
+    assert {claim.verdict for claim in about} == {OPEN}
+    assert {claim.measured.rpartition("; ")[2] for claim in about} == {
+        "the optimum is uniform play: nothing to learn",
+        "\u03b1 changes nothing here",
+    }
+
+
 def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
-    small, tiny = (reproduce.Data(small_copy(tmp_path / name)) for name in ("small", "tiny"))
+    small, tiny = (Data(small_copy(tmp_path / name)) for name in ("small", "tiny"))
     ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
-    for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (reproduce.Data(), (500, 43, 40_034))):
+    for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (Data(), (500, 43, 40_034))):
         found = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
         assert (found.experiment.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
 
@@ -297,10 +384,9 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def written(data: reproduce.Data, folder: Path, *, command: str, **options: Any) -> Path:
+    def written(data: Data, folder: Path, *, command: str, **options: Any) -> reproduce.Report:
         asked.append((data.name, command))
-        (folder / "results.json").write_text('{"claims": []}')
-        return folder / "index.html"
+        return reproduce.Report(value(made_up_results()), folder / "index.html")
 
     monkeypatch.setattr(reproduce, "reproduce", written)
     home = tmp_path / "my shop"
@@ -323,36 +409,108 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = digest(paper.TOY)
-    monkeypatch.setattr("alphafair.experiments.value.code_digest", lambda: "another")
-    assert digest(paper.TOY) != before
+    before = digest(paper.IMPOSSIBILITY)
+    monkeypatch.setattr(digests, "code_digest", lambda: "another")
+    assert digest(paper.IMPOSSIBILITY) != before
+
+
+def test_titles_and_labels_name_nothing(stream: Stream) -> None:
+    """What was computed does: another setting of a contender is another result."""
+
+    def relabelled(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
+        return tuple(replace(contender, label=f"{contender.label}!") for contender in contenders)
+
+    for plan in (*paper.EXPERIMENTS, paper.TOY):
+        work = Loaded(plan, stream)
+        other = Loaded(replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)), stream)
+        assert (digest(other), [*other.tasks()]) == (digest(work), [*work.tasks()])
+        first, *rest = plan.contenders
+        set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
+        assert digest(Loaded(set_otherwise, stream)) != digest(work)
+    assert digest(replace(paper.IMPOSSIBILITY, title="x", name="y")) == digest(paper.IMPOSSIBILITY)
+    assert digest(replace(paper.IMPOSSIBILITY, seeds=(0,))) != digest(paper.IMPOSSIBILITY)
+
+
+PACKAGE = Path(digests.alphafair.__file__).parent
+SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
+SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/page.py", "experiments/pictures/canvas.py")
+SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
+PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
+PLAYS += (
+    "jit.py",
+    "metrics.py",
+    "types.py",
+    "experiments/tables.py",
+    "experiments/experiment.py",
+    "experiments/published.py",
+)
+
+
+@pytest.mark.parametrize("name", [*SHOWS, *PLAYS])
+def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
+    """Both make the report again."""
+    package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
+    before = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
+    assert before[0] == digests.code_digest()
+    with (package / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    after = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
+    assert (before[0] != after[0]) == (name in PLAYS)
+    assert before[1] != after[1]
+
+
+def imported(path: Path) -> set[Path]:
+    """The modules of the package that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            place = PACKAGE.parent.joinpath(*name.split("."))
+            found |= {place.with_suffix(".py"), place / "__init__.py"} if name.startswith("alphafair") else set()
+    return {file for file in found if file.is_file()}
+
+
+def test_all_code_that_a_table_depends_on_is_digested() -> None:
+    """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
+    aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
+    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "digests.py")}
+    found: set[Path] = set()
+    left = {PACKAGE / "experiments" / "experiment.py"}
+    while left:
+        found |= left
+        left = {each for path in left for each in imported(path)} - found - aside
+    digested = {path for pattern in digests.COMPUTING for path in PACKAGE.glob(pattern)}
+    assert found <= digested, f"not digested: {sorted(str(path) for path in found - digested)}"
 
 
 def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[Path] = []
-    monkeypatch.setattr(reproduce, "measure", lambda data, folder, **options: {"versions": reproduce.versions()})
-    monkeypatch.setattr(reproduce, "available", lambda found: [])
+    results = value(made_up_results())
 
     def write(found: Any, folder: Path, advance: Any) -> Path:
         made.append(folder)
-        (folder / "results.json").write_text(json.dumps(found))
+        (folder / "results.json").write_text(as_json(found), encoding="utf-8")
         (folder / "index.html").touch()
         return folder / "index.html"
 
+    monkeypatch.setattr(report, "PICTURES", ())
     monkeypatch.setattr(reproduce, "write_report", write)
     for code in ("one", "one", "another"):
-        monkeypatch.setattr(reproduce, "report_digest", lambda code=code: code)
-        reproduce.reproduce(reproduce.Data(), tmp_path)
+        found = replace(results, versions={"code": code})
+        monkeypatch.setattr(reproduce, "measure", lambda data, folder, found=found, **options: found)
+        reproduce.reproduce(Data(), tmp_path)
     assert len(made) == 2
-    text = (tmp_path / "results.json").read_text()
-    for damaged in (text[: len(text) // 2], "", None):  # cut off, empty, not there
+    text = (tmp_path / "results.json").read_bytes()
+    for damaged in (text[: len(text) // 2], b"", b"\xff", None):  # cut off, empty, not text, not there
         if damaged is None:
             (tmp_path / "results.json").unlink()
         else:
-            (tmp_path / "results.json").write_text(damaged)
-        reproduce.reproduce(reproduce.Data(), tmp_path)
-        assert (tmp_path / "results.json").read_text() == text
-    assert len(made) == 5
+            (tmp_path / "results.json").write_bytes(damaged)
+        reproduce.reproduce(Data(), tmp_path)
+        assert (tmp_path / "results.json").read_bytes() == text
+    assert len(made) == 6
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:

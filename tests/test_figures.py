@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from alphafair import figures, metrics
+from alphafair import AlphaFair, figures, fonts, metrics, simulate, streams
 from alphafair.policies import POLICIES
 from alphafair.types import Feedback, Trace
 
@@ -199,7 +199,7 @@ def test_the_arms_of_a_fair_optimum_are_those_that_get_most_at_any_alpha() -> No
     for label, found in drawn.items():
         assert found == pytest.approx([100.0 * shares[alpha][labels.index(label)] for alpha in shares])
     assert figure.axes[0].get_title(loc="left") == "Who gets what at the fair optimum: 25 of 80 arms"
-    assert "an initial 1 an arm included" in figure.axes[0].get_xlabel()
+    assert "an initial 1 per arm included" in figure.axes[0].get_xlabel()
     few = figures.fair_optimum(
         {0.5: np.array([0.75, 0.25])}, ["one", "a_column_name_that_is_far_too_long_to_write_out"]
     )
@@ -283,3 +283,16 @@ def test_refusals() -> None:
         figures.overview([trace("a")], ALPHA, arm_labels=["x", "y"])
     with pytest.raises(ValueError, match="alpha must be in"):
         figures.overview([trace("a")], 1.0)
+
+
+def test_labels_in_any_script_are_drawn_or_numbered(tmp_path: Path) -> None:
+    """No boxes and no warnings (which are errors here): what no font of the machine can write gets a number."""
+    labels = ["jazz", "\u0436\u0430\u043d\u0440", "\u65e5\u672c\u8a9e", chr(0x10FFFD)]
+    stream = streams.stochastic(200, 2, 4, seed=0)
+    traces = [simulate(AlphaFair(2, 4), stream, record_every=50)]
+    figures.save(figures.overview(traces, 0.9, labels), tmp_path / "overview.png")
+    shown = fonts.legible(labels, "arm")
+    assert shown[:2] == labels[:2]
+    assert shown[2] in (labels[2], "arm 2")  # as this machine's fonts are
+    assert shown[3] == "arm 3"
+    figures.save(figures.fair_optimum({0.5: np.full(4, 0.25)}, labels), tmp_path / "optimum.png")

@@ -141,7 +141,7 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         (COLUMNS, {"arm_columns": ["jazz", "jazz"]}, "arm_columns must be different columns; got ['jazz', 'jazz']"),
         ({"context": ["a"]}, {}, "source: columns must be the context and at least one arm; got ['context']. Add one"),
         (COLUMNS, {"arm_columns": []}, "source: columns must be the context and at least one arm"),
-        ({"context": [], "x": []}, {}, "source must be a table with rows; got 'none'. Give one row a round."),
+        ({"context": [], "x": []}, {}, "source must be a table with rows; got 'none'. Give one row per round."),
         ({"context": ["a", "b"], "x": [1.0, np.nan]}, {}, "source, row 1: x must be a finite number; got nan. Correct"),
         ({"context": ["a", "b"], "x": [1.0, np.inf]}, {}, "source, row 1: x must be a finite number; got inf"),
         ({"context": ["a", "b"], "x": [1.0, None]}, {}, "source, row 1: x must be a finite number; got None"),
@@ -214,7 +214,7 @@ def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
         ("", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("\n", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("context,x,y,x\na,1,2,3\n", "a.csv: columns must be different names; got ['x']. Rename all but one of them."),
-        ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row a round."),
+        ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row per round."),
         ('context,x\n"a\nb",1\nc,one\n', "a.csv, line 4: x must be a finite number; got 'one'"),
         ('context,x\n"a\n\nb",one\nc,1\n', "a.csv, line 2: x must be a finite number; got 'one'"),
         ('\n\ncontext,x\n"a\r\nb",1\r\nc,\r\n', "a.csv, line 6: x must be a finite number; got None"),
@@ -405,9 +405,3 @@ def test_a_log_without_rows_or_without_a_file(log_file: Path) -> None:
         open_bandit(log_file.with_name("women.csv"))
     with pytest.raises(ValueError, match=r"men.parquet must be a .csv file of the data set"):
         open_bandit(log_file.with_suffix(".parquet"))
-
-
-def test_the_columns_of_a_log_are_of_one_length() -> None:
-    one = np.zeros(1, dtype=np.int32)
-    with pytest.raises(ValueError, match="rewards must be 1 entries; got 2"):
-        Log(one, one, np.zeros(2), np.ones(1), one, np.array(["2020"], dtype="M8[us]"), ("a",), ("b",))

@@ -21,11 +21,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from alphafair import metrics, validate
+from alphafair import fonts, metrics, validate
 from alphafair.policies import POLICIES
 from alphafair.types import Feedback, Policy, Trace, Vector
+from alphafair.words import ALPHA, clipped, counted, percentage, short
 
-ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 INK = "#262626"
 FAINT = "#8c8c8c"
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -66,9 +66,9 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """The look of all pictures, for as long as the block lasts."""
-    with mpl.rc_context(_STYLE):
+def style(labels: Sequence[str] = ()) -> Iterator[None]:
+    """The look of all pictures, for as long as the block lasts, with fonts that have every letter of the labels."""
+    with mpl.rc_context({**_STYLE, "font.family": fonts.families("".join(labels))}):
         yield
 
 
@@ -111,7 +111,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def names(traces: Sequence[Trace]) -> list[str]:
-    """One name a trace: the policy's, and only where that is not enough its feedback, and then its seed."""
+    """One name per trace: the policy's, and only where that is not enough its feedback, and then its seed."""
     policies = Counter(trace.policy for trace in traces)
     kinds = Counter((trace.policy, trace.feedback) for trace in traces)
     found = []
@@ -145,11 +145,11 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     """
     alpha = validate.alpha(alpha)
     n_arms = _common_arms(traces)
-    labels = _arm_names(arm_labels, n_arms)
+    labels = fonts.legible(_arm_names(arm_labels, n_arms), "arm")
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, 'arm')}"
-    with style():
+    with style(labels):
         figure = Figure(figsize=(12.8, 7.2))
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
@@ -223,7 +223,7 @@ def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
     if arm_labels is None:
         return [f"arm {arm}" for arm in range(n_arms)]
     if len(arm_labels) != n_arms:
-        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name an arm.")
+        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
     return list(arm_labels)
 
 
@@ -266,7 +266,7 @@ def _roundest(low: float, value: float, high: float) -> float:
 
 
 def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: Sequence[Vector]) -> None:
-    """A line a run, each named at its end."""
+    """One line per run, each named at its end."""
     for number, (trace, title, curve) in enumerate(zip(traces, titles, curves, strict=True)):
         colour, marker = look(trace.policy)
         n_records = len(trace.rounds)
@@ -283,7 +283,7 @@ def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: S
         )
     axes.set_xlim(0, max(int(trace.rounds[-1]) for trace in traces))
     axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda rounds, _: short(rounds)))
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
 
 
 def widest(figure: Figure, titles: Sequence[str]) -> float:
@@ -322,9 +322,9 @@ def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None
 
 
 def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str]) -> None:
-    """A small panel a run, all on one scale."""
+    """One small panel per run, all on one scale."""
     figure.text(LEFT, 0.385, "Who got what: each arm's share of all reward", fontsize=11, fontweight="bold")
-    reading = f"arms from most to least; the black line is an equal share, {_percent(100.0 / len(labels))}"
+    reading = f"arms from most to least; the black line is an equal share, {percentage(100.0 / len(labels))}"
     figure.text(RIGHT, 0.385, reading, ha="right")
     shares = 100.0 * np.array([metrics.shares(trace.final) for trace in traces])
     least, most = float(shares.min()), float(shares.max())
@@ -343,13 +343,13 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
         axes.set_ylim(least / room, most * room)
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: _percent(share)))
+        axes.yaxis.set_major_formatter(FuncFormatter(percentage))
         axes.tick_params(labelleft=number % n_columns == 0)
         _shares(axes, trace, shares[number], labels)
 
 
 def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
-    """Shares from greatest to least: a stem an arm, up from an equal share for more, down for less."""
+    """Shares from greatest to least: one stem per arm, up from an equal share for more, down for less."""
     colour, marker = look(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
@@ -362,7 +362,7 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
         axes.annotate(
-            f"{clipped(labels[arm])} {_percent(shares[arm])}",
+            f"{clipped(labels[arm])} {percentage(shares[arm])}",
             (rank, shares[arm]),
             xytext=(0, away),
             textcoords="offset points",
@@ -379,28 +379,6 @@ def dashes(feedback: str) -> str | tuple[int, tuple[float, float]]:
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
 
-def counted(number: int, noun: str) -> str:
-    """1 arm, 2,000 arms."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def clipped(name: str, most: int = 14) -> str:
-    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def short(rounds: float) -> str:
-    """20,000 as 20k, 3,000,000 as 3M."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(rounds) >= size:
-            return f"{rounds / size:g}{letter}"
-    return f"{rounds:g}"
-
-
-def _percent(share: float) -> str:
-    """Enough digits to compare: 99.7%, 5.3%, 0.012%."""
-    return f"{share:.3g}%" if share >= 10.0 else f"{share:.2g}%"
-
-
 def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> Figure:
     """Who gets what at the offline optimum, for a few values of alpha: bars of reward shares, arm by arm.
 
@@ -414,10 +392,11 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
     """
     alphas = list(shares)
     n_arms = len(arm_labels)
+    arm_labels = fonts.legible(arm_labels, "arm")
     order = np.argsort(-np.max([shares[alpha] for alpha in alphas], axis=0), kind="stable")[:MOST_BARS]
     part = f": {len(order)} of {n_arms:,} arms" if len(order) < n_arms else ""
     ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(alphas)))
-    with style():
+    with style(arm_labels):
         figure = Figure(figsize=(9.6, 1.6 + 0.36 * len(order)), layout="constrained")
         axes = figure.subplots()
         height = 0.8 / len(alphas)
@@ -430,7 +409,7 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.invert_yaxis()
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("share of all reward (%), an initial 1 an arm included; the line is an equal share")
+        axes.set_xlabel("share of all reward (%), an initial 1 per arm included; the line is an equal share")
         axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure

@@ -150,7 +150,7 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     """The reward of one pulled arm."""
     allowed = f"a number in [{low:g}, {high:g}]"
     try:
-        real = math.nan if isinstance(value, str | bytes) else float(value)
+        real = math.nan if isinstance(value, str | bytes) or value is np.ma.masked else float(value)
     except (TypeError, ValueError):
         raise Refusal("reward", allowed, value, "This policy learns from one float per round.") from None
     if math.isnan(real):

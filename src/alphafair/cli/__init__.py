@@ -1,4 +1,4 @@
-"""The command line: one file a command, registered by one line; nothing heavy loads before a command runs."""
+"""The command line: one file per command, registered by one line; nothing heavy loads before a command runs."""
 
 from __future__ import annotations
 

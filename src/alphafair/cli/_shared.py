@@ -42,6 +42,7 @@ def read_rounds(
 
     from alphafair import rescale_rewards, streams, validate
     from alphafair.streams.table import place
+    from alphafair.words import exact
 
     low, high = reward_range or (0.0, most)
     if reward_range is not None and not -math.inf < low < high < math.inf:
@@ -57,16 +58,11 @@ def read_rounds(
         least, greatest = float(rewards.min()), float(rewards.max())
         if least == greatest:  # no range: take 0 in
             least, greatest = min(least, 0.0), max(greatest, 0.0)
-        repair = f"Say --reward-range {written(least)} {written(greatest)}, or name the --arm columns."
+        repair = f"Say --reward-range {exact(least)} {exact(greatest)}, or name the --arm columns."
         if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
             repair = "These look like totals: map the rewards before adding them up, or name the --arm columns."
         raise validate.Refusal(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
-
-
-def written(number: float) -> str:
-    """A number in as few digits as tell it from all others: 5, 0.1, -2.5."""
-    return repr(number).removesuffix(".0")
 
 
 def make_folder(path: Path) -> Path:

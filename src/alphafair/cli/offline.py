@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds, written
+from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
+from alphafair.words import counted, exact, fitting
 
 
 def command(
     table: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards an arm."),
+        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards per arm."),
     ],
     context: Context = "context",
     arm: Arms = None,
@@ -33,9 +34,9 @@ def command(
 ) -> None:
     """The fair optimum in hindsight: who should get what.
 
-    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row a context
-    or one row a round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
-    written as one CSV an alpha.
+    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row per context
+    or one row per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
+    written as one CSV per alpha.
     """
     import polars as pl
 
@@ -57,7 +58,7 @@ def command(
             best = offline_optimum(totals, value, tolerance=tolerance)
         earned = best.cumulative_rewards
         shares[value] = metrics.shares(earned)
-        path = folder / f"distributions-{written(value)}.csv"
+        path = folder / f"distributions-{exact(value)}.csv"
         columns = {context: contexts} | {arm: best.distributions[:, k] for k, arm in enumerate(arms)}
         pl.DataFrame(columns).write_csv(path)
         found.append(
@@ -86,8 +87,6 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from alphafair.figures import counted
-
     console = Console(highlight=False)
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {counted(n_arms, 'arm')}\n")
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
@@ -105,20 +104,15 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
         rewards = row["cumulative_rewards"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
         table.add_row(
-            written(row["alpha"]),
-            _short(row["value"], 4),
+            exact(row["alpha"]),
+            fitting(row["value"], 4),
             gap,
             f"{row['jain_index']:.4f}",
-            _short(row["average_reward"], 2),
-            _short(min(rewards), 2),
-            _short(max(rewards), 2),
+            fitting(row["average_reward"], 2),
+            fitting(min(rewards), 2),
+            fitting(max(rewards), 2),
         )
     console.print(table)
-    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 an arm.")
+    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per arm.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than was asked for: the value is still right to within it.")
-
-
-def _short(number: float, decimals: int) -> str:
-    """At most twelve characters, so that a row fits in 80 columns."""
-    return f"{number:,.{decimals}f}" if number < 1e6 else f"{number:.6g}"

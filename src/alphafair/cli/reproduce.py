@@ -15,6 +15,8 @@ from alphafair.cli._shared import make_folder
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from alphafair.experiments.results import Results
+
 
 def command(
     data: Annotated[
@@ -24,7 +26,7 @@ def command(
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the report and the runs are kept.")] = Path(
         "report"
     ),
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads at work; default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads at work; default: one per core.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rows, in seconds.")] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
@@ -38,7 +40,8 @@ def command(
     from rich.console import Console
 
     from alphafair import validate
-    from alphafair.experiments.reproduce import Data, reproduce
+    from alphafair.experiments.reproduce import reproduce
+    from alphafair.experiments.sources import Data
     from alphafair.progress import progress_bar
 
     if jobs is not None:
@@ -52,26 +55,28 @@ def command(
         def started(title: str, total: int) -> Callable[[int], None]:
             return partial(bar.advance, bar.add_task(title, total=total))
 
-        page = reproduce(Data(data), output, smoke=smoke, jobs=jobs, command=shlex.join(words), started=started)
+        report = reproduce(Data(data), output, smoke=smoke, jobs=jobs, command=shlex.join(words), started=started)
     console = Console(highlight=False)
-    _print_claims(console, page.parent / "results.json")
-    console.print(f"\nReport: {page}")
+    _print_claims(console, report.results)
+    console.print(f"\nReport: {report.page}")
     if show:
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(report.page.resolve().as_uri())
 
 
-def _print_claims(console: Console, path: Path) -> None:
-    import json
-
+def _print_claims(console: Console, results: Results) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 
+    part = results.data.part
+    if part is not None:
+        console.print(f"A part of {part.of}: {part.found:,} of its {part.complete:,} ratings were found.\n")
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("claim", "source", "verdict", "measured"):
+    for heading in ("verdict", "claim", "measured", "source"):
         table.add_column(heading)
-    for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
-        colour = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim["verdict"]]
-        verdict = f"[{colour}]{claim['verdict']}[/]"
-        table.add_row(f"{claim['id']}  {claim['claim']}", claim["source"], verdict, claim["measured"])
+    for claim in results.claims:
+        colour = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim.verdict]
+        cells = (f"{claim.id}  {claim.claim}", claim.measured, claim.source)
+        table.add_row(f"[{colour}]{claim.verdict}[/]", *map(escape, cells))
     console.print(table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
+from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ def command(
     ] = "stochastic",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, a row per round."),
+        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, one row per round."),
     ] = None,
     context: Context = "context",
     arm: Arms = None,
@@ -82,14 +83,16 @@ def command(
     every = record_every or max(1, played.n_rounds // 200)
     policies = [made for kind in kinds for made in variants(kind, played, alpha)]
     traces = _simulate_all(policies, played, seed, every)
-    results = {
+    scores = hindsight(played, alpha)
+    results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
         "contexts": played.n_contexts,
         "arms": played.n_arms,
         "alpha": alpha,
         "seed": seed,
-        "policies": [measure(trace, alpha) for trace in traces],
+        "hindsight": scores,
+        "policies": [measure(trace, alpha, scores) for trace in traces],
         "certificates": list(certificates(policies, traces)),
     }
     text = json.dumps(results, indent=2)
@@ -157,20 +160,46 @@ def variants(kind: type[Policy], stream: Stream, alpha: float) -> Iterator[Polic
         yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 
-def measure(trace: Trace, alpha: float) -> dict[str, Any]:
+def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None) -> dict[str, Any]:
     """The row of a run: what the table shows and results.json keeps."""
     from alphafair import metrics
 
-    shares = metrics.shares(trace.final)
+    shares, achieved = metrics.shares(trace.final), float(metrics.alpha_performance(trace.final, alpha))
     return {
         "policy": trace.policy,
         "feedback": str(trace.feedback),
-        "alpha_performance": float(metrics.alpha_performance(trace.final, alpha)),
+        "alpha_performance": achieved,
+        "gap_closed": gap_closed(achieved, scores),
         "jain_index": float(metrics.jain_index(trace.final)),
         "average_reward": float(metrics.average_reward(trace.final)),
         "least_share": float(shares.min()),
         "greatest_share": float(shares.max()),
     }
+
+
+def hindsight(stream: Stream, alpha: float) -> dict[str, float] | None:
+    """What uniform play and the best fixed policy score; None where rewards are negative and there is no such thing."""
+    import numpy as np
+
+    from alphafair import metrics
+    from alphafair.offline import context_reward_totals, offline_optimum
+
+    if stream.reward_table.min() < 0.0:
+        return None
+    totals = context_reward_totals(stream)
+    n_present = np.array([stream.present(t).sum() for t in (0, *stream.epochs)])
+    shares = np.repeat(1.0 / n_present, stream.n_contexts)
+    best = offline_optimum(totals, alpha)
+    uniform = float(metrics.alpha_performance(1.0 + shares @ totals, alpha))
+    return {"optimum": best.value, "gap": best.gap, "uniform": uniform}
+
+
+def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | None:
+    """Of the way from uniform play to the optimum; None where that is no way at all."""
+    if scores is None or scores["optimum"] - scores["uniform"] <= 1e-6 * scores["optimum"]:
+        return None
+    share = (achieved - scores["uniform"]) / (scores["optimum"] - scores["uniform"])
+    return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
 def certificates(policies: Sequence[Policy], traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
@@ -220,23 +249,16 @@ class _Column(NamedTuple):
 
 
 _COLUMNS = (
-    _Column("alpha_performance", "alpha\nperformance", "{:.2f}".format, max),
-    _Column("jain_index", "Jain's\nindex", "{:.3f}".format, max),
-    _Column(
-        "average_reward",
-        "average\nreward",
-        lambda reward: f"{reward:,.0f}" if reward >= 1000.0 else f"{reward:.1f}",
-        max,
-    ),
+    _Column("alpha_performance", "alpha\nperformance", partial(fixed, decimals=2), max),
+    _Column("gap_closed", "gap\nclosed", "{:.0%}".format, max),
+    _Column("jain_index", "Jain's\nindex", partial(fixed, decimals=3), max),
+    _Column("average_reward", "average\nreward", amount, max),
     _Column("least_share", "least\nshare", "{:.2%}".format, max),
-    _Column("greatest_share", "greatest\nshare", "{:.2%}".format, min),
 )
 
 
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
-
-    from alphafair.figures import counted
 
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
     console = Console(highlight=False)
@@ -248,6 +270,8 @@ def _report(results: Mapping[str, Any]) -> None:
         "\n* the best of its column. Shares are of all reward; an equal share is "
         f"{1 / results['arms']:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
+    if results["hindsight"] is not None:
+        console.print(_in_hindsight(results["hindsight"]))
     for certificate in results["certificates"]:
         console.print("\n" + _sentence(certificate))
 
@@ -260,21 +284,29 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("\nfeedback")
     for column in _COLUMNS:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    best = {column.key: column.best([row[column.key] for row in rows]) for column in _COLUMNS}
+    known = {column.key: [row[column.key] for row in rows if row[column.key] is not None] for column in _COLUMNS}
+    best = {column.key: column.best(known[column.key]) for column in _COLUMNS if known[column.key]}
     for row in rows:
         cells = [row["policy"], row["feedback"]]
         for column in _COLUMNS:
-            is_best = row[column.key] == best[column.key]
-            text = column.written(row[column.key])
+            is_best = row[column.key] is not None and row[column.key] == best[column.key]
+            text = "-" if row[column.key] is None else column.written(row[column.key])
             cells.append(f"[bold green]* {text}[/]" if is_best else text)
         table.add_row(*cells)
     return table
 
 
+def _in_hindsight(scores: Mapping[str, float]) -> str:
+    return (
+        "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best fixed policy in hindsight, "
+        "which scores {optimum:.2f} (proved to within {gap:.1g})."
+    ).format(**scores)
+
+
 def _sentence(certificate: Mapping[str, Any]) -> str:
     """The certificate in words."""
     return (
-        "[bold]Certificate of {policy}:[/bold] on this very run no fixed policy, not even one chosen knowing all "
-        "rewards, could have scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = "
-        "{optimum_at_most:.2f}, so {policy} reached at least {part:.0%} of the best alpha-performance in hindsight."
-    ).format(**certificate, part=certificate["achieved"] / certificate["optimum_at_most"])
+        "[bold]Certificate of {policy}:[/bold] from its own steps alone, on this very run, no fixed policy could have "
+        "scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = {optimum_at_most:.2f}, "
+        "whatever the rewards were."
+    ).format(**certificate)

@@ -1,7 +1,7 @@
 """Machine code for all that the experiments use, made before they start, so that their bars tell of their own work.
 
-Numba compiles one kernel at a time in a process, so the two that take longest get a process each; what those compile
-is loaded from the disk cache afterwards. Where all code is in the cache already this takes a second.
+Numba compiles one kernel at a time in a process, so each of the two that take longest gets a process; what
+those compile is loaded from the disk cache afterwards. Where all code is in the cache already this takes a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from alphafair.jit import cache_folder
 
 OPTIMUM = "optimum"
 APART = ("fair-cb", OPTIMUM)
-CONTENDERS = {contender for work in (*paper.EXPERIMENTS, paper.TOY) for contender in work.contenders}
+CONTENDERS = {contender for experiment in (*paper.EXPERIMENTS, paper.TOY) for contender in experiment.contenders}
 NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *APART)  # the longest last
 
 

@@ -1,8 +1,11 @@
-"""The paper's experiments and those that its corrections ask for, each a value."""
+"""The paper's experiments and those that its corrections ask for, each a value, with their titles and labels."""
 
 from __future__ import annotations
 
-from alphafair.experiments.value import Contender, Experiment, Impossibility, Toy
+import numpy as np
+
+from alphafair.experiments.experiment import Contender, Experiment, Impossibility, Loaded
+from alphafair.types import Stream
 
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
 ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
@@ -61,7 +64,20 @@ FLOOR_SWEEP = Experiment(
     ),
     n_records=1,
 )
-IMPOSSIBILITY = Impossibility((10, 100, 1000, 10_000, 100_000), alphas=(0.25, 0.5, 0.75, 0.9), seeds=(0, 1, 2, 3))
-TOY = Toy(SIGN.contenders, arms=(0.9, 0.5, 0.1), n_rounds=3000, n_seeds=30)
+IMPOSSIBILITY = Impossibility(
+    "impossibility",
+    "Why c_\u03b1 cannot be 1",
+    halves=(10, 100, 1000, 10_000, 100_000),
+    alphas=(0.25, 0.5, 0.75, 0.9),
+    seeds=(0, 1, 2, 3),
+)
+TOY = Experiment("toy", "Three arms of fixed pay", SIGN.contenders, alphas=(0.0,), rows=None, n_records=1)
+TOY_ARMS, TOY_ROUNDS = (0.9, 0.5, 0.1), 3000
 
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, STEP, READINGS, DELTA)
+
+
+def toy(*, smoke: bool = False) -> Loaded:
+    """One context, arms that always pay the same, no fairness asked: who gets pulled."""
+    zeros = np.zeros(1000 if smoke else TOY_ROUNDS, dtype=np.int32)
+    return Loaded(TOY.smoke() if smoke else TOY, Stream(zeros, zeros, np.array([TOY_ARMS])))

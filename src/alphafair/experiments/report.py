@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
-from alphafair import figures, validate
-from alphafair.experiments import page
-from alphafair.experiments.pictures import Results, available
-from alphafair.experiments.whole import write_text
+from alphafair import figures
+from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.page import html
+from alphafair.experiments.pictures import PICTURES
+from alphafair.experiments.results import Results
+from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
 USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 NAMED = re.compile(r' id="([^"]*)"')
 COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
-NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
 
 def write_report(results: Results, folder: str | Path, *, advance: Callable[[int], object] | None = None) -> Path:
@@ -35,58 +33,34 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
     folder
         Made if it is missing; files of an earlier report are replaced.
     advance
-        Told 1 after every picture; there are `len(pictures.available(results))`.
+        Told 1 after every picture; there are `len(PICTURES)`.
     """
     home = Path(folder)
     (home / "figures").mkdir(parents=True, exist_ok=True)
     text = as_json(results)
     numbers = home / "results.json"
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
-    shown = available(results)
     drawings = {}
-    for picture in shown:
-        drawings[picture.name] = inline(
-            _save(picture.draw(results), home / "figures", picture.name), picture.name, picture.title
-        )
+    for picture in PICTURES:
+        svg = _save(picture.draw(results.experiments), home / "figures", picture.name)
+        drawings[picture.name] = inline(svg, picture.name, picture.title)
         if advance is not None:
             advance(1)
     target = home / "index.html"
-    write_text(target, page.html(results, shown, drawings))
+    write_text(target, html(results, drawings))
     write_text(numbers, text)
     return target
 
 
-def as_json(results: Results) -> str:
-    """Sorted keys, a list of numbers on one line, and nothing that JSON has no word for.
-
-    >>> print(as_json({"b": [1.5, 2.0], "a": "x"}))
-    {
-     "a": "x",
-     "b": [1.5, 2.0]
-    }
-    <BLANKLINE>
-    """
-    for where, value in _leaves(results, "results"):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise validate.Refusal(where, "finite", value, "Run that experiment again; a report has no gaps.")
-    text = json.dumps(results, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
-    return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's arrays and scalars as lists and numbers."""
-    return value.tolist()
-
-
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _leaves(part, f"{where}[{key!r}]")
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for place, part in enumerate(value):
-            yield from _leaves(part, f"{where}[{place}]")
-    else:
-        yield where, value
+def is_written(results: Results, folder: Path) -> bool:
+    """Whether the report of just these results is there, complete: results.json is written last."""
+    try:
+        if (folder / "results.json").read_text(encoding="utf-8") != as_json(results):
+            return False
+    except (OSError, UnicodeError):
+        return False
+    pictures = [folder / "figures" / f"{each.name}{suffix}" for each in PICTURES for suffix in figures.SUFFIXES]
+    return all(path.is_file() for path in (folder / "index.html", *pictures))
 
 
 def _save(figure: Figure, folder: Path, name: str) -> str:

@@ -1,224 +1,345 @@
-"""From parts to `results.json`: one section an experiment, in plain numbers."""
+"""What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 from alphafair import metrics
-from alphafair.experiments.claims import UNIFORM, Samples, joint_leads
-from alphafair.experiments.paper import FLOORS
-from alphafair.experiments.run import read
-from alphafair.experiments.tables import Part, part
-from alphafair.experiments.value import Contender, Impossibility, Loaded, Toy, digest, optimum_key
-from alphafair.types import Stream, Vector
+from alphafair.policies import POLICIES
 
-PERFORMANCE = "alpha_performance"
+Floats = tuple[float, ...]
 
 
-def _band(samples: Vector) -> dict[str, Any]:
-    return {key: np.asarray(value).tolist() for key, value in metrics.average_over_seeds(samples)._asdict().items()}
+@dataclass(frozen=True)
+class Band:
+    """A mean over seeds and its 95% confidence interval; without width where nothing is random."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def random(self) -> bool:
+        return self.high > self.low
+
+    @property
+    def size(self) -> Band:
+        """How far from zero, without a sign."""
+        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
 
 
-def _part(folder: Path, contender: Contender, alpha: float) -> Part:
-    return part(read(folder, contender.key(alpha)))
+@dataclass(frozen=True)
+class Series:
+    """Bands along the recorded rounds, or along floors."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    def __getitem__(self, place: int) -> Band:
+        return Band(self.mean[place], self.low[place], self.high[place])
+
+    @property
+    def end(self) -> Band:
+        return self[-1]
 
 
-def uniform_rewards(stream: Stream, rounds: NDArray[np.int64]) -> Vector:
-    """R of uniform play after each of the rounds, in closed form: 1 + the sum of rewards over n."""
-    totals = np.zeros(stream.n_arms)
-    found, start = [], 0
-    for stop in rounds:
-        counts = np.bincount(stream.items[start:stop], minlength=len(stream.reward_table))
-        totals = totals + counts @ stream.reward_table
-        found.append(1.0 + totals / stream.n_arms)
-        start = int(stop)
-    return np.array(found)
+@dataclass(frozen=True)
+class Outcome:
+    """What one contender did in an experiment over time."""
+
+    policy: str
+    feedback: str
+    settings: dict[str, Any]
+    n_seeds: int
+    alpha_performance: Series
+    jain_index: Series
+    average_reward: Series
+    standard_regret: Series
+    approximate_regret: Series
+    ratio: Series
+    final_rewards: Floats  # per arm
+    pull_shares: Floats  # per arm
+    gap_closed: Band
+
+    def series(self, metric: str) -> Series:
+        found: Series = getattr(self, metric)
+        return found
+
+    @property
+    def learned(self) -> Band:
+        """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
+        gap = self.gap_closed
+        return Band(*(round(side, 6) + 0.0 for side in (gap.mean, gap.low, gap.high)))
 
 
-def samples(loaded: Loaded, folder: Path) -> Samples:
-    """Every metric of every contender, by seed and recorded round; against the optimum too, where it was recorded."""
-    (alpha,) = loaded.experiment.alphas
-    found: dict[str, dict[str, Vector]] = {}
-    for contender in loaded.experiment.contenders:
-        rewards = _part(folder, contender, alpha).rewards
-        found[contender.label] = {
-            "alpha_performance": metrics.alpha_performance(rewards, alpha),
-            "jain_index": metrics.jain_index(rewards),
-            "average_reward": metrics.average_reward(rewards),
-        }
-        if optimum_key(alpha) in loaded.tasks():
-            best = read(folder, optimum_key(alpha))["value"].to_numpy()
-            found[contender.label] |= {
-                "standard_regret": metrics.standard_regret(best, rewards, alpha),
-                "approximate_regret": metrics.approximate_regret(best, rewards, alpha),
-                "ratio": metrics.performance_ratio(best, rewards, alpha),
-            }
-    return found
+class Entry(NamedTuple):
+    """A contender under its label."""
+
+    label: str
+    outcome: Outcome
 
 
-def _gap_closed(loaded: Loaded, best: float, rewards: Vector, measured: Samples) -> dict[str, Any]:
-    """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
+class Curve(NamedTuple):
+    """One metric of one contender."""
 
-    phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
-    """
-    (alpha,) = loaded.experiment.alphas
-    uniform = measured.get(UNIFORM)
-    if uniform is not None and len(drawn := uniform[PERFORMANCE][:, -1]) > 1:
-        ahead = metrics.alpha_performance(rewards, alpha) - drawn
-        return _band(ahead / (best - drawn.mean()))  # the band of the lead, in other units
-    expected = uniform_rewards(loaded.stream, np.array([loaded.stream.n_rounds]))[0]
-    return _band(metrics.gap_closed(best, expected, rewards, alpha))
+    label: str
+    policy: str
+    feedback: str
+    series: Series
 
-
-def _series(loaded: Loaded, folder: Path, contender: Contender, measured: Samples) -> dict[str, Any]:
-    """Every metric over the recorded rounds, with bands over the seeds."""
-    (alpha,) = loaded.experiment.alphas
-    _, rewards, pulls = _part(folder, contender, alpha)
-    best = float(read(folder, optimum_key(alpha))["value"][-1])
-    return {
-        "policy": contender.policy,
-        "feedback": contender.make(loaded.stream, alpha).feedback.value,
-        "settings": dict(contender.settings),
-        "n_seeds": len(rewards),
-        **{name: _band(values) for name, values in measured[contender.label].items()},
-        "final_rewards": rewards[:, -1].mean(axis=0).tolist(),
-        "pull_shares": (pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0).tolist(),
-        "gap_closed": _gap_closed(loaded, best, rewards[:, -1], measured),
-    }
+    @property
+    def end(self) -> Band:
+        return self.series.end
 
 
-def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
-    experiment, stream = loaded.experiment, loaded.stream
-    return {
-        "title": experiment.title,
-        "digest": digest(loaded),
-        "n_rounds": stream.n_rounds,
-        "n_contexts": stream.n_contexts,
-        "n_arms": stream.n_arms,
-        "arm_labels": list(stream.arm_labels or map(str, range(stream.n_arms))),
-        "seeds": list(range(n_seeds)),
-        "settings": {
-            "rows": experiment.rows,
-            "min_ratings": experiment.min_ratings,
-            "reward_floor": experiment.reward_floor,
-        },
-    }
+@dataclass(frozen=True)
+class Rows:
+    """Which part of the ratings was played."""
+
+    rows: int | None
+    min_ratings: int | None
+    reward_floor: float
 
 
-def _most_seeds(measured: Samples) -> int:
-    return max(len(values) for each in measured.values() for values in each.values())
+@dataclass(frozen=True)
+class Section:
+    title: str
+    digest: str
+    seeds: tuple[int, ...]
 
 
-def over_time(loaded: Loaded, folder: Path, measured: Samples) -> dict[str, Any]:
-    """Sections A and B, and those of the corrections."""
-    (alpha,) = loaded.experiment.alphas
-    best = read(folder, optimum_key(alpha))
-    return {
-        **_about(loaded, _most_seeds(measured)),
-        "alpha": alpha,
-        "rounds": best["round"].to_list(),
-        "optimum": {"values": best["value"].to_list(), "gaps": best["gap"].to_list()},
-        "contenders": {
-            contender.label: _series(loaded, folder, contender, measured) for contender in loaded.experiment.contenders
-        },
-    }
+@dataclass(frozen=True)
+class OnRatings(Section):
+    n_rounds: int
+    n_contexts: int
+    n_arms: int
+    arm_labels: tuple[str, ...]
+    settings: Rows
 
 
-def first(measured: Samples) -> dict[str, Any]:
-    """Who ends best in each of the paper's four, and how far ahead of each of the others, seed by seed."""
-    found = {}
-    for metric in (PERFORMANCE, "approximate_regret", "jain_index", "standard_regret"):
-        sign = -1.0 if metric.endswith("regret") else 1.0
-        ends = {label: sign * each[metric][:, -1] for label, each in measured.items()}
-        best = min(ends, key=lambda label: (-ends[label].mean(), label))
-        ahead = {label: _band(ends[best] - ends[label]) for label in ends if label != best}
-        found[metric] = {"label": best, "ahead": ahead}
-    return found
+@dataclass(frozen=True)
+class Optimum:
+    """The best fixed policy in hindsight at every recorded round, and how far its value may be off at most."""
+
+    values: Floats
+    gaps: Floats
 
 
-def over_alpha(loaded: Loaded, folder: Path) -> dict[str, Any]:
-    """Section C."""
-    (contender,) = loaded.experiment.contenders
-    final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
-    return {
-        **_about(loaded, 1),
-        "alphas": list(loaded.experiment.alphas),
-        "jain_index": metrics.jain_index(final).tolist(),
-        "average_reward": metrics.average_reward(final).tolist(),
-        "final_rewards": final.tolist(),
-    }
+@dataclass(frozen=True)
+class OverTime(OnRatings):
+    """Contenders at one alpha, round by round."""
+
+    alpha: float
+    rounds: tuple[int, ...]
+    optimum: Optimum
+    contenders: dict[str, Outcome]
+
+    @property
+    def best(self) -> float:
+        """The optimum of the whole run."""
+        return self.optimum.values[-1]
+
+    @property
+    def certificate(self) -> float:
+        return self.optimum.gaps[-1]
+
+    @property
+    def factor(self) -> float:
+        return metrics.approximation_factor(self.alpha)
+
+    @property
+    def ordered(self) -> list[Entry]:
+        """Contenders in the order of the registry, then others, uniform play last, whatever order a file has."""
+        rank = {name: place for place, name in enumerate(name for name in POLICIES if name != "uniform")}
+
+        def key(entry: Entry) -> tuple[int, bool, str]:
+            label, each = entry
+            return rank.get(each.policy, len(rank) + (each.policy == "uniform")), each.feedback != "full", label
+
+        return sorted((Entry(*item) for item in self.contenders.items()), key=key)
+
+    def curves(self, metric: str) -> list[Curve]:
+        return [Curve(label, each.policy, each.feedback, each.series(metric)) for label, each in self.ordered]
+
+    def ranked(self, metric: str) -> list[Curve]:
+        """By where they end, the best first: regrets are better the lower they are."""
+        sign = 1.0 if metric.endswith("regret") else -1.0
+        return sorted(self.curves(metric), key=lambda curve: (sign * curve.end.mean, curve.label))
+
+    def of(self, policy: str, feedback: str | None = None) -> Outcome:
+        """The contender that is this policy, with this feedback if given."""
+        return next(each for _, each in self.ordered if each.policy == policy and feedback in (None, each.feedback))
 
 
-def over_floor(loaded: Loaded, measured: Samples) -> dict[str, Any]:
-    """The floor sweep: bands at the end, as lists along the floors, and how far alpha-FairCB is ahead, seed by seed."""
-    fair, bandit, *sweep = measured.values()
-    swept = {"bandit": sweep[: len(FLOORS)], "full": sweep[len(FLOORS) :]}
+@dataclass(frozen=True)
+class First:
+    """Who ends best in one metric, and how far ahead of each of the others, seed by seed."""
 
-    def ends(each: Mapping[str, Vector]) -> dict[str, Any]:
-        return {name: _band(values[:, -1]) for name, values in each.items()}
+    label: str
+    ahead: dict[str, Band]
 
-    def along(bands: list[dict[str, Any]]) -> dict[str, Any]:
-        return {side: [band[side] for band in bands] for side in bands[0]}
-
-    def ahead(ours: Mapping[str, Vector], feedback: str) -> dict[str, Any]:
-        what = {
-            str(place): (ours[PERFORMANCE] - each[PERFORMANCE])[:, -1] for place, each in enumerate(swept[feedback])
-        }
-        return along([{"mean": one.mean, "low": one.low, "high": one.high} for one in joint_leads(what)])
-
-    return {
-        **_about(loaded, _most_seeds(measured)),
-        "alpha": loaded.experiment.alphas[0],
-        "floors": list(FLOORS),
-        "fair_cb": {
-            feedback: {name: along([ends(each)[name] for each in runs]) for name in fair}
-            for feedback, runs in swept.items()
-        },
-        "alpha_fair": {"full": ends(fair), "bandit": ends(bandit)},
-        "maxima": [float(each[PERFORMANCE][:, -1].max()) for each in swept["bandit"]],  # what the published code plots
-        "ahead": {"full": ahead(fair, "full"), "bandit": ahead(bandit, "bandit")},
-    }
+    @property
+    def close(self) -> list[str]:
+        """Whom the seeds do not tell from it."""
+        return [label for label, ahead in sorted(self.ahead.items()) if ahead.low <= 0.0]
 
 
-def impossibility(instance: Impossibility, folder: Path) -> dict[str, Any]:
-    """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
-    return {
-        "title": instance.title,
-        "digest": digest(instance),
-        "seeds": list(instance.seeds),
-        "halves": list(instance.halves),
-        "alphas": list(instance.alphas),
-        "limits": [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas],
-        "ratios": [
-            [float(read(folder, instance.key(alpha, n_half))["ratio"].to_numpy().mean()) for n_half in instance.halves]
-            for alpha in instance.alphas
-        ],
-    }
+@dataclass(frozen=True)
+class Compared(OverTime):
+    first: dict[str, First]  # by metric
 
 
-def pull_shares(instance: Toy, folder: Path) -> Samples:
-    """How often each arm is pulled, by seed."""
-    return {
-        contender.label: {"pull_shares": _part(folder, contender, 0.0).pulls / instance.n_rounds}
-        for contender in instance.contenders
-    }
+@dataclass(frozen=True)
+class PullShares(Section):
+    """How often arms of fixed pay are pulled, by contender and arm."""
+
+    alpha: float
+    n_rounds: int
+    n_contexts: int
+    n_arms: int
+    arms: Floats  # what each pays
+    shares: dict[str, Floats]
+
+    @property
+    def best_arm(self) -> int:
+        return self.arms.index(max(self.arms))
+
+    @property
+    def worst_arm(self) -> int:
+        return self.arms.index(min(self.arms))
 
 
-def toy(instance: Toy, measured: Samples) -> dict[str, Any]:
-    """How often each arm is pulled, over all seeds."""
-    return {
-        "title": instance.title,
-        "digest": digest(instance),
-        "alpha": 0.0,
-        "n_rounds": instance.n_rounds,
-        "n_contexts": 1,
-        "n_arms": len(instance.arms),
-        "seeds": list(range(instance.n_seeds)),
-        "arms": list(instance.arms),
-        "shares": {label: each["pull_shares"].mean(axis=0).tolist() for label, each in measured.items()},
-    }
+@dataclass(frozen=True)
+class Sign(OverTime):
+    toy: PullShares
+
+
+@dataclass(frozen=True)
+class OverAlpha(OnRatings):
+    """Where one policy ends, for every alpha."""
+
+    data: str
+    alphas: Floats
+    jain_index: Floats
+    average_reward: Floats
+    final_rewards: tuple[Floats, ...]  # per arm
+
+    def values(self, metric: str) -> Floats:
+        found: Floats = getattr(self, metric)
+        return found
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Where FairCB ends, along its floors."""
+
+    alpha_performance: Series
+    jain_index: Series
+    average_reward: Series
+
+
+@dataclass(frozen=True)
+class Level:
+    """Where alpha-FairCB, which has no floor, ends."""
+
+    alpha_performance: Band
+    jain_index: Band
+    average_reward: Band
+
+
+@dataclass(frozen=True)
+class OverFloor(OnRatings):
+    """FairCB along its floor, against alpha-FairCB; by feedback, "full" and "bandit"."""
+
+    alpha: float
+    floors: Floats
+    fair_cb: dict[str, Swept]
+    alpha_fair: dict[str, Level]
+    ahead: dict[str, Series]  # of alpha-FairCB over FairCB, seed by seed
+    maxima: Floats  # over the seeds of FairCB (bandit): what the published code plots
+
+
+@dataclass(frozen=True)
+class Limits(Section):
+    """OPT/ALG on the two-context instance, by alpha and length, and the limit that no online policy can beat."""
+
+    halves: tuple[int, ...]
+    alphas: Floats
+    limits: Floats
+    ratios: tuple[Floats, ...]
+
+    def distance(self, place: int) -> float:
+        """The largest distance to a limit at this length, as a part of it."""
+        return max(abs(row[place] / limit - 1.0) for row, limit in zip(self.ratios, self.limits, strict=True))
+
+
+@dataclass(frozen=True)
+class Lead:
+    """What a claim says is above zero: the mean over seeds and its confidence interval."""
+
+    what: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: str
+    experiment: str
+    source: str
+    claim: str
+    measured: str
+    verdict: str
+    leads: tuple[Lead, ...]
+    data: str
+    independent: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """How many ratings of a known data set were found."""
+
+    of: str
+    found: int
+    complete: int
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """`stand_in`: whether it is anything else than the paper's data; `part`: if it is a part of a known data set."""
+
+    name: str
+    stand_in: bool
+    digest: str
+    note: str
+    part: Part | None = None
+
+
+@dataclass(frozen=True)
+class Experiments:
+    A: Compared
+    B: Compared
+    C: OverAlpha
+    floor_sweep: OverFloor
+    impossibility: Limits
+    sign: Sign
+    step: OverTime
+    readings: OverTime
+    delta: OverTime
+
+    def sections(self) -> list[tuple[str, Any]]:
+        """All of them by name, in order of their names, and the toy."""
+        names = sorted(field.name for field in fields(self))
+        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy)]
+
+
+@dataclass(frozen=True)
+class Results:
+    command: str
+    versions: dict[str, str]
+    data: DataFacts
+    claims: tuple[Claim, ...]
+    experiments: Experiments

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import polars as pl
 
-from alphafair.experiments.value import Task, Work, digest
-from alphafair.experiments.whole import whole, write_text
+from alphafair.experiments.atomic_write import atomic_write, write_text
+from alphafair.experiments.digests import digest
+from alphafair.experiments.experiment import Task, Work
 
 
 def run(
@@ -63,5 +64,5 @@ def _is_sound(path: Path) -> bool:
 
 def _write(task: Task, path: Path) -> None:
     table = task()
-    with whole(path) as part:
-        table.write_parquet(part)
+    with atomic_write(path) as temporary:
+        table.write_parquet(temporary)

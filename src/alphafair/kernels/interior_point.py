@@ -1,6 +1,6 @@
 """The central path of max over (simplex_n)^m of sum_i phi(base_i + sum_j W_ji x_ji).
 
-Optimality needs a price w an arm and a multiplier mu a context:
+Optimality needs a price w per arm and a multiplier mu per context:
 
     w_i = R_i^(-alpha),  R_i = base_i + sum_j W_ji x_ji,  sum_i x_ji = 1,  z_ji = mu_j - W_ji w_i >= 0,  x_ji z_ji = 0
 

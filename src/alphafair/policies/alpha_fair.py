@@ -32,7 +32,7 @@ class AlphaFair(BasePolicy):
     R \\mathrel{+}= x^j \\odot r,$$
 
     and contexts are coupled only through the shared R. Against any adversary
-    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `certificate` says, on every single run.
+    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `metrics.regret_certificate` says, on every run.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ class AlphaFair(BasePolicy):
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     look = ("#0072B2", "o")
+    _accounts_in = ("shared", TOTAL)
     kernels = Kernels(
         gradient_ascent.draw,
         gradient_ascent.learn_any_time,
@@ -104,34 +105,32 @@ class AlphaFair(BasePolicy):
     def _make_work(self, n_live: int) -> Matrix:
         return gradient_ascent.make_work(n_live, self.alpha, READINGS[self.marginal])
 
-    def _accounts(self) -> Matrix:
-        return self._shared[:, TOTAL, ARMS:]
-
     def _check_memory(self) -> None:
-        check_slopes(self._accounts(), self._shared[:, SLOPE, ARMS:], self.alpha)
+        check_slopes(self._memory.accounts, self._memory.shared[:, SLOPE, ARMS:], self.alpha)
 
     @property
     def cumulative_rewards(self) -> Vector:
         """R: the expected rewards of every arm so far, on top of the initial 1."""
-        earned: Vector = self._earned()[0]
+        with self._lock:
+            earned: Vector = self._memory.earned[0]
         return earned
 
     @property
     def distributions(self) -> Matrix:
         """The distribution held by every context (n_contexts, n_arms)."""
         with self._lock:
-            return self._per_arm(self._learners[:, X, ARMS:])
+            return self._memory.per_arm(self._memory.learners[:, X, ARMS:])
 
     @property
     def squared_gradient_norms(self) -> Vector:
         """S_j of every context, a gradient that waits for its next visit included."""
         with self._lock:
-            return gradient_ascent.squared_gradient_norms(self._work, self._shared, self._learners)
+            return gradient_ascent.squared_gradient_norms(self._work, self._memory.shared, self._memory.learners)
 
     @property
     def drift(self) -> float:
         """What late and masked decisions add to the certificate; 0 if there were none."""
-        return float(self._shared[0, TOTAL, DRIFT])
+        return float(self._memory.shared[0, TOTAL, DRIFT])
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
@@ -140,7 +139,7 @@ class AlphaFair(BasePolicy):
         Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; and the drift.
         """
         roots = np.sqrt(self.squared_gradient_norms)
-        return float(2.0 * roots.sum() + self._learners[:, X, CLOSED_ROOTS].sum() + self.drift)
+        return float(2.0 * roots.sum() + self._memory.learners[:, X, CLOSED_ROOTS].sum() + self.drift)
 
 
 def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.kernels import Kernels, fair_bandit, log_barrier
 from alphafair.kernels.fair_bandit import TOTAL
-from alphafair.kernels.memory import ARMS
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix, Vector
 
@@ -55,6 +54,7 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     look = ("#56B4E9", "s")
+    _accounts_in = ("shared", TOTAL)
     kernels = Kernels(fair_bandit.draw, fair_bandit.learn, fair_bandit.change_arms)
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
@@ -72,14 +72,12 @@ class AlphaFairBandit(BasePolicy):
     def _make_work(self, n_live: int) -> Matrix:
         return fair_bandit.make_work(n_live, self.n_arms, self.alpha)
 
-    def _accounts(self) -> Matrix:
-        return self._shared[:, TOTAL, ARMS:]
-
     def _least_propensity(self, context: int) -> float:
-        return float(log_barrier.least_propensity(self._learners, context, self.n_arms, log_barrier.ADAPTIVE))
+        return float(log_barrier.least_propensity(self._memory.learners, context, self.n_arms, log_barrier.ADAPTIVE))
 
     @property
     def cumulative_rewards(self) -> Vector:
         """R: what every arm has earned so far, on top of the initial 1."""
-        earned: Vector = self._earned()[0]
+        with self._lock:
+            earned: Vector = self._memory.earned[0]
         return earned

@@ -113,7 +113,7 @@ class FairCB(BasePolicy):
         shared = floors.first_shared(n_contexts, n_arms, floor, horizon, kind, weights is not None)
         super().__init__(n_contexts, n_arms, seed, settings, shared)
         if weights is not None:
-            self._learners[:, P, WEIGHT] = weights
+            self._memory.learners[:, P, WEIGHT] = weights
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -134,15 +134,15 @@ class FairCB(BasePolicy):
 
     def _check_memory(self) -> None:
         weights = self.settings["context_weights"]
-        if weights is not None and weights != self._learners[:, P, WEIGHT].tolist():
-            held = self._learners[:, P, WEIGHT]
+        if weights is not None and weights != self._memory.learners[:, P, WEIGHT].tolist():
+            held = self._memory.learners[:, P, WEIGHT]
             raise validate.Refusal(
                 "state.arrays['learners']", f"of weights {weights}", held, "The snapshot is damaged."
             )
 
     def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None:
         """Make room for contexts and arms nobody announced; such contexts weigh 0 where weights are known."""
-        n_live = len(self.live_arms) + max(0, (n_arms or 0) - self.n_arms) if isinstance(n_arms, int) else 1
+        n_live = len(self._memory.live_arms) + max(0, (n_arms or 0) - self.n_arms) if isinstance(n_arms, int) else 1
         if self.settings["pull_floor"] * n_live >= 1.0:
             most = math.ceil(1.0 / self.settings["pull_floor"]) - 1
             repair = "Retire an arm first, or start anew with a lower pull_floor."
@@ -160,10 +160,10 @@ class FairCB(BasePolicy):
     def distributions(self) -> Matrix:
         """P: the distribution of every context (n_contexts, n_arms)."""
         with self._lock:
-            return self._per_arm(self._learners[:, P, ARMS:])
+            return self._memory.per_arm(self._memory.learners[:, P, ARMS:])
 
     @property
     def marginals(self) -> Vector:
         """How often each arm is pulled overall, under the weights in force: at least the floor in force."""
-        weights = self._learners[:, P, WEIGHT]
+        weights = self._memory.learners[:, P, WEIGHT]
         return np.asarray(weights @ self.distributions, dtype=np.float64)

@@ -41,6 +41,7 @@ class IndependentAlphaFair(BasePolicy):
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
     look = ("#009E73", "^")
+    _accounts_in = ("learners", OWN_ACCOUNT + TOTAL)
     kernels = Kernels(
         gradient_ascent.draw, gradient_ascent.learn_independently, gradient_ascent.change_independent_arms
     )
@@ -56,13 +57,11 @@ class IndependentAlphaFair(BasePolicy):
     def _make_work(self, n_live: int) -> Matrix:
         return gradient_ascent.make_work(n_live, self.alpha)
 
-    def _accounts(self) -> Matrix:
-        return self._learners[:, OWN_ACCOUNT + TOTAL, ARMS:]
-
     def _check_memory(self) -> None:
-        check_slopes(self._accounts(), self._learners[:, OWN_ACCOUNT + SLOPE, ARMS:], self.alpha)
+        check_slopes(self._memory.accounts, self._memory.learners[:, OWN_ACCOUNT + SLOPE, ARMS:], self.alpha)
 
     @property
     def cumulative_rewards(self) -> Matrix:
         """R of every context (n_contexts, n_arms), on top of the initial 1."""
-        return self._earned()
+        with self._lock:
+            return self._memory.earned

@@ -73,4 +73,4 @@ class ScaleFree(BasePolicy):
         return scale_free.make_work(n_live, self.n_arms, self._option)
 
     def _least_propensity(self, context: int) -> float:
-        return float(log_barrier.least_propensity(self._shared, 0, self.n_arms, self._option))
+        return float(log_barrier.least_propensity(self._memory.shared, 0, self.n_arms, self._option))

@@ -39,7 +39,7 @@ _MOST_STARS = 5
 
 
 class Ratings(NamedTuple):
-    """What a ratings file says, one entry a row and in the order of the file."""
+    """What a ratings file says, one entry per row and in the order of the file."""
 
     users: NDArray[np.int32]
     movies: NDArray[np.int32]  # rows of Genres.fits
@@ -60,7 +60,7 @@ def movielens(
     min_ratings: int | None = None,
     reward_floor: float = 0.2,
 ) -> Stream:
-    """Every rating a round: the user is the context, the arms are genres, and those of the rated movie pay 1.
+    """Every rating is a round: the user is the context, the arms are genres, and those of the rated movie pay 1.
 
     Rounds follow the timestamps; ratings of the same second keep the order of the file. Contexts follow the users'
     ids, arms the genres' names. Arms are all genres that the movies file knows, whoever rated what.

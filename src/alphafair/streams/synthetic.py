@@ -78,7 +78,7 @@ def greedy_trap(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: fl
 
     In every context each arm in turn pays the floor while all others pay 1. That arm is always the one that has
     earned most so far (ties to the first), so a greedy player meets it every time, while any fixed arm, and uniform
-    play, earn nearly 1 a round. Contexts take turns.
+    play, earn nearly 1 per round. Contexts take turns.
 
     >>> greedy_trap(8, n_contexts=2, n_arms=3).items.tolist()
     [0, 0, 1, 1, 2, 2, 0, 0]

@@ -1,4 +1,4 @@
-"""Anyone's own rounds as a stream: one row a round, one column for the context, one column of rewards an arm."""
+"""Anyone's own rounds as a stream: one row per round, a column for the context, a column of rewards per arm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(
         The column that says who or what is served: any labels, text or numbers. Contexts are numbered in their
         order, whole numbers by size and all else by the alphabet.
     arm_columns
-        The columns of rewards, one an arm, in the order that the arms shall have. By default all other columns, and
+        The columns of rewards, one per arm, in the order that the arms shall have. By default all other columns, and
         then each of them must hold numbers.
     time
         A column of numbers or dates to sort the rounds by; rows of equal time keep their order. By default the
@@ -58,6 +58,7 @@ def table(
     twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
     if twice:
         raise validate.Refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
+    _refuse_log(label, columns, special, arm_columns)
     named_columns(label, columns, special[:1], " (context, --context)")
     named_columns(label, columns, special[1:], " (time, --time)")
     if arm_columns is None:
@@ -65,7 +66,7 @@ def table(
     arms = column_list("arm_columns", arm_columns)
     named_columns(label, columns, arms, " (arm_columns, --arm)")
     if not arms:
-        repair = "Add one column of rewards an arm."
+        repair = "Add one column of rewards per arm."
         raise validate.Refusal(f"{label}: columns", "the context and at least one arm", columns, repair)
     clash = [name for name in arms if name in special]
     if clash:
@@ -74,7 +75,7 @@ def table(
     frame = collected(lazy.select([*dict.fromkeys(special), *arms]), label)
     if not len(frame):
         got = "a header alone" if _is_text(Path(label)) else "none"
-        raise validate.Refusal(label, "a table with rows", got, "Give one row a round.")
+        raise validate.Refusal(label, "a table with rows", got, "Give one row per round.")
 
     _refuse_empty(frame, where, special)
     rewards = _rewards(frame, where, arms)
@@ -83,6 +84,21 @@ def table(
     contexts = names.replace_strict(labels, range(len(labels)), return_dtype=pl.Int32).to_numpy()
     rows = np.arange(len(frame)) if time is None else _by_time(frame[time], where)
     return Stream(contexts[rows], rows.astype(np.int32), rewards, tuple(labels), tuple(arms))
+
+
+LOG_WORDS = {"arm": ("arm", "item", "item_id", "action"), "reward": ("reward", "click", "rating", "conversion")}
+
+
+def _refuse_log(label: str, columns: Sequence[str], special: Sequence[str], arm_columns: Sequence[str] | None) -> None:
+    """A log has one arm and one reward per row; a stream needs a reward of every arm."""
+    rest = {name.lower(): name for name in columns if name not in special}
+    found = [next((rest[word] for word in words if word in rest), None) for words in LOG_WORDS.values()]
+    if arm_columns is None and all(found):
+        repair = (
+            "It looks like a log, which knows the reward of the shown arm only: make an alphafair.Log of its columns, "
+            "or name the columns of rewards with arm_columns (--arm)."
+        )
+        raise validate.Refusal(f"{label}: columns", "the context and a column of rewards per arm", columns, repair)
 
 
 def scan(path: Path, **text: Any) -> pl.LazyFrame:

@@ -1,125 +1,66 @@
-"""The report's pictures: results in, Figure out, and a sentence that says what the numbers show.
-
-`PICTURES` has them in the order of the report. Every sentence is made from the numbers, so it says so when they
-contradict the paper.
-"""
+"""The report's pictures, in its order: results in, Figure out; each with the macro that makes its caption."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.experiments.pictures import arms, corrections, learned, over_alpha, over_time
-from alphafair.figures import ALPHA
-
-Results = Mapping[str, Any]
+from alphafair.experiments.pictures import arms, corrections, learned, over_alpha, over_time, rivals
+from alphafair.experiments.results import Experiments
+from alphafair.words import ALPHA
 
 
 class Picture(NamedTuple):
-    """One picture of the report: `name` is its file's, `section` its place, `needs` the experiments it shows."""
+    """`section` is its place on the page, `of` what it shows, `caption` a macro in templates/captions.html."""
 
     name: str
     title: str
     section: str
-    needs: tuple[str, ...]
-    draw: Callable[[Results], Figure]
-    sentence: Callable[[Results], str]
+    of: str  # nothing: all of them
+    drawn: Callable[[Any, str], Figure]
+    caption: str
+
+    def run(self, experiments: Experiments) -> Any:
+        return getattr(experiments, self.of) if self.of else experiments
+
+    def draw(self, experiments: Experiments) -> Figure:
+        return self.drawn(self.run(experiments), self.title)
 
 
-PICTURES: dict[str, Picture] = {}
+def _over_time(key: str, setting: str) -> list[Picture]:
+    """The pictures of A, and of B."""
+    drawn = {metric: (title, partial(over_time.picture, metric=metric)) for metric, title in over_time.TITLES.items()}
+    drawn["who_gets_what"] = ("Who gets what, arm by arm", arms.who_gets_what)  # type: ignore[assignment]
+    return [
+        Picture(f"{key}-{name.replace('_', '-')}", f"{title} ({setting})", key, key, draw, name)
+        for name, (title, draw) in drawn.items()
+    ]
 
 
-def _add(
-    name: str,
-    title: str,
-    section: str,
-    experiment: str,
-    draw: Callable[..., Figure],
-    sentence: Callable[..., str],
-    *arguments: str,
-) -> None:
-    """A picture of one experiment, from `draw(experiment, title, ...)` and `sentence(experiment, ...)`."""
-    PICTURES[name] = Picture(
-        name,
-        title,
-        section,
-        (experiment,),
-        lambda results: draw(results["experiments"][experiment], title, *arguments),
-        lambda results: sentence(results["experiments"][experiment], *arguments),
-    )
+def _over_alpha(metric: str, title: str) -> Picture:
+    name = f"C-{metric.replace('_', '-')}"
+    return Picture(name, title, "C", "C", partial(over_alpha.picture, metric=metric), f"{metric}_over_alpha")
 
 
-for _key, _setting in (("A", "full information"), ("B", "bandit feedback")):
-    for _series, _title in over_time.TITLES.items():
-        _name = f"{_key}-{_series.replace('_', '-')}"
-        _add(_name, f"{_title} ({_setting})", _key, _key, over_time.picture, over_time.sentence, _series)
-    _title = f"Who gets what, arm by arm ({_setting})"
-    _add(f"{_key}-who-gets-what", _title, _key, _key, arms.who_gets_what, arms.who_sentence)
-
-for _series, _title in over_alpha.TITLES.items():
-    _name = f"C-{_series.replace('_', '-')}"
-    _add(_name, _title, "C", "C", over_alpha.over_alpha, over_alpha.over_alpha_sentence, _series)
-_add("price-of-fairness", "The price of fairness", "price", "C", over_alpha.price, over_alpha.price_sentence)
-PICTURES["how-much-was-learned"] = Picture(
-    "how-much-was-learned",
-    learned.TITLE,
-    "learned",
-    ("A", "B"),
-    lambda results: learned.picture(results["experiments"]),
-    lambda results: learned.sentence(results["experiments"]),
+_TOY = "Which arm is pulled: one context, three arms, no fairness asked"
+_SIGN = "The sign of the bandit reward, on the ratings"
+_STEP = "The step size: squares of gradients added up, or norms"
+_READINGS = "Three readings of when the slope \N{GREEK SMALL LETTER PHI}\N{PRIME} is taken"
+_FLOORS = f"FairCB along its floor, against {ALPHA}-FairCB, which has none"
+_LIMITS = "Where no online policy can match the optimum"
+PICTURES = (
+    *_over_time("A", "full information"),
+    *_over_time("B", "bandit feedback"),
+    *(_over_alpha(metric, title) for metric, title in over_alpha.TITLES.items()),
+    Picture("price-of-fairness", "The price of fairness", "price", "C", over_alpha.price, "price"),
+    Picture("how-much-was-learned", "How much was learned", "learned", "", learned.picture, "learned"),
+    Picture("sign-toy", _TOY, "corrections", "sign", corrections.toy, "toy"),
+    Picture("sign-ratings", _SIGN, "corrections", "sign", corrections.sign, "sign"),
+    Picture("step", _STEP, "corrections", "step", corrections.step, "step"),
+    Picture("readings", _READINGS, "corrections", "readings", corrections.readings, "readings"),
+    Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", rivals.floor_sweep, "floor_sweep"),
+    Picture("impossibility", _LIMITS, "rivals", "impossibility", rivals.impossibility, "impossibility"),
 )
-_add(
-    "sign-toy",
-    "Which arm is pulled: one context, three arms, no fairness asked",
-    "corrections",
-    "sign",
-    corrections.toy,
-    corrections.toy_sentence,
-)
-_add(
-    "sign-ratings",
-    "The sign of the bandit reward, on the ratings",
-    "corrections",
-    "sign",
-    corrections.sign,
-    corrections.sign_sentence,
-)
-_add(
-    "step",
-    "The step size: squares of gradients added up, or norms",
-    "corrections",
-    "step",
-    corrections.step,
-    corrections.step_sentence,
-)
-_add(
-    "readings",
-    "Three readings of when the slope \N{GREEK SMALL LETTER PHI}\N{PRIME} is taken",
-    "corrections",
-    "readings",
-    corrections.readings,
-    corrections.readings_sentence,
-)
-_add(
-    "floor-sweep",
-    f"FairCB along its floor, against {ALPHA}-FairCB, which has none",
-    "rivals",
-    "floor_sweep",
-    over_alpha.floor_sweep,
-    over_alpha.floor_sentence,
-)
-_add(
-    "impossibility",
-    "Where no online policy can match the optimum",
-    "rivals",
-    "impossibility",
-    over_alpha.impossibility,
-    over_alpha.impossibility_sentence,
-)
-
-
-def available(results: Results) -> list[Picture]:
-    """The pictures whose experiments are among the results."""
-    return [picture for picture in PICTURES.values() if all(key in results["experiments"] for key in picture.needs)]

@@ -11,21 +11,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, streams
-from alphafair.figures import ALPHA, FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.illustrations.shapes import (
+    BLUE,
+    SELLERS,
+    WIDTH,
+    account,
+    arrow,
+    axes_at,
+    box,
+    canvas,
+    label,
+    number,
+    page,
+    route,
+)
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import AlphaFair, Hedge, Uniform
+from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
+from alphafair.words import ALPHA
 
-WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
-BLUE = look("alpha-fair").colour
 BOUND = look("hedge").colour
-PALE, SHADE = "#dcebf5", "#f4f4f4"
-SELLERS = ("Ada", "Ben", "Cyd")
+PALE = "#dcebf5"
 QUERIES = ("lamps", "chairs")
 PAYS = ((0.9, 0.6, 0.2), (0.8, 0.3, 0.6))  # what a visit is worth to a seller, by query
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the curves of phi', and their colours, which differ in lightness first
@@ -47,49 +58,49 @@ def market(n_rounds: int = 10_000) -> Stream:
 
 
 def reductions() -> Figure:
-    """One round of alpha-FairCB as a diagram: a learner a context, coupled through one account of rewards."""
+    """One round of alpha-FairCB as a diagram: a learner per context, coupled through one account of rewards."""
     alpha = 0.9  # as in the text beside it
     earned = simulate(AlphaFair(len(QUERIES), len(SELLERS), alpha=alpha), market()).final
     with style():
-        figure, axes = _canvas("One learner for each context, one account for all", 4.75)
+        figure, axes = canvas("One learner for each context, one account for all", 4.75)
         row, tall = 3.38, 0.56  # the round walks along this height
-        _box(axes, 0.15, row, 1.2, tall, "a visitor asks\nfor lamps")
-        _box(axes, 2.0, row, 1.65, tall, "learner for lamps\nshares x over arms", face=PALE, edge=BLUE)
-        _box(axes, 2.0, row - 0.84, 1.65, tall, "learner for chairs\nits own x")
-        _box(axes, 2.0, row - 1.68, 1.65, tall, "one more for every\nfurther context", dashed=True)
-        _box(axes, 4.35, row, 1.05, tall, "draws an arm\nfrom x")
-        _box(axes, 6.0, row, 1.05, tall, "the world\npays r")
+        box(axes, 0.15, row, 1.2, tall, "a visitor asks\nfor lamps")
+        box(axes, 2.0, row, 1.65, tall, "learner for lamps\nshares x over arms", face=PALE, edge=BLUE)
+        box(axes, 2.0, row - 0.84, 1.65, tall, "learner for chairs\nits own x")
+        box(axes, 2.0, row - 1.68, 1.65, tall, "one more for every\nfurther context", dashed=True)
+        box(axes, 4.35, row, 1.05, tall, "draws an arm\nfrom x")
+        box(axes, 6.0, row, 1.05, tall, "the world\npays r")
         middle = row + 0.62 * tall
-        _arrow(axes, (1.35, middle), (2.0, middle))
+        arrow(axes, (1.35, middle), (2.0, middle))
         for down in (0.84, 1.68):
-            _arrow(axes, (1.35, row + 0.3 * tall), (2.0, row + tall / 2 - down), colour=FAINT, dashed=True)
-        _arrow(axes, (3.65, middle), (4.35, middle))
-        _arrow(axes, (5.4, middle), (6.0, middle))
-        _route(axes, [(6.53, row + tall), (6.53, 4.16), (2.83, 4.16), (2.83, row + tall)])
-        _label(axes, 4.68, 4.16, "learns from g = \u03c6\u2032(R) r, nothing else", on_line=True)
+            arrow(axes, (1.35, row + 0.3 * tall), (2.0, row + tall / 2 - down), colour=FAINT, dashed=True)
+        arrow(axes, (3.65, middle), (4.35, middle))
+        arrow(axes, (5.4, middle), (6.0, middle))
+        route(axes, [(6.53, row + tall), (6.53, 4.16), (2.83, 4.16), (2.83, row + tall)])
+        label(axes, 4.68, 4.16, "learns from g = \u03c6\u2032(R) r, nothing else", on_line=True)
 
-        _account(axes, earned, alpha, 2.0, 0.12, 5.05, 1.12)
-        _route(axes, [(6.93, row), (6.93, 1.24)])
-        _label(axes, 6.86, 3.2, "R grows by r", side="right")
+        account(axes, earned, alpha, 2.0, 0.12, 5.05, 1.12)
+        route(axes, [(6.93, row), (6.93, 1.24)])
+        label(axes, 6.86, 3.2, "R grows by r", side="right")
         bus = 3.95
         axes.plot([bus, bus], [1.24, row + 0.2 * tall], color=BLUE, linewidth=2.4, solid_capstyle="butt")
         for down in (0.0, 0.84, 1.68):
             height = row - down + (0.2 if down == 0.0 else 0.5) * tall
-            _arrow(axes, (bus, height), (3.65, height), colour=BLUE, width=2.4)
+            arrow(axes, (bus, height), (3.65, height), colour=BLUE, width=2.4)
         words = (
             "concave to linear: one more unit\nof reward to arm i counts \u03c6\u2032(R\u1d62),\nread from the account",
             "one problem to many: given the\nweights, contexts have nothing\nelse in common",
             "many to known ones: each is plain\nonline learning (gradient ascent,\nor a scale-free bandit)",
         )
-        _number(axes, 2.0, 1.24, 1)
-        _number(axes, bus, 2.2, 2)
-        _number(axes, 2.0, row + tall, 3)
+        number(axes, 2.0, 1.24, 1)
+        number(axes, bus, 2.2, 2)
+        number(axes, 2.0, row + tall, 3)
         for step, (text, y) in enumerate(zip(words, (2.82, 2.22, 1.62), strict=True), start=1):
-            _number(axes, 4.42, y + 0.15, step, filled=False)
-            _label(axes, 4.6, y, text, size=8.0, side="left")
+            number(axes, 4.42, y + 0.15, step, filled=False)
+            label(axes, 4.6, y, text, size=8.0, side="left")
         shared = "blue: what contexts\nshare, the weights\n\u03c6\u2032(R) and no more"
-        _label(axes, 0.15, 0.68, shared, side="left", colour=BLUE)
-        _label(axes, 0.15, 2.05, "other contexts\nwait their turn", side="left", colour="#666666")
+        label(axes, 0.15, 0.68, shared, side="left", colour=BLUE)
+        label(axes, 0.15, 2.05, "other contexts\nwait their turn", side="left", colour="#666666")
     return figure
 
 
@@ -102,8 +113,8 @@ def what_alpha_does() -> Figure:
     ]  # at the end, where R = 1: (1/1000)^(-alpha)
     looks = [Look(colour, "") for colour in RAMP]
     with style():
-        figure = _page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
-        axes = _axes(figure, 0.85, 0.55, WIDTH - 0.85 - 1.6, 2.6)
+        figure = page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
+        axes = axes_at(figure, 0.85, 0.55, WIDTH - 0.85 - 1.6, 2.6)
         for alpha, title, (colour, _) in zip(ALPHAS, titles, looks, strict=True):
             weight = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(usual, alpha)
             axes.plot(earned[::-1], weight[::-1], color=colour, gid=title, linewidth=2.2, clip_on=False)
@@ -161,9 +172,9 @@ def tangent() -> Figure:
     uniform = np.full(totals.shape, 1.0 / totals.shape[1])
     halfway = (uniform + best.distributions.round(3)) / 2.0  # beyond that digits are the solver's, not the problem's
     with style():
-        figure = _page("A tangent lies above a concave curve: its top is a ceiling for the optimum", 4.1)
+        figure = page("A tangent lies above a concave curve: its top is a ceiling for the optimum", 4.1)
         for number, (x, title) in enumerate(((uniform, "at uniform play"), (halfway, "halfway to the optimum"))):
-            axes = _axes(figure, 0.72 + 3.3 * number, 0.62, 2.45, 2.75)
+            axes = axes_at(figure, 0.72 + 3.3 * number, 0.62, 2.45, 2.75)
             axes.set_title(title, fontsize=10, fontweight="normal")
             axes.set_ylim(243.0, 301.0)
             axes.tick_params(labelleft=number == 0)
@@ -232,8 +243,8 @@ def price_of_fairness_toy() -> Figure:
     online = frontier([simulate(AlphaFair(*size, alpha=alpha), stream).final for alpha in SWEEP])
     best = frontier([offline_optimum(totals, alpha).cumulative_rewards for alpha in SWEEP])
     with style():
-        figure = _page("The price of fairness: how much reward, how equally shared", 4.1)
-        axes = _axes(figure, 0.85, 0.55, WIDTH - 1.1, 3.0)
+        figure = page("The price of fairness: how much reward, how equally shared", 4.1)
+        axes = axes_at(figure, 0.85, 0.55, WIDTH - 1.1, 3.0)
         marked = [SWEEP.index(alpha) for alpha in MARKED]
         hollow: Any = {"markersize": 4, "markerfacecolor": "white", "linestyle": (0, (5.0, 2.0)), "linewidth": 1.2}
         axes.plot(*best, color=INK, marker="o", markevery=marked, gid="optimum", **hollow)
@@ -260,8 +271,55 @@ def price_of_fairness_toy() -> Figure:
         axes.set_xlim(0.0, 1.0)
         axes.set_ylim(600.0, 1300.0)
         axes.set_xlabel("Jain's index (1: all arms alike)")
-        axes.set_ylabel("average cumulative reward of an arm")
+        axes.set_ylabel("average cumulative reward per arm")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    return figure
+
+
+RULES = {  # how a newcomer enters: account, words, look
+    "fresh": ('"fresh": an account of 1', Look("#D55E00", "D")),
+    "least": ('"least" live account', Look("#0072B2", "o")),
+    "mean": ("the mean account", Look("#009E73", "^")),
+}
+
+
+def newcomer_shares(rule: str, *, n_seeds: int = 40, n_rounds: int = 8000, window: int = 200) -> Vector:
+    """Share of the pulls that go to an average arm which joins four others after 4,000 rounds, window by window."""
+    visits = np.zeros(n_rounds, dtype=np.int32)
+    stream = Stream(
+        visits, visits, np.array([[0.6, 0.55, 0.45, 0.4, 0.5]]), arrivals=np.array([0, 0, 0, 0, n_rounds // 2])
+    )
+    account: Any = rule
+    if rule == "mean":
+        before = AlphaFairBandit(1, 4, alpha=0.9)
+        simulate(before, Stream(visits, visits, stream.reward_table[:, :4]).head(n_rounds // 2))
+        account = float(before.cumulative_rewards.mean())
+    shares = []
+    for seed in range(n_seeds):
+        log = simulate(AlphaFairBandit(1, 4, alpha=0.9), stream, seed=seed, account=account, log=True).log
+        assert log is not None
+        shares.append((log.arms[n_rounds // 2 :] == 4).reshape(-1, window).mean(axis=1))
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def newcomers() -> Figure:
+    """How the share of a newcomer develops under the three rules for its first account."""
+    window = 200
+    with style():
+        figure = page("A fifth arm, as good as the average, joins four others after 4,000 rounds", 3.7)
+        axes = axes_at(figure, 0.75, 0.55, WIDTH - 0.75 - 2.05, 2.6)
+        for rule, (words, (colour, marker)) in RULES.items():
+            shares = 100.0 * newcomer_shares(rule, window=window)
+            rounds = window * np.arange(1, len(shares) + 1)
+            axes.plot(rounds, shares, color=colour, marker=marker, markevery=4, gid=words, clip_on=False)
+        axes.axhline(20.0, color=INK, linewidth=0.9)
+        axes.text(3950, 13.5, "line: an equal share", fontsize=LABEL_SIZE, ha="right")
+        axes.set_xlim(0, 4000)
+        axes.set_ylim(0, 100)
+        axes.set_xlabel("rounds since it joined")
+        axes.set_ylabel(f"share of the last {window} pulls (%)")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        label_ends(axes, [words for words, _ in RULES.values()], [drawn for _, drawn in RULES.values()])
     return figure
 
 
@@ -270,139 +328,5 @@ PICTURES = {
     "what-alpha-does": what_alpha_does,
     "price-of-fairness": price_of_fairness_toy,
     "tangent": tangent,
+    "newcomers": newcomers,
 }
-
-
-def _page(title: str, height: float) -> Figure:
-    figure = Figure(figsize=(WIDTH, height))
-    figure.text(0.15 / WIDTH, 1.0 - 0.22 / height, title, fontsize=11.5, fontweight="bold", va="center")
-    return figure
-
-
-def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches."""
-    tall = figure.get_figheight()
-    return figure.add_axes((left / WIDTH, bottom / tall, width / WIDTH, height / tall))
-
-
-def _canvas(title: str, height: float) -> tuple[Figure, Axes]:
-    """A page to draw on in inches."""
-    figure = _page(title, height)
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_xlim(0.0, WIDTH)
-    axes.set_ylim(0.0, height)
-    axes.set_axis_off()
-    return figure, axes
-
-
-def _box(
-    axes: Axes,
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    text: str,
-    *,
-    face: str = SHADE,
-    edge: str = FAINT,
-    dashed: bool = False,
-) -> None:
-    axes.add_patch(
-        FancyBboxPatch(
-            (x, y),
-            width,
-            height,
-            boxstyle="round,pad=0,rounding_size=0.08",
-            facecolor="white" if dashed else face,
-            edgecolor=edge,
-            linewidth=1.6 if edge != FAINT else 1.0,
-            linestyle=(0, (3.0, 2.0)) if dashed else "-",
-        )
-    )
-    _label(axes, x + width / 2, y + height / 2, text)
-
-
-def _arrow(
-    axes: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    *,
-    colour: str = INK,
-    width: float = 1.3,
-    dashed: bool = False,
-) -> None:
-    axes.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            arrowstyle="-|>",
-            mutation_scale=11,
-            shrinkA=0.0,
-            shrinkB=0.0,
-            color=colour,
-            linewidth=width,
-            linestyle=(0, (2.0, 2.0)) if dashed else "-",
-        )
-    )
-
-
-def _route(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
-    """An arrow with corners."""
-    axes.plot(*zip(*points[:-1], strict=True), color=INK, linewidth=1.3, solid_joinstyle="miter")
-    _arrow(axes, points[-2], points[-1])
-
-
-def _label(
-    axes: Axes,
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: float = LABEL_SIZE,
-    side: str = "center",
-    colour: str = INK,
-    on_line: bool = False,
-) -> None:
-    box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 2.0} if on_line else None
-    axes.text(
-        x, y, text, fontsize=size, ha=side, va="center", color=colour, linespacing=1.35, bbox=box, parse_math=True
-    )
-
-
-def _number(axes: Axes, x: float, y: float, number: int, *, filled: bool = True) -> None:
-    """The number of a reduction, in a circle."""
-    axes.add_patch(
-        Circle((x, y), 0.115, facecolor=BLUE if filled else "white", edgecolor=BLUE, linewidth=1.2, zorder=4)
-    )
-    axes.text(
-        x,
-        y - 0.005,
-        str(number),
-        ha="center",
-        va="center_baseline",
-        fontsize=8.5,
-        fontweight="bold",
-        color="white" if filled else BLUE,
-        zorder=5,
-    )
-
-
-def _account(axes: Axes, earned: Vector, alpha: float, x: float, y: float, width: float, height: float) -> None:
-    """The shared account: what every arm has earned, and what one more unit counts for, as bars."""
-    _box(axes, x, y, width, height, "", face="white", edge=BLUE)
-    weights = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(earned, alpha).max()
-    top = y + height - 0.17
-    for left, text in (
-        (x + 0.72, "R: earned so far"),
-        (x + 2.95, rf"$\varphi'(R) = R^{{-{alpha:g}}}$, relative"),
-    ):
-        _label(axes, left, top, text, side="left")
-    for row, (seller, amount, weight) in enumerate(zip(SELLERS, earned, weights, strict=True)):
-        middle = top - 0.25 * (row + 1)
-        _label(axes, x + 0.2, middle, seller, side="left")
-        for left, size, text in (
-            (x + 0.72, amount / earned.max(), f"{amount:,.0f}"),
-            (x + 2.95, weight, f"{weight:.2f}"),
-        ):
-            axes.add_patch(Rectangle((left, middle - 0.075), 1.35 * size, 0.15, facecolor=BLUE, alpha=0.75))
-            _label(axes, left + 1.35 * size + 0.06, middle, text, side="left", size=8.0)

@@ -1,27 +1,27 @@
-"""An experiment is a value: print it, compare it, hash it, shrink it."""
+"""An experiment is a value: print it, compare it, hash it, shrink it.
+
+Its settings say what is computed and nothing else; titles and labels are for the report and may change freely.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, Self
 
-import numpy as np
 import polars as pl
 
-import alphafair
 from alphafair.experiments import tables
-from alphafair.kernels import published_sign, published_step
-from alphafair.policies import POLICIES, AlphaFair, AlphaFairBandit, BasePolicy
+from alphafair.experiments.digests import short_digest, stream_digest
+from alphafair.experiments.published import PublishedSign, PublishedStep
+from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
 
 Task = Callable[[], pl.DataFrame]
+KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign, PublishedStep.name: PublishedStep}
 
 
 class Work(Protocol):
@@ -35,32 +35,6 @@ class Work(Protocol):
     def tasks(self) -> dict[str, Task]: ...
 
 
-def digest(work: Work) -> str:
-    """Names the results: the same experiment on the same rounds, run by the same code."""
-    content = json.dumps([work.settings(), code_digest()], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
-
-
-class PublishedSign(AlphaFairBandit):
-    """`AlphaFairBandit` with the sign of the code published with the paper; not for use, so not in POLICIES."""
-
-    name: ClassVar[str] = "published-sign"
-    kernels = AlphaFairBandit.kernels._replace(learn=published_sign.learn)
-    look = ("#661100", "*")
-
-
-class PublishedStep(AlphaFair):
-    """`AlphaFair` with the step size of the code published with the paper: no certificate, not for use."""
-
-    name: ClassVar[str] = "published-step"
-    kernels = AlphaFair.kernels._replace(learn=published_step.learn, learn_in_order=None)
-    look = ("#661100", "*")  # never beside the other
-    surrogate_regret_bound = None
-
-
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign, PublishedStep.name: PublishedStep}
-
-
 def resolve(value: Any, stream: Stream) -> Any:
     """A setting that depends on the data, written as words so that a contender stays printable and hashable."""
     if value == "sqrt(ln N / T)":
@@ -72,7 +46,7 @@ def resolve(value: Any, stream: Stream) -> Any:
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy under the name that the report gives it."""
+    """A policy under the label that the report gives it."""
 
     label: str
     policy: str
@@ -86,10 +60,12 @@ class Contender:
             settings.pop("horizon", None)
         return kind(stream.n_contexts, stream.n_arms, **settings)
 
+    def unlabelled(self) -> dict[str, Any]:
+        return {"policy": self.policy, **dict(self.settings)}
+
     def key(self, alpha: float) -> str:
         """Names the table of what it did at this alpha."""
-        content = json.dumps([asdict(self), alpha], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:12]
+        return short_digest([self.unlabelled(), alpha])
 
     def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
         """Under full information rewards are booked as expected, so one seed says it all."""
@@ -143,10 +119,17 @@ class Loaded:
         return self.experiment.title
 
     def settings(self) -> dict[str, Any]:
-        return {**asdict(self.experiment), "rounds": stream_digest(self.stream)}
+        plan = self.experiment
+        return {
+            "contenders": [contender.unlabelled() for contender in plan.contenders],
+            "alphas": plan.alphas,
+            "n_seeds": plan.n_seeds,
+            "n_records": plan.n_records,
+            "rounds": stream_digest(self.stream),
+        }
 
     def tasks(self) -> dict[str, Task]:
-        """One a contender and alpha; over time also the optimum."""
+        """One per contender and alpha; over time also the optimum."""
         plan, stream = self.experiment, self.stream
         tasks: dict[str, Task] = {
             contender.key(alpha): partial(contender.played, stream, alpha, plan.n_seeds, plan.n_records)
@@ -168,14 +151,14 @@ def optimum_key(alpha: float) -> str:
 class Impossibility:
     """The two-context instance, for rising lengths, at several alphas, under both outcomes of its coin."""
 
+    name: str
+    title: str
     halves: tuple[int, ...]
     alphas: tuple[float, ...]
     seeds: tuple[int, ...]
-    name: str = "impossibility"
-    title: str = "Why c_\u03b1 cannot be 1"
 
     def settings(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"halves": self.halves, "alphas": self.alphas, "seeds": self.seeds}
 
     def tasks(self) -> dict[str, Task]:
         return {
@@ -189,57 +172,3 @@ class Impossibility:
 
     def smoke(self) -> Self:
         return replace(self, halves=self.halves[:3])
-
-
-@dataclass(frozen=True)
-class Toy:
-    """One context, a few arms of fixed pay, alpha 0: who gets pulled."""
-
-    contenders: tuple[Contender, ...]
-    arms: tuple[float, ...]
-    n_rounds: int
-    n_seeds: int
-    name: str = "toy"
-    title: str = "Three arms of fixed pay"
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def tasks(self) -> dict[str, Task]:
-        zeros = np.zeros(self.n_rounds, dtype=np.int32)
-        stream = Stream(zeros, zeros, np.array([self.arms]))
-        return {
-            contender.key(0.0): partial(contender.played, stream, 0.0, self.n_seeds, 1) for contender in self.contenders
-        }
-
-    def smoke(self) -> Self:
-        return replace(self, n_rounds=min(self.n_rounds, 1000), n_seeds=min(self.n_seeds, 3))
-
-
-@cache
-def code_digest() -> str:
-    """All code that a result depends on, in sixteen letters: change it, and nothing old is reused."""
-    return _files_digest(*(f"{folder}*.py" for folder in ("", "kernels/", "policies/", "streams/", "experiments/")))
-
-
-@cache
-def report_digest() -> str:
-    """The code above and all that draws and lays out the report: change it, and the report is made again."""
-    return _files_digest("**/*.py", "experiments/*.css")
-
-
-def _files_digest(*patterns: str) -> str:
-    package = Path(alphafair.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in package.glob(pattern)):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def stream_digest(stream: Stream) -> str:
-    """What a stream's rounds are, in sixteen letters."""
-    digest = hashlib.sha256()
-    for array in (stream.contexts, stream.items, stream.reward_table):
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.data)
-    return digest.hexdigest()[:16]

@@ -1,0 +1,269 @@
+"""From tables to values: every metric seed by seed, and the results of each experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from alphafair import metrics
+from alphafair.experiments import results
+from alphafair.experiments.digests import digest
+from alphafair.experiments.experiment import Contender, Impossibility, Loaded, optimum_key
+from alphafair.experiments.paper import FLOORS, UNIFORM
+from alphafair.experiments.results import Band, Floats, Series
+from alphafair.experiments.run import read
+from alphafair.experiments.tables import Part, part
+from alphafair.types import Matrix, Stream, Vector
+
+Kind = TypeVar("Kind", bound=results.OverTime)
+COMPARED = ("alpha_performance", "approximate_regret", "jain_index", "standard_regret")  # the paper's four
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Every metric of one contender, by seed and recorded round; against the optimum where that was recorded."""
+
+    alpha_performance: Matrix
+    jain_index: Matrix
+    average_reward: Matrix
+    standard_regret: Matrix | None = None
+    approximate_regret: Matrix | None = None
+    ratio: Matrix | None = None
+
+    def by_round(self, metric: str) -> Matrix:
+        found: Matrix = getattr(self, metric)
+        return found
+
+    def ends(self, metric: str) -> Vector:
+        """At the last round, by seed."""
+        return self.by_round(metric)[:, -1]
+
+
+Samples = Mapping[str, Measured]  # by label
+Pulls = Mapping[str, Matrix]  # by label: the share of pulls by seed and arm
+
+
+def band(samples: Vector, level: float = 0.95) -> Band:
+    """Of one number by seed."""
+    return Band(*map(float, metrics.average_over_seeds(samples, level=level)))
+
+
+def series(samples: Matrix) -> Series:
+    """Of one number by seed and round."""
+    return Series(*(tuple(side.tolist()) for side in metrics.average_over_seeds(samples)))
+
+
+def along(bands: list[Band]) -> Series:
+    return Series(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
+
+
+def joint_bands(samples: Mapping[str, Vector]) -> dict[str, Band]:
+    """Intervals that hold together with 95%, by Bonferroni: of k that are random, each with 1 - 5% / k."""
+    n_random = sum(len(values) > 1 for values in samples.values())
+    return {name: band(values, 1.0 - 0.05 / max(n_random, 1)) for name, values in samples.items()}
+
+
+def _floats(values: Vector) -> Floats:
+    return tuple(values.tolist())
+
+
+def _part(folder: Path, contender: Contender, alpha: float) -> Part:
+    return part(read(folder, contender.key(alpha)))
+
+
+def uniform_rewards(stream: Stream) -> Vector:
+    """R of uniform play after all rounds, in closed form: 1 + the sum of rewards over n."""
+    counts = np.bincount(stream.items, minlength=len(stream.reward_table))
+    earned: Vector = 1.0 + counts @ stream.reward_table / stream.n_arms
+    return earned
+
+
+def samples(loaded: Loaded, folder: Path) -> Samples:
+    """Every metric of every contender; against the optimum too, where it was recorded."""
+    (alpha,) = loaded.experiment.alphas
+    against: dict[str, Callable[..., Any]] = {}
+    best = np.empty(0)
+    if optimum_key(alpha) in loaded.tasks():
+        best = read(folder, optimum_key(alpha))["value"].to_numpy()
+        against = {
+            "standard_regret": metrics.standard_regret,
+            "approximate_regret": metrics.approximate_regret,
+            "ratio": metrics.performance_ratio,
+        }
+    found = {}
+    for contender in loaded.experiment.contenders:
+        rewards = _part(folder, contender, alpha).rewards
+        found[contender.label] = Measured(
+            metrics.alpha_performance(rewards, alpha),
+            metrics.jain_index(rewards),
+            metrics.average_reward(rewards),
+            **{name: function(best, rewards, alpha) for name, function in against.items()},
+        )
+    return found
+
+
+def has_room(optimum: float, certificate: float, uniform: float) -> bool:
+    """Whether the optimum is above uniform play for certain, rounding apart: else there is nothing to be learned."""
+    return optimum - uniform > certificate + 1e-9 * optimum
+
+
+def _gap_closed(loaded: Loaded, best: float, certificate: float, rewards: Matrix, measured: Samples) -> Band:
+    """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
+
+    phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
+    Where the optimum is not above uniform play nobody does.
+    """
+    (alpha,) = loaded.experiment.alphas
+    drawn = measured[UNIFORM.label].ends("alpha_performance") if UNIFORM.label in measured else np.empty(0)
+    expected = uniform_rewards(loaded.stream)
+    level = float(drawn.mean() if len(drawn) > 1 else metrics.alpha_performance(expected, alpha))
+    if not has_room(best, certificate, level):
+        return Band(0.0, 0.0, 0.0)
+    if len(drawn) > 1:  # the band of the lead, in other units
+        return band((metrics.alpha_performance(rewards, alpha) - drawn) / (best - drawn.mean()))
+    return band(metrics.gap_closed(best, expected, rewards, alpha))
+
+
+def _outcome(loaded: Loaded, folder: Path, contender: Contender, measured: Samples) -> results.Outcome:
+    """Every metric over the recorded rounds, with bands over the seeds."""
+    (alpha,) = loaded.experiment.alphas
+    _, rewards, pulls = _part(folder, contender, alpha)
+    best = read(folder, optimum_key(alpha)).row(-1, named=True)
+    return results.Outcome(
+        policy=contender.policy,
+        feedback=contender.make(loaded.stream, alpha).feedback.value,
+        settings=dict(contender.settings),
+        n_seeds=len(rewards),
+        final_rewards=_floats(rewards[:, -1].mean(axis=0)),
+        pull_shares=_floats((pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0)),
+        gap_closed=_gap_closed(loaded, best["value"], best["gap"], rewards[:, -1], measured),
+        **{name: series(values) for name, values in vars(measured[contender.label]).items()},
+    )
+
+
+def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
+    experiment, stream = loaded.experiment, loaded.stream
+    return {
+        "title": experiment.title,
+        "digest": digest(loaded),
+        "seeds": tuple(range(n_seeds)),
+        "n_rounds": stream.n_rounds,
+        "n_contexts": stream.n_contexts,
+        "n_arms": stream.n_arms,
+        "arm_labels": tuple(stream.arm_labels or map(str, range(stream.n_arms))),
+        "settings": results.Rows(experiment.rows, experiment.min_ratings, experiment.reward_floor),
+    }
+
+
+def _most_seeds(measured: Samples) -> int:
+    return max(len(each.alpha_performance) for each in measured.values())
+
+
+def over_time(kind: type[Kind], loaded: Loaded, folder: Path, measured: Samples, **more: Any) -> Kind:
+    """Experiments A and B, and those of the corrections."""
+    (alpha,) = loaded.experiment.alphas
+    best = read(folder, optimum_key(alpha))
+    return kind(
+        **_about(loaded, _most_seeds(measured)),
+        alpha=alpha,
+        rounds=tuple(best["round"].to_list()),
+        optimum=results.Optimum(tuple(best["value"].to_list()), tuple(best["gap"].to_list())),
+        contenders={each.label: _outcome(loaded, folder, each, measured) for each in loaded.experiment.contenders},
+        **more,
+    )
+
+
+def first(measured: Samples) -> dict[str, results.First]:
+    """Who ends best in each of the paper's four, and how far ahead of each of the others, seed by seed."""
+    found = {}
+    for metric in COMPARED:
+        sign = -1.0 if metric.endswith("regret") else 1.0
+        ends = {label: sign * each.ends(metric) for label, each in measured.items()}
+        best = min(ends, key=lambda label: (-ends[label].mean(), label))
+        ahead = {label: band(ends[best] - ends[label]) for label in ends if label != best}
+        found[metric] = results.First(best, ahead)
+    return found
+
+
+def over_alpha(loaded: Loaded, folder: Path, data: str) -> results.OverAlpha:
+    """Experiment C."""
+    (contender,) = loaded.experiment.contenders
+    final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
+    return results.OverAlpha(
+        **_about(loaded, 1),
+        data=data,
+        alphas=loaded.experiment.alphas,
+        jain_index=_floats(metrics.jain_index(final)),
+        average_reward=_floats(metrics.average_reward(final)),
+        final_rewards=tuple(map(_floats, final)),
+    )
+
+
+def over_floor(loaded: Loaded, measured: Samples) -> results.OverFloor:
+    """The floor sweep: where everybody ends, and how far alpha-FairCB is ahead of every floor, seed by seed."""
+    fair, bandit, *sweep = measured.values()
+    swept = {"bandit": sweep[: len(FLOORS)], "full": sweep[len(FLOORS) :]}
+    names = ("alpha_performance", "jain_index", "average_reward")
+
+    def ahead(ours: Measured, theirs: list[Measured]) -> Series:
+        leads = {str(k): (ours.alpha_performance - each.alpha_performance)[:, -1] for k, each in enumerate(theirs)}
+        return along([*joint_bands(leads).values()])
+
+    return results.OverFloor(
+        **_about(loaded, _most_seeds(measured)),
+        alpha=loaded.experiment.alphas[0],
+        floors=FLOORS,
+        fair_cb={
+            feedback: results.Swept(*(along([band(each.ends(name)) for each in runs]) for name in names))
+            for feedback, runs in swept.items()
+        },
+        alpha_fair={
+            feedback: results.Level(*(band(each.ends(name)) for name in names))
+            for feedback, each in (("full", fair), ("bandit", bandit))
+        },
+        ahead={"full": ahead(fair, swept["full"]), "bandit": ahead(bandit, swept["bandit"])},
+        maxima=tuple(float(each.ends("alpha_performance").max()) for each in swept["bandit"]),
+    )
+
+
+def impossibility(instance: Impossibility, folder: Path) -> results.Limits:
+    """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
+
+    def ratio(alpha: float, n_half: int) -> float:
+        return float(read(folder, instance.key(alpha, n_half))["ratio"].to_numpy().mean())
+
+    return results.Limits(
+        title=instance.title,
+        digest=digest(instance),
+        seeds=instance.seeds,
+        halves=instance.halves,
+        alphas=instance.alphas,
+        limits=tuple(2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas),
+        ratios=tuple(tuple(ratio(alpha, n_half) for n_half in instance.halves) for alpha in instance.alphas),
+    )
+
+
+def pulls(toy: Loaded, folder: Path) -> Pulls:
+    """How often each arm is pulled, by seed."""
+    (alpha,) = toy.experiment.alphas
+    contenders = toy.experiment.contenders
+    return {each.label: _part(folder, each, alpha).pulls / toy.stream.n_rounds for each in contenders}
+
+
+def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
+    """How often each arm is pulled, over all seeds."""
+    return results.PullShares(
+        title=toy.title,
+        digest=digest(toy),
+        seeds=tuple(range(toy.experiment.n_seeds)),
+        alpha=toy.experiment.alphas[0],
+        n_rounds=toy.stream.n_rounds,
+        n_contexts=toy.stream.n_contexts,
+        n_arms=toy.stream.n_arms,
+        arms=_floats(toy.stream.reward_table[0]),
+        shares={label: _floats(each.mean(axis=0)) for label, each in pulled.items()},
+    )

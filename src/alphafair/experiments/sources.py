@@ -1,0 +1,83 @@
+"""Where the ratings come from: which data set it is, and whether all of it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alphafair import streams, validate
+from alphafair.experiments.results import Part
+from alphafair.streams.bundled import read_bundled
+from alphafair.streams.movielens import Genres, Ratings, read_movielens
+from alphafair.types import Stream
+
+
+@dataclass(frozen=True)
+class Release:
+    """A data set as published: known by its first rating, complete if it has as many as it should."""
+
+    name: str
+    first_rating: str
+    n_ratings: int
+
+
+MOVIELENS_25M = Release("MovieLens 25M", "1,296,5.0,1147880044", 25_000_095)  # the paper's
+RELEASES = (
+    MOVIELENS_25M,
+    Release("MovieLens 32M", "1,17,4.0,944249077", 32_000_204),
+    Release("MovieLens 1M", "1::1193::5::978300760", 1_000_209),
+    Release("MovieLens latest-small", "1,1,4.0,964982703", 100_836),
+)
+# What the paper's rows hold; checked whenever the data are all of MovieLens 25M.
+COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, rounds
+
+
+@dataclass(frozen=True)
+class Data:
+    """A copy of a MovieLens data set, or the one that ships with the package."""
+
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return "MovieLens latest-small (bundled)" if self.path is None else self.path.resolve().name
+
+    def read(self) -> tuple[Ratings, Genres]:
+        return read_bundled() if self.path is None else read_movielens(self.path)
+
+    def release(self) -> Release | None:
+        """Of a copy in a folder or a zip, if it is one that is known."""
+        if self.path is None:
+            return None
+        first = streams.first_rating(self.path)
+        return next((release for release in RELEASES if release.first_rating == first), None)
+
+    def part(self, n_ratings: int) -> Part | None:
+        """If only some of a known data set was found."""
+        release = self.release()
+        if release is None or n_ratings >= release.n_ratings:
+            return None
+        return Part(release.name, n_ratings, release.n_ratings)
+
+    def is_the_papers(self, n_ratings: int) -> bool:
+        """All of MovieLens 25M."""
+        return self.release() == MOVIELENS_25M and n_ratings == MOVIELENS_25M.n_ratings
+
+
+def described(data: Data, part: Part | None) -> str:
+    """The name of the data; a part is called one wherever it is named."""
+    if part is None:
+        return data.name
+    return f"{data.name} (a part of {part.of}: {part.found:,} of {part.complete:,} ratings)"
+
+
+def check_counts(name: str, stream: Stream) -> None:
+    """On MovieLens 25M the paper's rows must be the paper's rows."""
+    counts = (stream.n_contexts, stream.n_arms, stream.n_rounds)
+    if name in COUNTS_25M and counts != COUNTS_25M[name]:
+        raise validate.Refusal(
+            f"contexts, arms and rounds of experiment {name}",
+            f"{COUNTS_25M[name]} on MovieLens 25M",
+            counts,
+            "The copy is not as published: get it again with `alphafair data get 25m`.",
+        )

@@ -1,0 +1,123 @@
+"""What a policy has learned, as a value: two arrays with a column per live arm, and which arms those are."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.kernels.memory import ARMS
+from alphafair.types import Matrix, State, Vector
+
+ARRAYS = ("shared", "learners", "live", "retired_accounts")  # of a State
+Row = tuple[str, int]  # an array of the memory and a row of it
+
+
+class Memory:
+    """`shared` for all contexts, `learners` with a block per context; see `alphafair.kernels.memory` for their rows.
+
+    `accounts_in` says in which row what arms have earned stands, if anywhere: one account per arm, or one per arm and
+    context. Retired arms have no column any more; `retired_accounts` keeps what they earned under their numbers.
+    """
+
+    def __init__(self, shared: Matrix, learners: Matrix, live: NDArray[np.bool_], accounts_in: Row | None) -> None:
+        self.shared, self.learners, self._storage = shared, learners, learners
+        self.live_arms, self.all_live = np.flatnonzero(live), bool(live.all())
+        self.accounts_in = accounts_in
+        self.retired_accounts = np.zeros((len(self.accounts), len(live)))
+
+    @property
+    def n_arms(self) -> int:
+        return int(self.retired_accounts.shape[1])
+
+    @property
+    def live(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self.n_arms), self.live_arms)
+
+    @property
+    def accounts(self) -> Matrix:
+        """What live arms have earned, a view: one row, one per context, or none."""
+        if self.accounts_in is None:
+            return np.empty((0, len(self.live_arms)))
+        array, row = self.accounts_in
+        view: Matrix = getattr(self, array)[:, row, ARMS:]
+        return view
+
+    @property
+    def earned(self) -> Matrix:
+        """What every arm has earned, retired ones included."""
+        return self.per_arm(self.accounts) + self.retired_accounts
+
+    def per_arm(self, live: Matrix) -> Matrix:
+        """One column per arm, from those of the live ones; retired arms have none of it."""
+        out = np.zeros((*live.shape[:-1], self.n_arms))
+        out[..., self.live_arms] = live
+        return out
+
+    def add_contexts(self, n_contexts: int, first: Matrix) -> None:
+        """Rows for so many contexts; doubling, so that growing one by one costs no more than growing at once."""
+        known = len(self.learners)
+        if n_contexts > len(self._storage):
+            storage = np.empty((max(n_contexts, 2 * known), *first.shape))
+            storage[:known] = self.learners
+            self._storage = storage
+        self._storage[known:n_contexts] = first
+        self.learners = self._storage[:n_contexts]
+        n_more = len(self.accounts) - len(self.retired_accounts)
+        untouched = np.where(self.live, 0.0, 1.0)  # where retired arms never took part
+        self.retired_accounts = np.vstack([self.retired_accounts, np.tile(untouched, (n_more, 1))])
+
+    def change_arms(self, shared: Matrix, learners: Matrix, kept: NDArray[np.int64], n_new: int) -> None:
+        """The arrays without the columns that were not kept, and with new ones at the end."""
+        self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
+        arrived = self.n_arms + np.arange(n_new)
+        self.retired_accounts = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
+        self.live_arms = np.concatenate([self.live_arms[kept], arrived])
+        self.all_live = len(self.live_arms) == self.n_arms
+        self.shared, self.learners, self._storage = shared, learners, learners
+
+    def column(self, arm: int) -> int:
+        """Where a live arm stands; -1 for a retired one."""
+        place = int(np.searchsorted(self.live_arms, arm))
+        return place if place < len(self.live_arms) and self.live_arms[place] == arm else -1
+
+    def book_retired(self, contexts: Any, earned: Matrix) -> None:
+        """What retired arms still earn, by context; columns of live arms do not count."""
+        if len(self.retired_accounts):  # one row for all contexts, or one for each
+            rows = np.minimum(contexts, len(self.retired_accounts) - 1)
+            np.add.at(self.retired_accounts, rows, np.where(self.live, 0.0, earned))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Copies, for a State."""
+        values = (self.shared, self.learners, self.live, self.retired_accounts)
+        return {name: np.array(value) for name, value in zip(ARRAYS, values, strict=True)}
+
+    def read(self, state: State) -> Self:
+        """Take the arrays of a State, which must have the shapes that are there."""
+        self.shared = array_of(state, "shared", np.float64, self.shared.shape)
+        self.learners = self._storage = array_of(state, "learners", np.float64, self.learners.shape)
+        self.retired_accounts = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy` and `pickle`, which would cut arrays loose from their views."""
+        return {**vars(self), "_storage": self.learners}
+
+
+def array_of(state: State, key: str, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """One of a State's arrays, a copy."""
+    array = state.arrays.get(key)
+    got = None if array is None else f"{array.dtype} of shape {array.shape}"
+    if array is None or array.shape != shape or array.dtype != kind or np.isnan(array).any():
+        allowed = f"{np.dtype(kind)} of shape {shape} without NaN"
+        raise validate.Refusal(f"state.arrays[{key!r}]", allowed, got, "The snapshot is damaged.")
+    return np.array(array, order="C")
+
+
+def copied(value: Any, n_arms: int) -> Vector | None:
+    """A copy of an array that is already of the right kind, so that kernels meet one type only; else None."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (n_arms,):
+        return value.copy()
+    return None

@@ -1,0 +1,166 @@
+"""Numbers and lists as words: every formatter of the package, for terminals, pictures and pages alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
+MINUS = "\N{MINUS SIGN}"
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+DASH = "\N{EN DASH}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Four figures, a true minus sign, commas between thousands, no exponent unless it is tiny.
+
+    >>> number(302.1153), number(294.963), number(0.12346), number(40533.2), number(0.0)
+    ('302.1', '295.0', '0.1235', '40,533', '0')
+    >>> number(40533.27, 7)
+    '40,533.27'
+    >>> number(-0.5, 1) == MINUS + "0.5"
+    True
+    """
+    size = abs(value)
+    if size >= 10.0 ** (digits - 1):
+        text = f"{value:,.0f}" if size >= 1000.0 else f"{value:.{max(0, digits - 3)}f}"
+    else:
+        text = (f"{value:g}" if value == int(value) else f"{value:#,.{digits}g}").replace(".e", "e").removesuffix(".")
+    return text.replace("-", MINUS)
+
+
+def fixed(value: float, decimals: int) -> str:
+    """So many decimals, whatever the size.
+
+    >>> fixed(1234.567, 1), fixed(-0.5, 2) == MINUS + "0.50"
+    ('1,234.6', True)
+    """
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def exact(value: float) -> str:
+    """A number in as few digits as tell it from all others, as one types it.
+
+    >>> exact(5.0), exact(0.1), exact(-2.5)
+    ('5', '0.1', '-2.5')
+    """
+    return repr(value).removesuffix(".0")
+
+
+def fitting(value: float, decimals: int) -> str:
+    """At most twelve characters, for a narrow column of a terminal.
+
+    >>> fitting(1234.5678, 2), fitting(123456789.0, 2)
+    ('1,234.57', '1.23457e+08')
+    """
+    return f"{value:,.{decimals}f}" if value < 1e6 else f"{value:.6g}"
+
+
+def amount(value: float) -> str:
+    """A sum of rewards: with one decimal, without from a thousand on.
+
+    >>> amount(84.65), amount(1231.3)
+    ('84.7', '1,231')
+    """
+    return fixed(value, 0 if value >= 1000.0 else 1)
+
+
+def tick(value: float, _: object = None) -> str:
+    """A round number beside an axis.
+
+    >>> tick(1200.0), tick(0.25)
+    ('1,200', '0.25')
+    """
+    return f"{value:,.6g}".replace("-", MINUS)
+
+
+def short(value: float, _: object = None) -> str:
+    """A large round number beside an axis.
+
+    >>> short(500.0), short(20_000.0), short(3_000_000.0)
+    ('500', '20k', '3M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def percent(share: float, digits: int = 3) -> str:
+    """A part of 1 as a percentage.
+
+    >>> percent(0.91234), percent(8.0012), percent(0.00012)
+    ('91.2%', '800%', '0.0120%')
+    """
+    return f"{number(100.0 * share, digits)}%"
+
+
+def percentage(value: float, _: object = None) -> str:
+    """A percentage beside an axis or a point, with enough digits to compare.
+
+    >>> percentage(99.68), percentage(5.263), percentage(0.0123)
+    ('99.7%', '5.3%', '0.012%')
+    """
+    return f"{value:.3g}%" if value >= 10.0 else f"{value:.2g}%"
+
+
+def rounded(mean: float, low: float, high: float, digits: int, unit: str = "") -> tuple[str, str]:
+    """A number and half of its band to two figures, with as many decimals; the latter empty if nothing is random.
+
+    >>> rounded(294.2931, 294.11, 294.47, 4), rounded(0.113, 0.0984, 0.129, 3, unit="%")
+    (('294.29', '0.18'), ('11.3%', '1.5'))
+    >>> rounded(302.1153, 302.1153, 302.1153, 4)
+    ('302.1', '')
+    """
+    size = 100.0 if unit == "%" else 1.0
+    half = size * (high - low) / 2.0
+    if half <= 0.0:
+        return number(size * mean, digits) + unit, ""
+    decimals = max(0, 1 - math.floor(math.log10(half)))
+    return fixed(size * mean, decimals) + unit, f"{half:,.{decimals}f}"
+
+
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers in four figures, or in as many as show which is larger.
+
+    >>> told_apart(293.81, 293.84), told_apart(293.8, 302.1), told_apart(1.0, 1.0)
+    (('293.81', '293.84'), ('293.8', '302.1'), ('1', '1'))
+    """
+    pairs = [(number(one, digits), number(other, digits)) for digits in range(4, 13)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "arm"), counted(2000, "arm")
+    ('1 arm', '2,000 arms')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, two and three.
+
+    >>> listed(["one"]), listed(["one", "two", "three"])
+    ('one', 'one, two and three')
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def clipped(name: str, most: int = 14) -> str:
+    """A long name cut short.
+
+    >>> clipped("Documentary films"), clipped("War")
+    ('Documentary f\u2026', 'War')
+    """
+    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def capital(text: str) -> str:
+    """A capital first letter, unless it is Greek: alpha stays alpha.
+
+    >>> capital("hedge"), capital("\N{GREEK SMALL LETTER ALPHA}-FairCB")
+    ('Hedge', '\u03b1-FairCB')
+    """
+    return text[:1].upper() + text[1:] if text[:1].isascii() else text

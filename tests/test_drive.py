@@ -1,0 +1,167 @@
+"""The loops: over a log, and over a stream with delays, compiled and stepwise to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFair, AlphaFairBandit, FairCB, Hedge, Refusal, ScaleFree, Uniform, drive, simulate, streams
+from alphafair.policies.base import BasePolicy
+from alphafair.types import Decision, Log
+from tests.test_policies import PAIRS, make_pair
+
+STREAM = streams.stochastic(600, 3, 4, seed=0)
+BANDITS: list[Any] = [
+    lambda: AlphaFairBandit(3, 4),
+    lambda: ScaleFree(3, 4),
+    lambda: FairCB(3, 4, horizon=600),
+    lambda: Uniform(3, 4, feedback="bandit"),
+]
+
+
+def memory(policy: BasePolicy) -> list[bytes]:
+    return [array.tobytes() for _, array in sorted(policy.snapshot().arrays.items())]
+
+
+@pytest.mark.parametrize("make", BANDITS)
+def test_a_log_replays_to_the_same_state(make: Any) -> None:
+    live, folded, stepped = make(), make(), make()
+    log = simulate(live, STREAM, seed=4, log=True).log
+    assert log is not None
+    drive.over_log(folded, log)
+    for entry in zip(log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), log.rewards, strict=True):
+        stepped.update(Decision(*entry[:3], None), float(entry[3]))  # type: ignore[arg-type]
+    assert memory(live) == memory(folded) == memory(stepped)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: AlphaFair(3, 4), lambda: Hedge(3, 4), lambda: AlphaFair(3, 4, marginal="after")]
+)
+def test_a_full_log_replays_to_the_same_state(make: Any) -> None:
+    live, folded = make(), make()
+    used, rewards = [], []
+    for t in range(300):
+        decision = live.choose(int(STREAM.contexts[t]))
+        live.update(decision, STREAM.rewards(t))
+        used.append(decision.probabilities)
+        rewards.append(STREAM.rewards(t))
+    drive.over_full_log(folded, STREAM.contexts[:300], np.array(used), np.array(rewards))
+    assert memory(live) == memory(folded)
+
+
+@pytest.mark.parametrize("make", BANDITS[:2])
+def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) -> None:
+    log = simulate(make(), STREAM, seed=4, log=True).log
+    assert log is not None
+    log = replace(log, propensities=np.maximum(log.propensities, 0.2))
+    folded, stepped = make(), make()
+    for policy in (folded, stepped):
+        policy.retire(1)
+    drive.over_log(folded, log)
+    for entry in zip(log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), log.rewards, strict=True):
+        stepped.update(Decision(*entry[:3], None), float(entry[3]))  # type: ignore[arg-type]
+    for ours, theirs in zip(folded.snapshot().arrays.values(), stepped.snapshot().arrays.values(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["random", 0, 1, 50, 10_000])
+@pytest.mark.parametrize("name", PAIRS)
+def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
+    monkeypatch.setattr(drive, "BLOCK", 128)
+    results = []
+    for compiled in (True, False):
+        policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))
+        trace = simulate(policy, STREAM, seed=9, delay=delay, record_every=70, compiled=compiled)
+        results.append((memory(policy), trace.cumulative_rewards.tobytes(), trace.pulls.tolist()))
+    assert results[0] == results[1]
+
+
+def test_a_propensity_that_was_never_drawn_is_refused() -> None:
+    """One reward logged at 1e-3 froze the learner: fed once, the best arm was pulled 21% of the time instead of 71%."""
+    for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
+        before = memory(policy)
+        with pytest.raises(Refusal, match=r"decision.propensity must be at least 0\.167, the least this policy"):
+            policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
+        log = Log([0, 1, 0], [0, 1, 2], [0.5, 0.5, 1.0], [0.5, 0.4, 1e-3], n_contexts=2)
+        with pytest.raises(Refusal, match=r"log.propensities\[2\] must be at least"):
+            drive.over_log(policy, log)
+        assert memory(policy) == before
+        policy.update(Decision(0, 1, 1 / 6, None), 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", BANDITS[:2])
+def test_no_decision_of_a_policy_is_refused_later(make: Any) -> None:
+    """However late, however arms came and went in between."""
+    rng = np.random.default_rng(3)
+    policy, waiting = make(), []
+    for t in range(3000):
+        decision = policy.choose(int(rng.integers(3)), rng=rng)
+        waiting.append(decision)
+        if rng.random() < 0.9:
+            policy.update(waiting.pop(int(rng.integers(len(waiting)))), float(rng.random() < 0.3))
+        if t % 700 == 350:
+            policy.grow(n_arms=policy.n_arms + 3)
+        if t % 400 == 399:
+            policy.retire(int(policy.live_arms[rng.integers(len(policy.live_arms))]))
+    for decision in waiting:
+        policy.update(decision, 1.0)
+
+
+class Plain(AlphaFairBandit):
+    """One that learns in its own way, so that no compiled loop can stand for it."""
+
+    name = "plain"
+
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, 0.5 * reward)
+
+
+def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
+    log = simulate(AlphaFairBandit(3, 4), STREAM, log=True).log
+    assert log is not None
+    log = replace(log, propensities=np.maximum(log.propensities, 0.125))
+    policy = Plain(3, 4)
+    drive.over_log(policy, log)
+    expected = 1.0 + 0.5 * np.bincount(log.arms, log.rewards, minlength=4)
+    np.testing.assert_allclose(policy.cumulative_rewards, expected, rtol=1e-12)
+    before = policy.snapshot()
+    with pytest.raises(Refusal, match=r"decision\.propensity"):
+        drive.over_log(policy, replace(log, propensities=np.where(np.arange(600) == 300, 1e-6, log.propensities)))
+    assert memory(policy) == [array.tobytes() for _, array in sorted(before.arrays.items())]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: drive.over_log(AlphaFair(1, 2), Log([0], [0], [1.0], [0.5])),
+            "policy must be one with bandit feedback",
+        ),
+        (
+            lambda: drive.over_log(AlphaFairBandit(1, 2), Log([1], [0], [1.0], [0.5])),
+            r"log must be of at most 1 contexts and 2 arms; got \[2, 1\]. Call policy.grow\(2, 2\) first.",
+        ),
+        (
+            lambda: drive.over_log(AlphaFairBandit(1, 2), Log([0], [0], [1.5], [0.5])),
+            r"log.rewards\[0\] must be a number",
+        ),
+        (lambda: drive.over_full_log(ScaleFree(1, 2), [0], [[1, 0]], [[1, 0]]), "policy must be one with full"),
+        (lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0]], [[1, 0]]), r"probabilities must be of shape \(1, 2\)"),
+        (
+            lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0, 1.0]], [[1, 0]]),
+            r"probabilities\[0\] must be a distrib",
+        ),
+        (lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0, 0.0]], [[2, 0]]), r"rewards must be in \[0, 1\]"),
+        (
+            lambda: drive.over_full_log(Hedge(1, 2), [3], [[1.0, 0.0]], [[1, 0]]),
+            "contexts must be of at most 1 contexts",
+        ),
+    ],
+)
+def test_refusals(call: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        call()

@@ -1,0 +1,99 @@
+"""`Log`: checked where it is made, its extras optional, and what `simulate` hands out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFair, AlphaFairBandit, Refusal, Stream, simulate, streams
+from alphafair.types import Log
+
+GOOD: dict[str, Any] = {
+    "contexts": [0, 1, 0],
+    "arms": [2, 0, 1],
+    "rewards": [1.0, 0.0, 0.5],
+    "propensities": [0.5, 1.0, 0.25],
+}
+
+
+def test_sizes_are_told_or_seen() -> None:
+    seen = Log(**GOOD)
+    assert (seen.n_rounds, seen.n_contexts, seen.n_arms) == (3, 2, 3)
+    assert seen.timestamps is seen.positions is seen.users is seen.context_labels is None
+    told = Log(**GOOD, n_contexts=5, n_arms=4)
+    assert (told.n_contexts, told.n_arms) == (5, 4)
+    named = Log(**GOOD, context_labels=("new", "old"), arm_labels=("a", "b", "c", "d"))
+    assert (named.n_contexts, named.n_arms) == (2, 4)
+    for name in GOOD:
+        assert not getattr(seen, name).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"arms": [2, -7, 1]}, r"arms\[1\] must be whole numbers in .*; got -7"),
+        ({"arms": [2, 0, 1], "n_arms": 2}, r"arms\[0\] must be whole numbers in \[0, 1\]; got 2"),
+        ({"contexts": [0, 5, 0], "n_contexts": 1}, r"contexts\[1\] must be whole numbers in \[0, 0\]; got 5"),
+        ({"arms": [0.0, 1.0, 2.0]}, "arms must be whole numbers .*; got 'dtype float64'"),
+        ({"arms": [0, 1]}, "arms must be 3 entries; got 2"),
+        ({"propensities": [0.5, 0.0, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got 0.0"),
+        ({"propensities": [0.5, 1.5, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got 1.5"),
+        ({"propensities": [0.5, np.nan, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got nan"),
+        ({"propensities": [0.5]}, "propensities must be 3 entries"),
+        ({"rewards": [1.0, np.inf, 0.0]}, r"rewards\[1\] must be a number in .*; got inf"),
+        ({"rewards": ["a", "b", "c"]}, "rewards must be 3 numbers"),
+        (
+            {"rewards": np.ma.masked_array([1.0, 0.0, 0.5], [0, 1, 0])},
+            "rewards must be 3 numbers; got 'masked entries'",
+        ),
+        ({"contexts": []}, "contexts must be one row of whole numbers"),
+        ({"arm_labels": ("a", "b")}, "arm_labels must be at least 3 different names"),
+        ({"arm_labels": ("a", "b", "c", "d"), "n_arms": 3}, "arm_labels must be 3 names; got 4"),
+        ({"timestamps": [1, 2, 3]}, r"timestamps must be 3 times \(datetime64\)"),
+        ({"timestamps": np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="M8[s]")}, "timestamps must be 3 times"),
+        ({"users": [0, 1]}, "users must be 3 entries; got 2"),
+        ({"positions": [-1, 1, 1]}, r"positions\[0\] must be whole numbers"),
+    ],
+)
+def test_what_cannot_be_a_log_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        Log(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize("delay", [None, 25])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("kind", [AlphaFair, AlphaFairBandit])
+def test_a_run_keeps_its_decisions(kind: Any, compiled: bool, delay: int | None) -> None:
+    stream = streams.stochastic(700, 3, 4, seed=1)
+    trace = simulate(kind(3, 4), stream, seed=2, log=True, compiled=compiled, delay=delay)
+    log = trace.log
+    assert log is not None
+    assert np.array_equal(log.contexts, stream.contexts)
+    assert np.array_equal(np.bincount(log.arms, minlength=4), trace.pulls)
+    assert np.array_equal(log.rewards, [stream.rewards(t)[log.arms[t]] for t in range(700)])
+    assert simulate(kind(3, 4), stream, seed=2).log is None
+    if kind is AlphaFairBandit:
+        earned = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
+        np.testing.assert_allclose(trace.final, earned, rtol=1e-12)
+
+
+def test_a_log_in_the_place_of_rounds_gets_a_hint() -> None:
+    rows = {"context": ["a", "b"], "item": [1, 2], "click": [0, 1]}
+    with pytest.raises(Refusal, match=r"rewards per arm; got .*It looks like a log.*make an alphafair\.Log"):
+        streams.table(rows)
+    assert streams.table(rows, arm_columns=["item", "click"]).n_arms == 2
+
+
+def test_masked_rewards_are_not_unmasked() -> None:
+    masked = np.ma.masked_array([0.5, 0.2], mask=[False, True])
+    policy = AlphaFair(1, 2)
+    before = policy.snapshot().to_bytes()
+    with pytest.raises(Refusal, match=r"reward must be 2 numbers in .*; got 'masked entries'"):
+        policy.update(policy.choose(0, rng=np.random.default_rng(0)), masked)
+    assert policy.snapshot().to_bytes() == before
+    with pytest.raises(Refusal, match="masked entries"):
+        Stream.from_arrays([0], masked[None])
+    with pytest.raises(Refusal, match="reward must be a number"):
+        AlphaFairBandit(1, 2).update((0, 0, 0.5, None), np.ma.masked)  # type: ignore[arg-type]
