@@ -345,7 +345,7 @@ def test_a_leaky_policy_fails_and_says_where() -> None:
     answer = run("check", "toys:Leaky")
     assert answer.exit_code == 1
     assert re.search(r"^FAIL  distribution sums to one .*\n      .*sum to 0\.9", answer.stdout, flags=re.MULTILINE)
-    assert re.search(r"^pass  one uniform a choice ", answer.stdout, flags=re.MULTILINE)
+    assert re.search(r"^pass  one uniform per choice ", answer.stdout, flags=re.MULTILINE)
 
 
 @pytest.mark.usefixtures("toys")

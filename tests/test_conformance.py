@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Refusal, Stream, simulate
+from alphafair import Hedge, Refusal, Stream, register, simulate
 from alphafair.checks import CHECKS, NOT_HERE, Subject
 from alphafair.policies import POLICIES
 
@@ -28,6 +28,15 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def test_nobody_is_left_out() -> None:
     assert {name for name, _ in VARIANTS} == set(POLICIES)
     assert len(VARIANTS) > 2 * len(POLICIES)
+
+
+def test_a_name_belongs_to_one_class() -> None:
+    class Twin(Hedge):
+        pass
+
+    with pytest.raises(Refusal, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
+        register(Twin)
+    assert POLICIES["hedge"] is Hedge
 
 
 # The checks that really do not apply to a policy of ours; anything else that says so is a failure.

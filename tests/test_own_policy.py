@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import alphafair
-from alphafair import POLICIES, BasePolicy, Refusal, State, checks, figures, load_policy, register, simulate, streams
+from alphafair import POLICIES, BasePolicy, State, checks, figures, load_policy, register, simulate, streams
 from alphafair.cli import app
 from tests.test_docs import tool
 
@@ -81,14 +81,6 @@ def test_its_snapshots_are_loaded(kind: type[BasePolicy]) -> None:
     twin = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
     assert type(twin) is kind
     assert twin.probabilities(0).tolist() == policy.probabilities(0).tolist()
-
-
-def test_a_name_is_taken_once(kind: type[BasePolicy]) -> None:
-    class Another(kind):  # type: ignore[misc, valid-type]
-        pass
-
-    with pytest.raises(Refusal, match=r"kind\.name must be another than that of ContextualHedge"):
-        register(Another)
 
 
 def test_with_its_line_it_would_be_in_the_readme(kind: type[BasePolicy], monkeypatch: pytest.MonkeyPatch) -> None:

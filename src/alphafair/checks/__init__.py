@@ -21,7 +21,7 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
     for check in (
         choosing.distribution_sums_to_one,
         choosing.questions_change_nothing,
-        choosing.one_uniform_a_choice,
+        choosing.one_uniform_per_choice,
         choosing.propensity_is_the_frequency,
         choosing.same_uniforms_same_path,
         compiled.stepwise_equals_compiled,

@@ -29,7 +29,7 @@ def questions_change_nothing(subject: Subject) -> None:
     assert memory(policy) == before, "probabilities or choose changed what the policy has learned"
 
 
-def one_uniform_a_choice(subject: Subject) -> None:
+def one_uniform_per_choice(subject: Subject) -> None:
     for available in (None, np.array([True, True, False, True])):
         source = Counting()
         subject.make().choose(1, rng=source, available=available)

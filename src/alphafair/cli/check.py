@@ -169,7 +169,7 @@ def _words(name: str) -> str:
 
 
 def _print(console: Console, result: CheckResult) -> None:
-    """One line a check, and what went wrong below it."""
+    """One line per check, and what went wrong below it."""
     from rich.padding import Padding
     from rich.text import Text
 

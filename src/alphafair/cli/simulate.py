@@ -222,7 +222,7 @@ def certificates(policies: Sequence[Policy], traces: Sequence[Trace]) -> Iterato
 
 
 def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
-    """One display, a bar a policy."""
+    """One display, a bar per policy."""
     from alphafair.progress import progress_bar
     from alphafair.simulation import simulate
 
