@@ -15,6 +15,7 @@ import alphafair
 from alphafair import (
     POLICIES,
     AlphaFair,
+    AlphaFairAdaptive,
     AlphaFairBandit,
     Decision,
     FairCB,
@@ -30,7 +31,7 @@ from alphafair.kernels.memory import ARMS
 from alphafair.kernels.utility import SLOPE, TOTAL
 from alphafair.policies.base import BasePolicy
 from alphafair.policies.fitting import known_settings
-from tests import naive
+from tests import naive, naive_adaptive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {
     "alpha-fair": (AlphaFair, naive.AlphaFair, {"alpha": 0.9}),
@@ -39,6 +40,9 @@ PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = 
     "alpha-fair-efficient": (AlphaFair, naive.AlphaFair, {"alpha": 0.0}),
     "independent": (IndependentAlphaFair, naive.IndependentAlphaFair, {"alpha": 0.9}),
     "alpha-fair-bandit": (AlphaFairBandit, naive.AlphaFairBandit, {"alpha": 0.9}),
+    "adaptive": (AlphaFairAdaptive, naive_adaptive.AlphaFairAdaptive, {"alpha": 0.9}),
+    "adaptive-half": (AlphaFairAdaptive, naive_adaptive.AlphaFairAdaptive, {"alpha": 0.5}),
+    "adaptive-full": (AlphaFairAdaptive, naive_adaptive.AlphaFairAdaptive, {"alpha": 0.9, "feedback": "full"}),
     "scale-free": (ScaleFree, naive.ScaleFree, {}),
     "scale-free-sqrt": (ScaleFree, naive.ScaleFree, {"exploration": "sqrt"}),
     "hedge": (Hedge, naive.Hedge, {}),

@@ -25,3 +25,5 @@ class Kernels(NamedTuple):
     learn: Callable[..., bool | None]
     change_arms: Callable[..., tuple[Any, Any]]
     learn_in_order: Callable[..., bool | None] | None = None
+    expect: Callable[..., None] | None = None  # (work, shared, learners, context, arm): its reward is on its way
+    forgo: Callable[..., None] | None = None  # it will never come

@@ -15,6 +15,7 @@ from alphafair.kernels.prefetch import prefetch
 
 draw: Any = None  # the policy's kernels, put in by `loop`
 learn: Any = None
+expect: Any = None
 
 
 AHEAD = 4  # rounds between asking for a row and using it
@@ -184,6 +185,7 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         else:
             slot = _slot(delays, t)
             delays.waiting[slot, 0], delays.waiting[slot, 1] = arm, propensity
+            expect(work, shared, learners, context, arm)
         _note(t - start, arm, propensity, book)
 
 
@@ -217,8 +219,14 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 }
 
 
+@kernel
+def expect_nothing(work, shared, learners, context, arm):
+    """What most policies do about rewards on their way."""
+
+
 @cache
-def loop(job: str, feedback: str, draw: Any, learn: Any) -> Any:
+def loop(job: str, feedback: str, draw: Any, learn: Any, expect: Any = None) -> Any:
     """The compiled loop for one policy's kernels."""
     name = f"{job}.{feedback}.{draw.__module__}.{draw.__name__}.{learn.__module__}.{learn.__name__}"
-    return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), draw=draw, learn=learn)
+    steps = {"draw": draw, "learn": learn, "expect": expect or expect_nothing}
+    return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -198,6 +198,21 @@ class BasePolicy(Policy):
         finally:
             self._release()
 
+    def expect(self, decision: Decision) -> None:
+        """A reward for this decision is on its way: policies that care count it in until `update` or `forgo`."""
+        self._tell(self.kernels.expect, decision)
+
+    def forgo(self, decision: Decision) -> None:
+        """No reward will come for a decision that was expected to have one."""
+        self._tell(self.kernels.forgo, decision)
+
+    def _tell(self, kernel: Callable[..., None] | None, decision: Decision) -> None:
+        with self._lock:
+            context, arm, _, _ = validate.decision(decision, self.n_contexts, self.n_arms)
+            column = self._memory.column(arm)
+            if kernel is not None and column >= 0:
+                kernel(self._work, self._memory.shared, self._memory.learners, context, column)
+
     def _refuse_propensity(self, context: int, propensity: float, argument: str = "decision.propensity") -> None:
         least = self._least_propensity(context)
         raise validate.Refusal(
@@ -350,7 +365,7 @@ class BasePolicy(Policy):
         """A whole run in one compiled call, made of this policy's own kernels; arms are columns of live ones here."""
         learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
         with self._lock:
-            run = loop(job, self.feedback.value, self.kernels.draw, learn)
+            run = loop(job, self.feedback.value, self.kernels.draw, learn, self.kernels.expect)
             run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
     def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:

@@ -1,0 +1,247 @@
+"""Bandit feedback that learns fast and keeps a guarantee: the index mixed with a scale-free learner.
+
+Before the draw of round t, w = (R + what is on its way)^-alpha, W = max w, m and a from the index:
+
+    gamma = min(1/2, .3 sqrt(n/t)) ;   zeta = 2/sqrt(16 c^2 + 2 SPREAD) ;   h = argmin h zeta LEAD - ln h - ln(1-h)
+    q = kappa + (1-kappa) h ;   eta = n/sqrt(c^2 + n V_j) ;   s = (1-gamma) w/W
+    m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that a surprise never leaves the barrier's reach
+    B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is what m' says of this round
+    p = (1-q) a + q Bt,   Bt = (1-gamma) B + gamma/n
+
+a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
+arm I drawn with probability p_I and the reward r, r' = min(r, c):
+
+    D = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   LEAD += D ;   SPREAD += (h (1-h) D)^2
+    z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2 ;   then the index learns, and R_I += r
+
+`learn` makes everything before the draw again: in order that is the same to the last bit. Late, only the propensity
+is the decision's own, and max(propensity, (1-q) a_I, q Bt_I) in its place keeps every ratio within what the proof
+allows; in order that maximum is the propensity. docs/theory.md has the theorem and its proof.
+
+    shared, learners:  see `index`; BASE holds the losses L_j, NORMS is V_j, LEVEL where Newton's method begins
+"""
+
+import math
+
+import numpy as np
+
+from alphafair.jit import kernel
+from alphafair.kernels import index as of_index
+from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.index import (
+    ARM_COUNT,
+    ARM_SUM,
+    BASE,
+    FREE_ROW,
+    INDEX,
+    LARGEST,
+    LEAD,
+    LEVEL,
+    MOST_ARMS,
+    NORMS,
+    NUMBERS,
+    PENDING,
+    PREDICTED,
+    REWARD_SUM,
+    ROUNDS,
+    SEEN,
+    SPREAD,
+    TIE,
+    VISITS,
+    count,
+    fade,
+    forget,
+    gather,
+    octave,
+    predict,
+    regress,
+    remember,
+    scatter,
+    solve,
+)
+from alphafair.kernels.log_barrier import level, power_sums
+from alphafair.kernels.memory import ARMS, SETTINGS
+from alphafair.kernels.utility import ALPHA, SLOPE, TOTAL, marginal_utility
+
+KAPPA = 0.02  # the guaranteed learner's least share
+EXPLORE = 0.3
+TAIL = 400.0  # the index's own exploration is one over it
+MASTER_START = 16.0  # c^2 times it under the root of the master's rate
+GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
+PEAK, MIX, SAFE, EXPLORATION, RATE = range(5)  # entries of PARTS: W, h, q, gamma, eta
+
+
+def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
+    return of_index.make_work(n_arms, most_arms, alpha, 4)
+
+
+@kernel
+def exploration(rounds, n):
+    """gamma of the round that comes."""
+    return min(0.5, EXPLORE * math.sqrt(n / (rounds + 1.0)))
+
+
+@kernel
+def least_propensity(rounds, most_arms):
+    """kappa gamma/n now, with as many arms as there ever were: no decision was drawn with less."""
+    return KAPPA * exploration(rounds, most_arms) / most_arms
+
+
+@kernel
+def mix(work, shared, learners, context, n):
+    """Everything before the draw, into scratch; returns the level of B."""
+    numbers, parts = work[NUMBERS], work[PARTS]
+    predicted, index = work[PREDICTED, :n], work[INDEX, :n]
+    guaranteed, raised, scores = work[GUARANTEED, :n], work[RAISED, :n], work[SCORES, :n]
+    slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
+    gather(shared, numbers)
+    predict(shared, learners, context, work, n)
+    peak = best = best_slope = 0.0
+    for i in range(n):
+        index[i] = slope[i] * predicted[i]
+        peak = max(peak, slope[i])
+        best = max(best, index[i])
+    gamma, largest = exploration(numbers[ROUNDS], n), numbers[LARGEST]
+    parts[PEAK], parts[EXPLORATION] = peak, gamma
+    if largest == 0.0:  # nothing has ever paid
+        for i in range(n):
+            index[i] = guaranteed[i] = 1.0 / n
+            raised[i] = 0.0
+        parts[MIX], parts[SAFE], parts[RATE] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0
+        return head[LEVEL]
+    for i in range(n):
+        if index[i] >= TIE * best:
+            best_slope = max(best_slope, slope[i])
+    scale = TAIL * n / (best_slope * math.sqrt(numbers[REWARD_SUM] / numbers[SEEN] * largest))
+    rest, ties = 1.0, 0.0
+    for i in range(n):
+        if index[i] >= TIE * best:
+            index[i] = -1.0
+            ties += 1.0
+        else:
+            index[i] = 1.0 / (n + scale * (best - index[i]))
+            rest -= index[i]
+    for i in range(n):
+        if index[i] < 0.0:
+            index[i] = rest / ties
+    behind = 2.0 / math.sqrt(MASTER_START * largest * largest + 2.0 * numbers[SPREAD]) * numbers[LEAD]
+    share = 2.0 / (abs(behind) + 2.0 + math.sqrt(behind * behind + 4.0))
+    share = share if behind >= 0.0 else 1.0 - share
+    safe = KAPPA + (1.0 - KAPPA) * share
+    rate = n / math.sqrt(largest * largest + n * head[NORMS])
+    smallest = np.inf
+    for i in range(n):
+        s = (1.0 - gamma) * slope[i] / peak
+        reach = ((1.0 - safe) * index[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
+        raised[i] = max(predicted[i], largest - reach)
+        scores[i] = losses[i] - s * raised[i]
+        smallest = min(smallest, scores[i])
+    for i in range(n):
+        scores[i] = rate * (scores[i] - smallest)
+    mu = level(scores, head[LEVEL], 1e-5, guaranteed)
+    for i in range(n):
+        guaranteed[i] = 1.0 / (mu + scores[i])
+    total, _, _ = power_sums(guaranteed)
+    for i in range(n):
+        guaranteed[i] /= total
+    parts[MIX], parts[SAFE], parts[RATE] = share, safe, rate
+    return mu
+
+
+@kernel
+def draw(work, shared, learners, context, uniform, out):
+    """Write p = (1 - q) a + q ((1 - gamma) B + gamma/n) to `out` and draw an arm from it."""
+    n = out.shape[0]
+    mix(work, shared, learners, context, n)
+    index, guaranteed = work[INDEX, :n], work[GUARANTEED, :n]
+    safe, gamma = work[PARTS, SAFE], work[PARTS, EXPLORATION]
+    for i in range(n):
+        out[i] = (1.0 - safe) * index[i] + safe * ((1.0 - gamma) * guaranteed[i] + gamma / n)
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def blame(work, shared, learners, context, arm, propensity, reward, n):
+    """The doubly robust losses of this round, over W, for the master and the guaranteed learner."""
+    numbers, parts = work[NUMBERS], work[PARTS]
+    index, guaranteed, predicted, raised = work[INDEX, :n], work[GUARANTEED, :n], work[PREDICTED, :n], work[RAISED, :n]
+    slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
+    peak, share, safe, gamma = parts[PEAK], parts[MIX], parts[SAFE], parts[EXPLORATION]
+    played = (1.0 - gamma) * guaranteed[arm] + gamma / n
+    chance = max(propensity, max((1.0 - safe) * index[arm], safe * played))  # in order: the propensity itself
+    expected = 0.0
+    for i in range(n):
+        expected += (index[i] - ((1.0 - gamma) * guaranteed[i] + gamma / n)) * slope[i] * predicted[i]
+        losses[i] -= (1.0 - gamma) * slope[i] / peak * raised[i]
+    ahead = (expected + (played - index[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / peak
+    move = share * (1.0 - share) * ahead
+    numbers[LEAD] += ahead
+    numbers[SPREAD] += move * move
+    surprise = (1.0 - gamma) * slope[arm] / peak * (raised[arm] - reward) / chance
+    losses[arm] += surprise
+    head[NORMS] += (guaranteed[arm] * surprise) * (guaranteed[arm] * surprise)
+
+
+@kernel
+def learn(work, shared, learners, context, arm, propensity, reward):
+    """Teach master, guaranteed learner and index, then earn; False if no such propensity was ever drawn from."""
+    n, head, total = shared.shape[2] - ARMS, learners[context, BASE, :ARMS], shared[0, TOTAL, ARMS:]
+    numbers = work[NUMBERS]
+    gather(shared, numbers)
+    if propensity < least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS]) * (1.0 - 1e-9):
+        return False
+    if shared[0, PENDING, ARMS + arm] > 0.0:
+        forgo(work, shared, learners, context, arm)
+    mu = mix(work, shared, learners, context, n)
+    if numbers[LARGEST] > 0.0:
+        blame(work, shared, learners, context, arm, propensity, min(reward, numbers[LARGEST]), n)
+        head[LEVEL] = mu
+        forget(numbers)
+        regress(work, arm, reward)
+    numbers[ROUNDS] += 1.0
+    count(numbers, reward)
+    solve(work)
+    fade(learners, context)
+    mean = numbers[REWARD_SUM] / numbers[SEEN]
+    remember(shared, learners, context, octave(head[VISITS]), arm, reward - mean)
+    head[VISITS] += 1.0
+    total[arm] += reward
+    scatter(numbers, shared)
+    refresh(work, shared, arm)
+    return True
+
+
+@kernel
+def refresh(work, shared, arm):
+    """phi' of R and of what is on its way: R + pending times the arm's mean reward."""
+    numbers, column = work[NUMBERS], ARMS + arm
+    gather(shared, numbers)
+    pending, credit = shared[0, PENDING, column], 0.0
+    if pending > 0.0 and numbers[SEEN] > 0.0:
+        mean = numbers[REWARD_SUM] / numbers[SEEN]
+        credit = pending * max(0.0, mean + shared[0, ARM_SUM, column] / (shared[0, ARM_COUNT, column] + 1.0))
+    shared[0, SLOPE, column] = marginal_utility(shared[0, TOTAL, column] + credit, work[SETTINGS, ALPHA])
+
+
+@kernel
+def expect(work, shared, learners, context, arm):
+    """A reward of this arm is on its way."""
+    shared[0, PENDING, ARMS + arm] += 1.0
+    refresh(work, shared, arm)
+
+
+@kernel
+def forgo(work, shared, learners, context, arm):
+    """It has come, or never will."""
+    shared[0, PENDING, ARMS + arm] = max(0.0, shared[0, PENDING, ARMS + arm] - 1.0)
+    refresh(work, shared, arm)
+
+
+def change_arms(work, shared, learners, kept, entries):
+    """New arms enter with an account and, in every context, with the mean loss of the others."""
+    shared, learners = of_index.change_arms(work, shared, learners, kept, entries)
+    losses = learners[:, BASE, ARMS:]
+    losses[:, len(kept) :] = losses[:, : len(kept)].mean(axis=1, keepdims=True)
+    learners[:, BASE, LEVEL] = losses.shape[1]
+    return shared, learners

@@ -1,0 +1,139 @@
+"""Full information that learns fast and keeps a certificate: the index's favourite mixed with Algorithm 1.
+
+With w = R^-alpha before the round, a uniform on the largest w m of the index, x^j of `gradient_ascent` and g = w r:
+
+    p = (1-h) a + h x^j ;   d = <x^j - a, g> ;   SPREAD += d^2 ;   h <- clip(h + d/sqrt(2 SPREAD), 0, 1), h = 1 first
+    S_j += ||g||^2 ;   x^j <- projection of x^j + g/sqrt(S_j) ;   then the index learns, and R += p r
+
+A d that is nothing but rounding takes no step, and is added to DRIFT instead, with <g, p held - p used>, which late and
+masked decisions cost. On every run, whatever happens,
+
+    OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 SPREAD) + DRIFT).
+
+    shared, learners:  see `index`; BASE holds x^j, NORMS is S_j, SHARE is h
+"""
+
+import math
+
+import numpy as np
+
+from alphafair.jit import kernel
+from alphafair.kernels import index as of_index
+from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.gradient_ascent import ascend
+from alphafair.kernels.index import (
+    BASE,
+    CLOSED_ROOTS,
+    DRIFT,
+    FREE_ROW,
+    INDEX,
+    LARGEST,
+    NORMS,
+    NUMBERS,
+    PREDICTED,
+    REWARD_SUM,
+    ROUNDS,
+    SEEN,
+    SHARE,
+    SPREAD,
+    TIE,
+    VISITS,
+    count,
+    fade,
+    forget,
+    gather,
+    octave,
+    predict,
+    regress_all,
+    remember,
+    scatter,
+    solve,
+)
+from alphafair.kernels.memory import ARMS, SETTINGS
+from alphafair.kernels.simplex import project
+from alphafair.kernels.utility import SLOPE, earn
+
+ROUNDING = 1e-12
+STEP = FREE_ROW  # scratch
+
+
+def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
+    return of_index.make_work(n_arms, most_arms, alpha, 1)
+
+
+@kernel
+def favourite(work, shared, learners, context, n):
+    """a, uniform on the largest w m, into INDEX; `numbers` gathered."""
+    predicted, index, slope = work[PREDICTED, :n], work[INDEX, :n], shared[0, SLOPE, ARMS:]
+    gather(shared, work[NUMBERS])
+    predict(shared, learners, context, work, n)
+    best, ties = 0.0, 0.0
+    for i in range(n):
+        index[i] = slope[i] * predicted[i]
+        best = max(best, index[i])
+    for i in range(n):
+        ties += 1.0 if index[i] >= TIE * best else 0.0
+    for i in range(n):
+        index[i] = 1.0 / ties if index[i] >= TIE * best else 0.0
+
+
+@kernel
+def draw(work, shared, learners, context, uniform, out):
+    """Write p = (1 - h) a + h x to `out` and draw an arm from it."""
+    n = out.shape[0]
+    favourite(work, shared, learners, context, n)
+    index, x, share = work[INDEX, :n], learners[context, BASE, ARMS:], work[NUMBERS, SHARE]
+    for i in range(n):
+        out[i] = (1.0 - share) * index[i] + share * x[i]
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn(work, shared, learners, context, probabilities, rewards):
+    """Teach the mixture, Algorithm 1 and the index, then earn."""
+    n = rewards.shape[0]
+    favourite(work, shared, learners, context, n)
+    numbers, index, slope = work[NUMBERS], work[INDEX, :n], shared[0, SLOPE, ARMS:]
+    head, x = learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
+    share, ahead, both, drift = numbers[SHARE], 0.0, 0.0, 0.0
+    for i in range(n):
+        gain = slope[i] * rewards[i]
+        ahead += (x[i] - index[i]) * gain
+        both += (x[i] + index[i]) * gain
+        drift += ((1.0 - share) * index[i] + share * x[i] - probabilities[i]) * gain
+    numbers[DRIFT] += drift
+    if abs(ahead) > ROUNDING * both:  # the first step has full length whatever its size: never from rounding alone
+        numbers[SPREAD] += ahead * ahead
+        numbers[SHARE] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[SPREAD])))
+    else:
+        numbers[DRIFT] += abs(ahead)
+    head[NORMS] = ascend(slope, x, head[NORMS], rewards, work[STEP, :n], x)
+    if numbers[LARGEST] > 0.0:
+        forget(numbers)
+        regress_all(work, rewards)
+    numbers[ROUNDS] += 1.0
+    for i in range(n):
+        count(numbers, rewards[i])
+    solve(work)
+    fade(learners, context)
+    mean, age = numbers[REWARD_SUM] / numbers[SEEN], octave(head[VISITS])
+    for i in range(n):
+        remember(shared, learners, context, age, i, rewards[i] - mean)
+    head[VISITS] += 1.0
+    scatter(numbers, shared)
+    earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
+
+
+def change_arms(work, shared, learners, kept, entries):
+    """A new epoch, as in `gradient_ascent`: x is projected on the arms that stay and 0 for those that come."""
+    some_left = shared.shape[2] - ARMS > len(kept)
+    shared, learners = of_index.change_arms(work, shared, learners, kept, entries)
+    for learner in learners:
+        head, x = learner[BASE, :ARMS], learner[BASE, ARMS:]
+        head[CLOSED_ROOTS] += math.sqrt(head[NORMS])
+        if head[NORMS] == 0.0:
+            x[:] = 1.0 / len(x)
+        elif some_left:
+            project(x[: len(kept)].copy(), x[: len(kept)])
+    return shared, learners

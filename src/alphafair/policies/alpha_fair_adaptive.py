@@ -1,0 +1,134 @@
+"""The policy that learns fast and falls back on a guaranteed learner."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from alphafair import validate
+from alphafair.kernels import Kernels, index, safe_mixture, twin
+from alphafair.kernels.index import BASE, CLOSED_ROOTS, DRIFT, N_NUMBERS, NORMS, PENDING, ROUNDS, SPREAD
+from alphafair.kernels.memory import ARMS
+from alphafair.kernels.utility import SLOPE, TOTAL
+from alphafair.policies.alpha_fair import check_slopes
+from alphafair.policies.base import BasePolicy
+from alphafair.types import Feedback, Matrix, Vector
+
+KERNELS = {
+    Feedback.FULL: Kernels(twin.draw, twin.learn, twin.change_arms),
+    Feedback.BANDIT: Kernels(
+        safe_mixture.draw,
+        safe_mixture.learn,
+        safe_mixture.change_arms,
+        expect=safe_mixture.expect,
+        forgo=safe_mixture.forgo,
+    ),
+}
+
+
+class AlphaFairAdaptive(BasePolicy):
+    """Maximise the alpha-fair utility of what every arm earns, learning fast and never far below a guaranteed learner.
+
+    An index predicts what every arm will pay in a context, from the arm's record, the context's own long-run and recent
+    record, and that of contexts as old as this one, and prefers $R_i^{-\\alpha} m_i$. A learner with a guarantee runs
+    beside it on the same account, and a master moves the play to whichever does better.
+
+    With bandit feedback that learner is an optimistic log barrier on doubly robust losses, scaled by the largest
+    weight, so that no reward scale enters. With full information it is `AlphaFair`'s own gradient ascent, and the
+    certificate holds on every single run.
+
+    Parameters
+    ----------
+    n_contexts, n_arms
+        How many of each; `grow` and `retire` change it later.
+    alpha
+        Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+    feedback
+        `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
+    seed
+        For `choose` without `rng`.
+
+    Notes
+    -----
+    Rewards must lie in [0, 1]; their scale does not matter, and zeros are welcome. There is nothing to tune. When
+    rewards come late, say `expect(decision)` for every decision whose reward is on its way, so that arms which wait for
+    theirs are not taken for poor ones; `update` ends the wait, and so does `forgo(decision)` if no reward will come.
+    The theorem is for rewards in order, no arm masked, a fixed set of arms.
+
+    Examples
+    --------
+    >>> from alphafair import AlphaFairAdaptive
+    >>> policy = AlphaFairAdaptive(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
+    >>> for _ in range(200):
+    ...     decision = policy.choose(0)
+    ...     policy.update(decision, 1.0 if decision.arm == 2 else 0.1)
+    >>> int(policy.probabilities(0).argmax())
+    2
+    """
+
+    name: ClassVar[str] = "alpha-fair-adaptive"
+    feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.FULL, Feedback.BANDIT)
+    look = ("#882255", "h")
+    _accounts_in = ("shared", TOTAL)
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float = 0.9,
+        feedback: Literal["bandit", "full"] = "bandit",
+        seed: int | None = None,
+    ) -> None:
+        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
+        self.alpha = validate.alpha(alpha)
+        self.feedback = validate.choice("feedback", feedback, Feedback)
+        self.kernels = KERNELS[self.feedback]
+        settings = {"alpha": self.alpha, "feedback": self.feedback.value}
+        super().__init__(n_contexts, n_arms, seed, settings, index.first_shared(n_arms, self.alpha))
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        """Both kinds of feedback, and no fairness at all."""
+        return {
+            "bandit": {"alpha": 0.9, "feedback": "bandit"},
+            "full": {"alpha": 0.9, "feedback": "full"},
+            "efficient": {"alpha": 0.0, "feedback": "bandit"},
+        }
+
+    def _first_learner(self, n_live: int) -> Matrix:
+        return index.first_learner(n_live, 1.0 / n_live if self.feedback is Feedback.FULL else 0.0)
+
+    def _make_work(self, n_live: int) -> Matrix:
+        make = twin.make_work if self.feedback is Feedback.FULL else safe_mixture.make_work
+        return make(n_live, self.n_arms, self.alpha)
+
+    def _numbers(self) -> Vector:
+        numbers = np.empty(N_NUMBERS)
+        index.gather(self._memory.shared, numbers)
+        return numbers
+
+    def _least_propensity(self, context: int) -> float:
+        return float(safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms)))
+
+    def _check_memory(self) -> None:
+        if not self._memory.shared[0, PENDING, ARMS:].any():  # rewards on their way count into the slope
+            check_slopes(self._memory.accounts, self._memory.shared[:, SLOPE, ARMS:], self.alpha)
+
+    @property
+    def cumulative_rewards(self) -> Vector:
+        """R: what every arm has earned so far, expected with full information, on top of the initial 1."""
+        with self._lock:
+            earned: Vector = self._memory.earned[0]
+        return earned
+
+    @property
+    def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
+        """With full information, the most by which any policy, fixed per epoch, can be ahead in sum_t <g, x>."""
+        if self.feedback is Feedback.BANDIT:
+            return None
+        with self._lock:
+            heads, numbers = self._memory.learners[:, BASE], self._numbers()
+        roots = 2.0 * np.sqrt(heads[:, NORMS]).sum() + heads[:, CLOSED_ROOTS].sum()
+        return float(roots + np.sqrt(2.0 * numbers[SPREAD]) + numbers[DRIFT])

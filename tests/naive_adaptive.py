@@ -1,0 +1,208 @@
+"""The slow oracle of the adaptive policy: its formulas as plainly as NumPy allows, sharing nothing with the package.
+
+om and c: mean and largest of the rewards seen; y = r - om; g, long, recent, latest, age: the features of an arm;
+m: what it is predicted to pay; a: what the index plays; B: the guaranteed learner; h, q: how much of it is played.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tests.naive import (
+    Feedback,
+    Matrix,
+    Outcome,
+    Policy,
+    Vector,
+    log_barrier_leader,
+    project_on_simplex,
+    with_newcomers,
+)
+
+DECAYS = (1.0, 0.97, 0.8)
+PRIOR = np.array([1.0, 1.0, 0.5, 0.5, 0.0])
+KAPPA = 0.02
+
+
+class Index:
+    """m_i = clip(om + beta.F_i, 0, c)."""
+
+    def __init__(self, n_contexts: int, n_arms: int) -> None:
+        self.n_arms = n_arms
+        self.total, self.seen, self.largest = 0.0, 0, 0.0
+        self.of_arm = np.zeros((2, n_arms))  # sums and counts of y
+        self.of_age = np.zeros((8, 2, n_arms))
+        self.own = np.zeros((n_contexts, 3, 2, n_arms))  # with the three decays
+        self.visits = np.zeros(n_contexts, dtype=int)
+        self.gram, self.moment, self.beta = np.zeros((5, 5)), np.zeros(5), PRIOR.copy()
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.seen
+
+    def octave(self, context: int) -> int:
+        return min(7, int(np.log2(self.visits[context] + 1)))
+
+    def features(self, context: int) -> Matrix:
+        slow, quick = 2.5 * self.largest / self.mean, 0.5 * self.largest / self.mean
+        g = self.of_arm[0] / (self.of_arm[1] + slow)
+        memories = [*self.own[context], self.of_age[self.octave(context)]]
+        rest = [(s - n * g) / (n + k) for (s, n), k in zip(memories, (slow, quick, quick, slow), strict=True)]
+        return np.array([g, *rest]).T
+
+    def predict(self, context: int) -> Vector:
+        if self.largest == 0:
+            return np.zeros(self.n_arms)
+        return np.clip(self.mean + self.features(context) @ self.beta, 0, self.largest)
+
+    def learn(self, context: int, arms: Any, rewards: Vector) -> None:
+        if self.largest > 0:
+            f = self.features(context)[arms]
+            self.gram = 0.9995 * self.gram + f.T @ f
+            self.moment = 0.9995 * self.moment + f.T @ (rewards - self.mean)
+        self.total += float(rewards.sum())
+        self.seen += len(rewards)
+        self.largest = max(self.largest, float(rewards.max()))
+        if self.largest > 0:
+            ridge = 5 * self.mean * self.largest
+            self.beta = np.linalg.solve(self.gram + ridge * np.eye(5), self.moment + ridge * PRIOR)
+        news = np.array([rewards - self.mean, np.ones(len(rewards))])
+        for decay, memory in zip(DECAYS, self.own[context], strict=True):
+            memory *= decay
+            memory[:, arms] += news
+        self.of_arm[:, arms] += news
+        self.of_age[self.octave(context)][:, arms] += news
+        self.visits[context] += 1
+
+    def grow(self, n_contexts: int) -> None:
+        n_more = n_contexts - len(self.visits)
+        self.own = np.concatenate([self.own, np.zeros((n_more, 3, 2, self.n_arms))])
+        self.visits = np.append(self.visits, np.zeros(n_more, dtype=int))
+
+    def change_arms(self, kept: list[int], n_new: int) -> None:
+        def changed(array: Any) -> Any:
+            return np.concatenate([array[..., kept], np.zeros((*array.shape[:-1], n_new))], axis=-1)
+
+        self.of_arm, self.of_age, self.own = changed(self.of_arm), changed(self.of_age), changed(self.own)
+        self.n_arms = len(kept) + n_new
+
+
+def best_of(values: Vector) -> Vector:
+    """The arms that are as good as the best, up to rounding."""
+    return values >= (1 - 1e-9) * values.max()
+
+
+class AlphaFairAdaptive(Policy):
+    """p = (1 - q) a + q ((1 - gamma) B + gamma / N), or p = (1 - h) a + h x with full information."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, feedback: Feedback = "bandit") -> None:
+        super().__init__(n_contexts, n_arms)
+        self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms)
+        self.cumulative_rewards, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
+        self.losses, self.norms = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
+        self.lead = self.spread = 0.0
+        self.share, self.n_updates = 1.0, 0
+
+    def slopes(self) -> Vector:
+        return (self.cumulative_rewards + self.credit) ** -self.alpha
+
+    def parts(self, context: int) -> dict[str, Any]:
+        """All that is fixed before the draw of a bandit round."""
+        n, c, w, m = self.n_arms, self.index.largest, self.slopes(), self.index.predict(context)
+        gamma = min(0.5, 0.3 * np.sqrt(n / (self.n_updates + 1)))
+        s = (1 - gamma) * w / w.max()
+        if c == 0:
+            h, a, b, raised = 0.5, np.full(n, 1 / n), np.full(n, 1 / n), m
+            q = KAPPA + (1 - KAPPA) * h
+        else:
+            v = w * m
+            best = best_of(v)
+            a = 1 / (n + 400 * n * (v.max() - v) / (w[best].max() * np.sqrt(self.index.mean * c)))
+            a[best] = (1 - a[~best].sum()) / best.sum()
+            h = log_barrier_leader(np.array([0.0, 2 / np.sqrt(16 * c**2 + 2 * self.spread) * self.lead]))[1]
+            q = KAPPA + (1 - KAPPA) * h
+            eta = n / np.sqrt(c**2 + n * self.norms[context])
+            raised = np.maximum(m, c - ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s))
+            b = log_barrier_leader(eta * (self.losses[context] - s * raised))
+        played = (1 - gamma) * b + gamma / n
+        return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
+
+    def favourite(self, context: int) -> Vector:
+        best = best_of(self.slopes() * self.index.predict(context))
+        return best / best.sum()
+
+    def probabilities(self, context: int) -> Vector:
+        if self.feedback == "full":
+            return (1 - self.share) * self.favourite(context) + self.share * self.distributions[context]
+        now = self.parts(context)
+        return np.asarray((1 - now["q"]) * now["a"] + now["q"] * now["played"])
+
+    def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
+        if self.feedback == "full":
+            self.learn_full(context, p, np.asarray(outcome))
+            return
+        self.forgo(arm)
+        now, reward = self.parts(context), float(outcome)
+        if self.index.largest > 0:
+            chance = max(propensity, (1 - now["q"]) * now["a"][arm], now["q"] * now["played"][arm])
+            hit = np.eye(self.n_arms)[arm] / chance
+            known = min(reward, self.index.largest)
+            gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()
+            ahead = (now["a"] - now["played"]) @ gain
+            self.lead += ahead
+            self.spread += (now["h"] * (1 - now["h"]) * ahead) ** 2
+            surprise = now["s"] * hit * (now["raised"] - known)
+            self.losses[context] += surprise - now["s"] * now["raised"]
+            self.norms[context] += ((now["b"] * surprise) ** 2).sum()
+        self.n_updates += 1
+        self.index.learn(context, [arm], np.array([reward]))
+        self.cumulative_rewards[arm] += reward
+        self.refresh(arm)
+
+    def learn_full(self, context: int, p: Vector, rewards: Vector) -> None:
+        g, x, a = self.slopes() * rewards, self.distributions[context], self.favourite(context)
+        d = (x - a) @ g
+        if abs(d) > 1e-12 * ((x + a) @ g):
+            self.spread += d**2
+            self.share = float(np.clip(self.share + d / np.sqrt(2 * self.spread), 0, 1))
+        if g.any():
+            self.norms[context] += g @ g
+            self.distributions[context] = project_on_simplex(x + g / np.sqrt(self.norms[context]))
+        self.index.learn(context, np.arange(self.n_arms), rewards)
+        self.cumulative_rewards = self.cumulative_rewards + p * rewards
+
+    def refresh(self, arm: int) -> None:
+        total, count = self.index.of_arm[:, arm]
+        waits = self.pending[arm] > 0 and self.index.seen > 0
+        self.credit[arm] = self.pending[arm] * max(0.0, self.index.mean + total / (count + 1)) if waits else 0.0
+
+    def expect(self, arm: int) -> None:
+        self.pending[arm] += 1
+        self.refresh(arm)
+
+    def forgo(self, arm: int) -> None:
+        if self.pending[arm] > 0:
+            self.pending[arm] -= 1
+            self.refresh(arm)
+
+    def grow(self, n_contexts: int) -> None:
+        n_more = n_contexts - self.n_contexts
+        self.losses = np.vstack([self.losses, np.zeros((n_more, self.n_arms))])
+        self.norms = np.append(self.norms, np.zeros(n_more))
+        self.index.grow(n_contexts)
+        super().grow(n_contexts)
+
+    def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
+        """No memory, the mean loss of the others, x = 0 (uniform where nothing was learned)."""
+        rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
+        super().change_arms(kept, entries)
+        self.index.change_arms(kept, len(entries))
+        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        self.pending, self.credit = (
+            np.append(each[kept], np.zeros(len(entries))) for each in (self.pending, self.credit)
+        )
+        left = self.losses[:, kept]
+        self.losses = np.hstack([left, np.repeat(left.mean(axis=1, keepdims=True), len(entries), axis=1)])
+        if self.feedback == "full":
+            self.distributions = np.array(rows)
+            self.distributions[self.norms == 0] = 1 / self.n_arms
