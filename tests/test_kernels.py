@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alphafair.kernels import log_barrier, pull_floor, simplex, utility
 from alphafair.kernels.draw import draw_arm, mask_distribution
-from alphafair.kernels.memory import ARMS
+from alphafair.kernels.memory import ARMS, blank
 from alphafair.kernels.pull_floor import LOSS, WEIGHT, P
 from tests import naive
 
@@ -83,11 +83,13 @@ def test_utility_and_its_slope(x: float, alpha: float) -> None:
 @given(st.floats(0.0, 0.999), st.floats(1e-9, 1.0), st.integers(0, 2**32 - 1))
 def test_accounts_follow_the_power_exactly(alpha: float, size: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    table = utility.first_account(3, alpha)[None]
-    ones = np.ones(3)
+    account = blank(utility.ACCOUNT_ROWS, 3)[None]
+    utility.open_accounts(account[0, :, ARMS:], 1.0, alpha)
+    settings = np.array(utility.account_settings(alpha))
     for _ in range(200):
-        utility.earn(table, 0, ones, size * rng.random(3))
-    np.testing.assert_allclose(table[0, utility.SLOPE, :3], table[0, utility.TOTAL, :3] ** -alpha, rtol=2e-15)
+        utility.earn(account, 0, 0, settings, np.ones(3), size * rng.random(3))
+    totals = account[0, utility.TOTAL, ARMS:]
+    np.testing.assert_allclose(account[0, utility.SLOPE, ARMS:], totals**-alpha, rtol=2e-15)
 
 
 def test_draw_covers_the_unit_interval() -> None:
