@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, FairCB, Hedge, Refusal, ScaleFree, Uniform, drive, simulate, streams
+from alphafair import (
+    AlphaFair,
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    FairCB,
+    Hedge,
+    Refusal,
+    ScaleFree,
+    Uniform,
+    drive,
+    simulate,
+    streams,
+)
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Decision, Log
 from tests.test_policies import PAIRS, make_pair
@@ -17,6 +29,7 @@ STREAM = streams.stochastic(600, 3, 4, seed=0)
 BANDITS: list[Any] = [
     lambda: AlphaFairBandit(3, 4),
     lambda: ScaleFree(3, 4),
+    lambda: AlphaFairAdaptive(3, 4),
     lambda: FairCB(3, 4, horizon=600),
     lambda: Uniform(3, 4, feedback="bandit"),
 ]
@@ -52,7 +65,7 @@ def test_a_full_log_replays_to_the_same_state(make: Any) -> None:
     assert memory(live) == memory(folded)
 
 
-@pytest.mark.parametrize("make", BANDITS[:2])
+@pytest.mark.parametrize("make", BANDITS[:3])
 def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) -> None:
     log = simulate(make(), STREAM, seed=4, log=True).log
     assert log is not None
@@ -93,7 +106,7 @@ def test_a_propensity_that_was_never_drawn_is_refused() -> None:
         policy.update(Decision(0, 1, 1 / 6, None), 1.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", BANDITS[:2])
+@pytest.mark.parametrize("make", BANDITS[:3])
 def test_no_decision_of_a_policy_is_refused_later(make: Any) -> None:
     """However late, however arms came and went in between."""
     rng = np.random.default_rng(3)

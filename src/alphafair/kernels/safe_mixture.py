@@ -14,9 +14,9 @@ arm I drawn with probability p_I and the reward r, r' = min(r, c):
     D = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   LEAD += D ;   SPREAD += (h (1-h) D)^2
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2 ;   then the index learns, and R_I += r
 
-`learn` makes everything before the draw again: in order that is the same to the last bit. Late, only the propensity
-is the decision's own, and max(propensity, (1-q) a_I, q Bt_I) in its place keeps every ratio within what the proof
-allows; in order that maximum is the propensity. docs/theory.md has the theorem and its proof.
+`learn` needs everything before the draw again: in order it is still in scratch. Late, it is made anew, and only the
+propensity is the decision's own; max(propensity, (1-q) a_I, q Bt_I) in its place keeps every ratio within what the
+proof allows, and in order that is the propensity. docs/theory.md has the theorem and its proof.
 
     shared, learners:  see `index`; BASE holds the losses L_j, NORMS is V_j, LEVEL where Newton's method begins
 """
@@ -68,7 +68,7 @@ EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
 GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
-PEAK, MIX, SAFE, EXPLORATION, RATE = range(5)  # entries of PARTS: W, h, q, gamma, eta
+PEAK, MIX, SAFE, EXPLORATION, MU, READY = range(6)  # entries of PARTS: W, h, q, gamma, the level of B; see `mix`
 
 
 def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
@@ -89,8 +89,11 @@ def least_propensity(rounds, most_arms):
 
 @kernel
 def mix(work, shared, learners, context, n):
-    """Everything before the draw, into scratch; returns the level of B."""
+    """Everything before the draw, into scratch. READY says for which context it is there already, counted from 1."""
     numbers, parts = work[NUMBERS], work[PARTS]
+    if parts[READY] == context + 1.0:
+        return
+    parts[READY] = context + 1.0
     predicted, index = work[PREDICTED, :n], work[INDEX, :n]
     guaranteed, raised, scores = work[GUARANTEED, :n], work[RAISED, :n], work[SCORES, :n]
     slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
@@ -107,8 +110,8 @@ def mix(work, shared, learners, context, n):
         for i in range(n):
             index[i] = guaranteed[i] = 1.0 / n
             raised[i] = 0.0
-        parts[MIX], parts[SAFE], parts[RATE] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0
-        return head[LEVEL]
+        parts[MIX], parts[SAFE], parts[MU] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, head[LEVEL]
+        return
     for i in range(n):
         if index[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
@@ -144,8 +147,7 @@ def mix(work, shared, learners, context, n):
     total, _, _ = power_sums(guaranteed)
     for i in range(n):
         guaranteed[i] /= total
-    parts[MIX], parts[SAFE], parts[RATE] = share, safe, rate
-    return mu
+    parts[MIX], parts[SAFE], parts[MU] = share, safe, mu
 
 
 @kernel
@@ -193,10 +195,10 @@ def learn(work, shared, learners, context, arm, propensity, reward):
         return False
     if shared[0, PENDING, ARMS + arm] > 0.0:
         forgo(work, shared, learners, context, arm)
-    mu = mix(work, shared, learners, context, n)
+    mix(work, shared, learners, context, n)
     if numbers[LARGEST] > 0.0:
         blame(work, shared, learners, context, arm, propensity, min(reward, numbers[LARGEST]), n)
-        head[LEVEL] = mu
+        head[LEVEL] = work[PARTS, MU]
         forget(numbers)
         regress(work, arm, reward)
     numbers[ROUNDS] += 1.0
@@ -216,6 +218,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
 def refresh(work, shared, arm):
     """phi' of R and of what is on its way: R + pending times the arm's mean reward."""
     numbers, column = work[NUMBERS], ARMS + arm
+    work[PARTS, READY] = 0.0
     gather(shared, numbers)
     pending, credit = shared[0, PENDING, column], 0.0
     if pending > 0.0 and numbers[SEEN] > 0.0:

@@ -54,16 +54,20 @@ from alphafair.kernels.simplex import project
 from alphafair.kernels.utility import SLOPE, earn
 
 ROUNDING = 1e-12
-STEP = FREE_ROW  # scratch
+STEP, PARTS = FREE_ROW, FREE_ROW + 1  # scratch
+READY = 0  # entry of PARTS: the context that `favourite` is there for, counted from 1
 
 
 def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
-    return of_index.make_work(n_arms, most_arms, alpha, 1)
+    return of_index.make_work(n_arms, most_arms, alpha, 2)
 
 
 @kernel
 def favourite(work, shared, learners, context, n):
-    """a, uniform on the largest w m, into INDEX; `numbers` gathered."""
+    """a, uniform on the largest w m, into INDEX, with `numbers` gathered; unless it is there already."""
+    if work[PARTS, READY] == context + 1.0:
+        return
+    work[PARTS, READY] = context + 1.0
     predicted, index, slope = work[PREDICTED, :n], work[INDEX, :n], shared[0, SLOPE, ARMS:]
     gather(shared, work[NUMBERS])
     predict(shared, learners, context, work, n)
@@ -121,6 +125,7 @@ def learn(work, shared, learners, context, probabilities, rewards):
     for i in range(n):
         remember(shared, learners, context, age, i, rewards[i] - mean)
     head[VISITS] += 1.0
+    work[PARTS, READY] = 0.0
     scatter(numbers, shared)
     earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
 

@@ -7,9 +7,9 @@ from alphafair import validate
 from alphafair.policies.base import BasePolicy as BasePolicy
 from alphafair.types import State
 
+from alphafair.policies.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
 from alphafair.policies.alpha_fair import AlphaFair as AlphaFair
 from alphafair.policies.alpha_fair_bandit import AlphaFairBandit as AlphaFairBandit
-from alphafair.policies.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
 from alphafair.policies.independent_alpha_fair import IndependentAlphaFair as IndependentAlphaFair
 from alphafair.policies.scale_free import ScaleFree as ScaleFree
 from alphafair.policies.hedge import Hedge as Hedge

@@ -394,9 +394,11 @@ class BasePolicy(Policy):
         memory = self._memory
         shared, learners = memory.shared.copy(), memory.learners.copy()
         fold = loop("fold", self.feedback.value, self.kernels.draw, self.kernels.learn)
-        refused = int(fold(self._work, shared, learners, *columns))
+        work = self._make_work(len(memory.live_arms))  # what is in the policy's own belongs to its memory
+        refused = int(fold(work, shared, learners, *columns))
         if refused < 0:
             memory.shared[...], memory.learners[...] = shared, learners
+            self._work = work
         return refused
 
 
