@@ -228,9 +228,9 @@ class BasePolicy(Policy):
     def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None:
         """Make room for contexts and arms that nobody announced: so many in all from now on.
 
-        New contexts start uniform, or with what a policy has learned about arms elsewhere. New arms are taken to have earned the least that any live arm has
-        (`account="least"`), nothing but the initial 1 (`"fresh"`), or a given number of at least 1. A policy that keeps
-        no accounts gives them an equal share of the probability.
+        New contexts start uniform, or with what was learned about arms elsewhere. New arms are taken to have earned the
+        least that any live arm has (`account="least"`), nothing but the initial 1 (`"fresh"`), or a given number of at
+        least 1. A policy that keeps no accounts gives them an equal share of the probability.
         """
         with self._lock:
             if n_contexts is not None:
