@@ -1,4 +1,4 @@
-"""The plain Python loop, one decision and one update per round: AlphaFairBandit against other libraries."""
+"""The plain Python loop, one decision and one update per round: ours against other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from alphafair import AlphaFairBandit, Stream
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Stream
 from benchmarks import numpy_loops, rivals
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.rivals import Rounds
@@ -34,12 +34,14 @@ def rows() -> Iterator[Row]:
         (f"{named('numpy')} loop of Hedge, blind to contexts", partial(numpy_hedge, stream), 50_000),
     ]
     for rival, play, n_rounds in contenders:
-        times = best({"ours": partial(ours, rounds), "theirs": partial(play, rounds[:n_rounds])}, REPEATS)
-        yield faster("choose + update, AlphaFairBandit", times["ours"] / OURS, rival, times["theirs"] / n_rounds, 1)
+        turns = {kind.__name__: partial(ours, kind, rounds) for kind in (AlphaFairAdaptive, AlphaFairBandit)}
+        times = best({**turns, rival: partial(play, rounds[:n_rounds])}, REPEATS)
+        for name in turns:
+            yield faster(f"choose + update, {name}", times[name] / OURS, rival, times[rival] / n_rounds, 1)
 
 
-def ours(rounds: Rounds) -> float:
-    policy = AlphaFairBandit(N_CONTEXTS, N_ARMS, alpha=ALPHA, seed=0)
+def ours(kind: type[AlphaFairAdaptive] | type[AlphaFairBandit], rounds: Rounds) -> float:
+    policy = kind(N_CONTEXTS, N_ARMS, alpha=ALPHA, seed=0)
     policy.update(policy.choose(0), 1.0)  # compiles
     start = time.perf_counter()
     for context, rewards in rounds:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
-from alphafair import AlphaFair, AlphaFairBandit, Stream, simulate
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Stream, simulate
 from benchmarks.jobs import ALPHA, N_CONTEXTS, with_arms, with_contexts
 from benchmarks.table import Row, duration
 from benchmarks.timing import best, seconds
 
+Kind = type[AlphaFair] | type[AlphaFairBandit] | type[AlphaFairAdaptive]
 ARMS = (10, 100, 1_000, 10_000, 100_000)
 CONTEXTS = (N_CONTEXTS, 200_000)
 ARM_ROUNDS = 2_000  # the same for every size: early rounds cost more than late ones
@@ -23,17 +24,17 @@ REPEATS = 5
 def rows() -> Iterator[Row]:
     for kind in (AlphaFair, AlphaFairBandit):
         yield from arms(kind)
-    for kind in (AlphaFair, AlphaFairBandit):
+    for kind in (AlphaFair, AlphaFairBandit, AlphaFairAdaptive):
         yield contexts(kind)
 
 
-def cost(kind: type[AlphaFair] | type[AlphaFairBandit], stream: Stream) -> float:
-    """Processor seconds a round: a short run may find the machine idle where a long one has to share it."""
+def cost(kind: Kind, stream: Stream) -> float:
+    """Processor seconds per round: a short run may find the machine idle where a long one has to share it."""
     policy = kind(stream.n_contexts, stream.n_arms, alpha=ALPHA)
     return seconds(lambda: simulate(policy, stream), time.process_time) / stream.n_rounds
 
 
-def arms(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Iterator[Row]:
+def arms(kind: Kind) -> Iterator[Row]:
     jobs = {n: with_arms(n, ARM_ROUNDS) for n in ARMS}
     cost(kind, jobs[10].head(10))  # compiles
     costs = best({n: partial(cost, kind, stream) for n, stream in jobs.items()}, REPEATS)
@@ -41,7 +42,7 @@ def arms(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Iterator[Row]:
         yield grown(f"{kind.__name__}, {many:,} arms", costs[many], f"{few:,} arms", costs[few], many // few)
 
 
-def contexts(kind: type[AlphaFair] | type[AlphaFairBandit]) -> Row:
+def contexts(kind: Kind) -> Row:
     jobs = {m: with_contexts(m, CONTEXT_ROUNDS) for m in CONTEXTS}
     costs = best({m: partial(cost, kind, stream) for m, stream in jobs.items()}, REPEATS)
     few, many = CONTEXTS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from alphafair import AlphaFair, AlphaFairBandit, Policy, Stream, simulate
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Policy, Stream, simulate
 from alphafair.types import Vector
 from benchmarks import numpy_loops
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
@@ -25,6 +25,8 @@ def rows() -> Iterator[Row]:
     yield compare("AlphaFair", fair, numpy_loops.alpha_fair, "tuned loop")
     yield compare("AlphaFair", fair, partial(oracle, naive.AlphaFair, "full"), "plain loop (tests/naive.py)")
     yield compare("AlphaFairBandit", bandit, numpy_loops.alpha_fair_bandit, "tuned loop")
+    adaptive = partial(AlphaFairAdaptive, N_CONTEXTS, N_ARMS, alpha=ALPHA)
+    yield compare("AlphaFairAdaptive", adaptive, numpy_loops.alpha_fair_adaptive, "tuned loop", 50)
 
 
 def oracle(kind: Any, feedback: Any, stream: Stream, uniforms: Vector, alpha: float) -> numpy_loops.Outcome:
@@ -35,7 +37,9 @@ def oracle(kind: Any, feedback: Any, stream: Stream, uniforms: Vector, alpha: fl
     return earned, np.bincount(arms, minlength=stream.n_arms)
 
 
-def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loops.Outcome], words: str) -> Row:
+def compare(
+    name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loops.Outcome], words: str, least: float = 100
+) -> Row:
     long = common(OURS)
     short = long.head(THEIRS)
     uniforms = np.random.default_rng(0).random(THEIRS)
@@ -53,4 +57,4 @@ def compare(name: str, make: Callable[[], Policy], loop: Callable[..., numpy_loo
 
     times = best({"compiled": compiled, "numpy": interpreted}, REPEATS)
     job = f"simulate {name}: {1e-6 / times['compiled']:.2f} million rounds per second"
-    return faster(job, times["compiled"], f"{named('numpy')}, {words}", times["numpy"], 100)
+    return faster(job, times["compiled"], f"{named('numpy')}, {words}", times["numpy"], least)
