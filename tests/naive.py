@@ -102,7 +102,7 @@ class AlphaFair(Policy):
         super().__init__(n_contexts, n_arms)
         self.alpha, self.marginal = alpha, marginal
         self.cumulative_rewards, self.norms = np.ones(n_arms), np.zeros(n_contexts)
-        self.closed_roots = np.zeros(n_contexts)
+        self.closed_roots, self.closed_norms = np.zeros(n_contexts), np.zeros(n_contexts)
         self.pending: dict[int, Vector] = {}
 
     def stepped(self, context: int, rewards: Outcome, at: Vector) -> tuple[Vector, float]:
@@ -135,6 +135,7 @@ class AlphaFair(Policy):
     def grow(self, n_contexts: int) -> None:
         more = np.zeros(n_contexts - self.n_contexts)
         self.norms, self.closed_roots = np.append(self.norms, more), np.append(self.closed_roots, more)
+        self.closed_norms = np.append(self.closed_norms, more)
         super().grow(n_contexts)
 
     def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
@@ -142,7 +143,8 @@ class AlphaFair(Policy):
         for context in self.pending:
             self.distributions[context], self.norms[context] = self.current(context)
         self.pending = {}
-        self.closed_roots += np.sqrt(self.norms)
+        self.closed_roots += np.where(self.norms > self.closed_norms, np.sqrt(self.norms), 0.0)
+        self.closed_norms = self.norms.copy()
         self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
         rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
         self.n_arms = len(kept) + len(entries)

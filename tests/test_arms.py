@@ -250,6 +250,8 @@ def test_a_floor_that_no_longer_fits_is_refused() -> None:
         Refusal, match=r"n_arms must be at most 3 live arms with this pull_floor; got 4\. Retire an arm"
     ):
         policy.grow(n_arms=4)
+    with pytest.raises(Refusal, match="n_arms must be at most 3 live arms"):
+        policy.grow(n_arms=np.int64(4))  # type: ignore[arg-type]
     policy.retire(0)
     policy.grow(n_arms=4)
     assert load_policy(policy.snapshot()).live_arms.tolist() == [1, 2, 3]
@@ -396,7 +398,7 @@ def test_an_optimum_from_other_accounts() -> None:
     ("arguments", "words"),
     [
         ({"arrivals": [1, 2]}, "arrivals must be rounds that begin with 0 and do not fall"),
-        ({"arrivals": [0]}, "arrivals must be 2 entries; got 1"),
+        ({"arrivals": [0]}, "arrivals must be 2 rounds; got 'shape .1,.'. Give one per arm"),
         ({"arrivals": [0, 2], "departures": [1, 3]}, "the number of arms in round 1 must be at least 1; got 0"),
         ({"arrivals": [0, 2], "departures": [3, 2]}, r"departures\[1\] must be after round 2; got 2"),
         ({"departures": [0, 2]}, r"departures\[0\] must be whole numbers in"),
@@ -405,3 +407,24 @@ def test_an_optimum_from_other_accounts() -> None:
 def test_streams_refuse_impossible_arms(arguments: Any, words: str) -> None:
     with pytest.raises(Refusal, match=words):
         Stream.from_arrays([0, 0, 0], np.ones((3, 2)), **arguments)
+
+
+def test_a_refusal_in_the_middle_of_a_run_takes_it_back() -> None:
+    """The floor has no room for a third arm; what was played before it came is undone."""
+    policy = FairCB(3, 2, horizon=900, pull_floor=0.35)
+    before = policy.snapshot().to_bytes()
+    with pytest.raises(Refusal, match="n_arms must be at most 2 live arms"):
+        simulate(policy, coming_and_going())
+    assert policy.snapshot().to_bytes() == before
+
+
+def test_growing_step_by_step_costs_no_more_than_at_once() -> None:
+    bounds = []
+    for steps in ([6], range(3, 7)):
+        policy = AlphaFair(2, 2, alpha=0.5, seed=0)
+        for _ in range(20):
+            policy.update(policy.choose(0), [1.0, 0.5])
+        for n_arms in steps:
+            policy.grow(n_arms=n_arms)
+        bounds.append(policy.surrogate_regret_bound)
+    assert bounds[0] == bounds[1]

@@ -53,8 +53,11 @@ def test_sizes_are_told_or_seen() -> None:
         ({"arm_labels": ("a", "b", "c", "d"), "n_arms": 3}, "arm_labels must be 3 names; got 4"),
         ({"timestamps": [1, 2, 3]}, r"timestamps must be 3 times \(datetime64\)"),
         ({"timestamps": np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="M8[s]")}, "timestamps must be 3 times"),
-        ({"users": [0, 1]}, "users must be 3 entries; got 2"),
-        ({"positions": [-1, 1, 1]}, r"positions\[0\] must be whole numbers"),
+        ({"users": [0, 1]}, "users must be 3 entries"),
+        ({"positions": [0, 1, 1]}, r"positions\[0\] must be whole numbers"),
+        ({"n_arms": 2.5}, "n_arms must be a whole number"),
+        ({"n_arms": -1}, "n_arms must be a whole number"),
+        ({"arm_labels": "abc"}, "arm_labels must be at least 3 different names; got 'abc'. Pass a list"),
     ],
 )
 def test_what_cannot_be_a_log_is_refused(change: dict[str, Any], words: str) -> None:
@@ -97,3 +100,12 @@ def test_masked_rewards_are_not_unmasked() -> None:
         Stream.from_arrays([0], masked[None])
     with pytest.raises(Refusal, match="reward must be a number"):
         AlphaFairBandit(1, 2).update((0, 0, 0.5, None), np.ma.masked)  # type: ignore[arg-type]
+
+
+def test_a_log_is_nobody_elses_to_write() -> None:
+    rewards = np.array([1.0, 0.0, 0.5])
+    log = Log(**{**GOOD, "rewards": rewards, "users": [5, 2**40, 5]})
+    rewards[0] = np.nan
+    assert log.rewards.tolist() == [1.0, 0.0, 0.5]
+    assert log.users is not None
+    assert log.users.tolist() == [5, 2**40, 5]

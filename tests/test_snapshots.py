@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, FairCB, Refusal, State, load_policy
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, State, load_policy
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.utility import SLOPE
 
@@ -70,6 +70,11 @@ DAMAGES: list[Any] = [
     {"live": np.array([True, False, True])},
     {"live": np.ones(3)},
     {"retired_accounts": np.zeros((1, 2))},
+    {"retired_accounts": np.full((1, 3), 2.0)},
+    {"live": np.array(["a", "b", "c"])},
+    {"unknown": np.zeros(3)},
+    {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.5, "marginal": "before", "seed": 1}},
+    {"settings": {"n_contexts": 10**12, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
     {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.7, "marginal": "before"}},
     {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5, "marginal": "before"}},
     {"settings": {"n_contexts": 0, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
@@ -121,11 +126,35 @@ def test_snapshots_of_version_1_are_refused_with_a_sentence(policy: Any) -> None
             attempt(state)
 
 
+def test_negative_accounts_are_refused() -> None:
+    policy = AlphaFairBandit(2, 3)
+    state = policy.snapshot()
+    broken = replace(state, arrays={**state.arrays, "shared": -state.arrays["shared"]})
+    with pytest.raises(Refusal, match=r"accounts of at least 1"):
+        load_policy(broken)
+
+
+def test_rewards_on_their_way_hide_no_other_alpha() -> None:
+    policy = AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)
+    for _ in range(50):
+        policy.update(policy.choose(0), 0.5)
+    policy.expect(policy.choose(0))
+    state = policy.snapshot()
+    assert np.array_equal(load_policy(state).cumulative_rewards, policy.cumulative_rewards)
+    with pytest.raises(Refusal, match=r"state\.arrays must be"):
+        load_policy(replace(state, settings={**state.settings, "alpha": 0.1}))
+
+
 def test_what_load_policy_refuses() -> None:
+    for nothing in (b"bytes", "policy.npz", None):
+        with pytest.raises(Refusal, match=r"state must be a State"):
+            load_policy(nothing)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="blob must be the bytes"):
+        State.from_bytes(None)  # type: ignore[arg-type]
     strange = State("alpha-fair", 2, {"n_contexts": 2, "n_arms": 3, "bogus": 1}, {}, {})
     with pytest.raises(Refusal, match=r"state\.settings must be those of AlphaFair"):
         load_policy(strange)
-    with pytest.raises(Refusal, match=r"state.policy must be one of 'alpha-fair'"):
+    with pytest.raises(Refusal, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
         load_policy(State("nobody", 1, {}, {}, {}))
     with pytest.raises(Refusal, match="written by a newer alphafair"):
         load_policy(replace(learned().snapshot(), version=3))

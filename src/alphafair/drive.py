@@ -66,25 +66,49 @@ def over_stream(
         np.empty(n_kept, dtype=np.int32),
         np.empty(n_kept),
     )
+    before = policy.snapshot() if stream.epochs else None
+    try:
+        _play(policy, stream, generator, played, delays, account, compiled, advance)
+    except validate.Refusal:
+        if before is not None:  # arms that the policy would not take in, or let go
+            policy.restore(before)
+        raise
+    played.records[-1] = played.earned
+    return played
+
+
+def _play(
+    policy: Policy,
+    stream: Stream,
+    generator: np.random.Generator,
+    played: Played,
+    delays: Indices | None,
+    account: Account,
+    compiled: bool,
+    advance: Callable[[int], None],
+) -> None:
+    """Epoch by epoch, block by block."""
+    n_rounds = stream.n_rounds
     whole = compiled and _has_whole_runs(policy) and (delays is None or not stream.epochs)
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
     for first, last in pairwise([0, *stream.epochs, n_rounds]):
         if first > 0:
             _change_arms(policy, stream, first, account)
-        table = _table(cast(BasePolicy, policy), stream) if whole else stream.reward_table
+        live = cast(BasePolicy, policy).live_arms if whole else np.arange(stream.n_arms)
+        table = stream.reward_table
+        if len(live) < stream.n_arms:
+            table = frozen(np.ascontiguousarray(table[:, live]))
         for start in range(first, last, BLOCK if whole else STEPS):
             stop = min(start + (BLOCK if whole else STEPS), last)
             uniforms = generator.random(stop - start)
             if whole:
-                _run(cast(BasePolicy, policy), stream, table, start, stop, uniforms, played, waits)
+                _run(cast(BasePolicy, policy), stream, live, table, start, stop, uniforms, played, waits)
             else:
                 _step(policy, stream, start, stop, uniforms, played, delays, waiting)
             advance(stop - start)
     for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
         policy.update(decision, reward)
-    played.records[-1] = played.earned
-    return played
 
 
 def _has_whole_runs(policy: Policy) -> bool:
@@ -96,25 +120,22 @@ def _has_whole_runs(policy: Policy) -> bool:
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> None:
-    """Before round t: those that leave, leave; those that arrive, arrive."""
+    """Before round t: those that leave, leave, but for a last one; those that arrive, arrive."""
     before, now = stream.present(t - 1), stream.present(t)
-    arrived = np.flatnonzero(now & ~before)
+    leaving, arrived = np.flatnonzero(before & ~now).tolist(), np.flatnonzero(now & ~before)
+    last = leaving[-1:] if not (before & now).any() else []
+    for arm in leaving[: len(leaving) - len(last)]:
+        policy.retire(arm)
     if len(arrived):
         policy.grow(n_arms=int(arrived[-1]) + 1, account=account)
-    for arm in np.flatnonzero(before & ~now):
-        policy.retire(int(arm))
-
-
-def _table(policy: BasePolicy, stream: Stream) -> Matrix:
-    """The rewards of live arms, a column each."""
-    if len(policy.live_arms) == stream.n_arms:
-        return stream.reward_table
-    return frozen(np.ascontiguousarray(stream.reward_table[:, policy.live_arms]))
+    for arm in last:
+        policy.retire(arm)
 
 
 def _run(
     policy: BasePolicy,
     stream: Stream,
+    live: NDArray[np.int64],
     table: Matrix,
     start: int,
     stop: int,
@@ -123,7 +144,6 @@ def _run(
     waits: Delays | None,
 ) -> None:
     """Rounds [start, stop) in one compiled call; the run sees live arms only."""
-    live = policy.live_arms
     book = played.book(start, stop)
     if len(live) < stream.n_arms:
         rows = stop // played.every - start // played.every
@@ -132,9 +152,9 @@ def _run(
         )
     if waits is None:
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms)
-        policy.run("play", rounds, book, in_order=True)
+        policy.run(live, "play", rounds, book, in_order=True)
     else:
-        policy.run("late", Rounds(stream.contexts, stream.items, table, uniforms), book, waits, start, stop)
+        policy.run(live, "late", Rounds(stream.contexts, stream.items, table, uniforms), book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -193,10 +213,11 @@ def _step(
         else:
             reward = float(rewards[decision.arm])
             played.earned[decision.arm] += reward
+        if delays is not None:
+            policy.expect(decision)
         if delays is None or delays[t] == 0:
             policy.update(decision, reward)
         else:
-            policy.expect(decision)
             heapq.heappush(waiting, (t + int(delays[t]), t, decision, reward))
         if len(played.arms):
             played.arms[t], played.propensities[t] = decision.arm, decision.propensity
@@ -224,6 +245,8 @@ def over_log(policy: Policy, log: Log) -> None:
     >>> bool((twin.cumulative_rewards == live.cumulative_rewards).all())
     True
     """
+    if not isinstance(log, Log):
+        raise validate.Refusal("log", "a Log", log, "Make one of its columns: see alphafair.Log.")
     if policy.feedback is not Feedback.BANDIT:
         repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
         raise validate.Refusal("policy", "one with bandit feedback", policy, repair)

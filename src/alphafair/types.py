@@ -142,6 +142,8 @@ class State:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Self:
+        if not isinstance(blob, bytes | bytearray | memoryview):
+            raise validate.Refusal("blob", "the bytes of a State", blob, "Pass what State.to_bytes returned.")
         try:
             with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
@@ -300,9 +302,11 @@ class Log:
     arm_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
     timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
     positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
-    users: Indices | None = field(default=None, kw_only=True)  # whose decisions hang together
+    users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
 
     def __post_init__(self) -> None:
+        for count in ("n_contexts", "n_arms"):
+            validate.integer(count, getattr(self, count), low=0, high=np.iinfo(np.int32).max)
         contexts = validate.indices("contexts", self.contexts, self.n_contexts or None)
         arms = validate.indices("arms", self.arms, self.n_arms or None, n_entries=len(contexts))
         columns: dict[str, NDArray[Any]] = {
@@ -320,13 +324,14 @@ class Log:
                 if getattr(self, count) and len(labels) != least:
                     raise validate.Refusal(f"{name}_labels", f"{least} names", len(labels), f"Give one per {name}.")
             object.__setattr__(self, count, least if labels is None else len(labels))
-        for name in ("positions", "users"):
-            if getattr(self, name) is not None:
-                columns[name] = validate.indices(name, getattr(self, name), None, n_entries=len(contexts))
+        if self.positions is not None:
+            columns["positions"] = validate.indices("positions", self.positions, None, len(contexts), low=1)
+        if self.users is not None:
+            columns["users"] = validate.whole_numbers("users", self.users, len(contexts))
         if self.timestamps is not None:
             columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
-        for name, column in columns.items():
-            object.__setattr__(self, name, frozen(column))
+        for name, column in columns.items():  # what somebody could still write to is copied
+            object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
 
     @property
     def n_rounds(self) -> int:

@@ -225,6 +225,15 @@ def indices(
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
+def whole_numbers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64]:
+    """One whole number of any size per entry."""
+    array = np.asarray(value)
+    if array.shape != (n_entries,) or array.dtype.kind not in "iu" or np.ma.is_masked(value):
+        got = f"{array.dtype} of shape {array.shape}"
+        raise Refusal(argument, f"{n_entries} entries, whole numbers", got, "Encode labels as integers first.")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
 def column(
     argument: str, value: Any, n_entries: int, low: float, high: float, *, low_open: bool = False
 ) -> NDArray[np.float64]:
@@ -253,6 +262,9 @@ def timestamps(argument: str, value: Any, n_entries: int) -> NDArray[np.datetime
 def presence(arrivals: Any, departures: Any, *, n_arms: int, n_rounds: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """When arms come and go: numbered as they arrive, some there from the start, and never none."""
     never = np.iinfo(np.int32).max
+    for argument, given in (("arrivals", arrivals), ("departures", departures)):
+        if given is not None and np.shape(given) != (n_arms,):
+            raise Refusal(argument, f"{n_arms} rounds", f"shape {np.shape(given)}", "Give one per arm.")
     first = np.zeros(n_arms, dtype=np.int32) if arrivals is None else indices("arrivals", arrivals, None, n_arms)
     last = np.full(n_arms, never, dtype=np.int32)
     if departures is not None:
@@ -304,6 +316,8 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
     """At least so many names, all different."""
+    if isinstance(value, str):
+        raise Refusal(argument, f"at least {least} different names", value, "Pass a list of them.")
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):
         raise Refusal(argument, f"at least {least} different names", names, "Name each one once.")

@@ -8,7 +8,7 @@ The step is D/sqrt(2 S_j) with D = sqrt(2), the diameter of the simplex. R_* is 
 lemmas analyse), after it, or as it stands when the context comes again (the paper's pseudo-code to the letter).
 
     shared:    an account (see `utility`), head DRIFT
-    learners:  X, heads SQUARED_NORMS (S) and CLOSED_ROOTS | for next_visit: WAITING, the rewards that wait
+    learners:  X, heads SQUARED_NORMS (S), CLOSED_ROOTS, CLOSED_NORMS | for next_visit: WAITING, the rewards that wait
 
 When contexts are not coupled, each has an account of its own:
 
@@ -16,7 +16,8 @@ When contexts are not coupled, each has an account of its own:
 
 `DRIFT` adds up <g, x held - x used>: zero while rewards arrive in order and no arm is masked. With it the regret
 certificate holds for late and masked decisions as well. `CLOSED_ROOTS` adds up sqrt(S_j) at the end of every epoch,
-that is, whenever arms came or went; with it the certificate holds for the best policy of every epoch.
+that is, whenever arms came or went and S_j had grown since (CLOSED_NORMS): with it the certificate holds for the best
+policy of every epoch.
 """
 
 import math
@@ -42,7 +43,7 @@ from alphafair.kernels.utility import (
 BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
 X, WAITING = 0, 1  # rows of a learner
 OWN_ACCOUNT = 1  # the first row of a learner's own account, where contexts are not coupled
-SQUARED_NORMS, CLOSED_ROOTS = 0, 1  # heads of X
+SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS = 0, 1, 2  # heads of X
 DRIFT = 0  # head of TOTAL
 READING = 7  # among the settings, after those of the account
 STEP, HELD = 1, 2  # scratch
@@ -197,25 +198,28 @@ def change_arms(work, shared, learners, kept, entries):
             learners[context, WAITING, ARMS:] = 0.0
     shared = rearranged(shared, kept, len(entries))
     admit(shared[0, :, ARMS:], entries, work[SETTINGS, ALPHA])
-    return shared, _new_epoch(learners, kept, len(entries))
+    some_left, learners = learners.shape[2] - ARMS > len(kept), rearranged(learners, kept, len(entries))
+    for learner in learners:
+        new_epoch(learner[X], SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS, len(kept), some_left)
+    return shared, learners
 
 
 def change_independent_arms(work, shared, learners, kept, entries):
     """The same in every context on its own."""
-    learners = _new_epoch(learners, kept, len(entries))
+    some_left, learners = learners.shape[2] - ARMS > len(kept), rearranged(learners, kept, len(entries))
     for learner in learners:
+        new_epoch(learner[X], SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS, len(kept), some_left)
         admit(learner[OWN_ACCOUNT:, ARMS:], entries, work[SETTINGS, ALPHA])
     return rearranged(shared, kept, len(entries)), learners
 
 
-def _new_epoch(learners, kept, n_new):
-    some_left = learners.shape[2] - ARMS > len(kept)
-    learners = rearranged(learners, kept, n_new)
-    for learner in learners:
-        head, x = learner[X, :ARMS], learner[X, ARMS:]
-        head[CLOSED_ROOTS] += math.sqrt(head[SQUARED_NORMS])
-        if head[SQUARED_NORMS] == 0.0:
-            x[:] = 1.0 / len(x)
-        elif some_left:
-            project(x[: len(kept)].copy(), x[: len(kept)])
-    return learners
+def new_epoch(row, norms, closed_roots, closed_norms, n_kept, some_left):
+    """Close the epoch of one learner, whose row and heads these are: x loses those that left, newcomers have none."""
+    x = row[ARMS:]
+    if row[norms] > row[closed_norms]:
+        row[closed_roots] += math.sqrt(row[norms])
+        row[closed_norms] = row[norms]
+    if row[norms] == 0.0:
+        x[:] = 1.0 / len(x)
+    elif some_left:
+        project(x[:n_kept].copy(), x[:n_kept])

@@ -24,8 +24,8 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.kernels.memory import ARMS, blank, blank_work, rearranged
-from alphafair.kernels.utility import ACCOUNT_ROWS, account_settings, admit, open_accounts
+from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
+from alphafair.kernels.utility import ACCOUNT_ROWS, ALPHA, account_settings, admit, open_accounts
 
 FEATURES, OCTAVES = 5, 8
 PENDING, ARM_SUM, ARM_COUNT, AGES = ACCOUNT_ROWS, ACCOUNT_ROWS + 1, ACCOUNT_ROWS + 2, ACCOUNT_ROWS + 3
@@ -52,7 +52,7 @@ def make_work(n_arms: int, most_arms: int, alpha: float, n_rows: int) -> np.ndar
     """The settings, and so many scratch rows beside the index's own."""
     wide = max(n_arms, N_NUMBERS)
     work = blank_work(FREE_ROW - 1 + n_rows, wide, *account_settings(alpha))
-    work[0, MOST_ARMS] = most_arms
+    work[SETTINGS, MOST_ARMS] = most_arms
     return work
 
 
@@ -67,11 +67,11 @@ def first_shared(n_arms: int, alpha: float) -> np.ndarray:
     return shared
 
 
-def first_learner(n_arms: int, base: float) -> np.ndarray:
+def first_learner(n_arms: int, base: float, level: float) -> np.ndarray:
     """No visit; the guaranteed learner's row holds `base` for every arm."""
     learner = blank(LEARNER_ROWS, n_arms)
     learner[BASE, ARMS:] = base
-    learner[BASE, LEVEL] = n_arms
+    learner[BASE, LEVEL] = level
     return learner
 
 
@@ -247,5 +247,5 @@ def remember(shared, learners, context, age, arm, y):
 def change_arms(work, shared, learners, kept, entries):
     """New arms enter with an account and no memory; nothing is on its way to them."""
     shared = rearranged(shared, kept, len(entries))
-    admit(shared[0, :ACCOUNT_ROWS, ARMS:], entries, work[0, 0])
+    admit(shared[0, :ACCOUNT_ROWS, ARMS:], entries, work[SETTINGS, ALPHA])
     return shared, rearranged(learners, kept, len(entries))

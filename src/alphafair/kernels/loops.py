@@ -20,6 +20,7 @@ expect: Any = None
 
 AHEAD = 4  # rounds between asking for a row and using it
 FREE, LEARNED = 0, 1  # counters of `Delays`
+ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
 
 
 class Rounds(NamedTuple):
@@ -170,7 +171,8 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         past = _next_due(delays, t, rounds.contexts.shape[0])
         while past >= 0:
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
-            arm, propensity = np.int64(delays.waiting[delays.slots[past], 0]), delays.waiting[delays.slots[past], 1]
+            waiting = delays.waiting[delays.slots[past]]
+            arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
             learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
             _release(delays, past)
             past = _next_due(delays, t, rounds.contexts.shape[0])
@@ -180,12 +182,12 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
+        expect(work, shared, learners, context, arm)
         if delays.due[t] == t:
             learn(work, shared, learners, context, arm, propensity, reward)
         else:
             slot = _slot(delays, t)
-            delays.waiting[slot, 0], delays.waiting[slot, 1] = arm, propensity
-            expect(work, shared, learners, context, arm)
+            delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
         _note(t - start, arm, propensity, book)
 
 

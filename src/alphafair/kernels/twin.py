@@ -10,7 +10,7 @@ masked decisions cost. On every run, whatever happens,
 
     OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 SPREAD) + DRIFT).
 
-    shared, learners:  see `index`; BASE holds x^j, NORMS is S_j, SHARE is h
+    shared, learners:  see `index`; BASE holds x^j, NORMS is S_j, LEVEL is S_j as its last epoch closed, SHARE is h
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.gradient_ascent import ascend
+from alphafair.kernels.gradient_ascent import ascend, new_epoch
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
@@ -28,6 +28,7 @@ from alphafair.kernels.index import (
     FREE_ROW,
     INDEX,
     LARGEST,
+    LEVEL,
     NORMS,
     NUMBERS,
     PREDICTED,
@@ -50,7 +51,6 @@ from alphafair.kernels.index import (
     solve,
 )
 from alphafair.kernels.memory import ARMS, SETTINGS
-from alphafair.kernels.simplex import project
 from alphafair.kernels.utility import SLOPE, earn
 
 ROUNDING = 1e-12
@@ -135,10 +135,5 @@ def change_arms(work, shared, learners, kept, entries):
     some_left = shared.shape[2] - ARMS > len(kept)
     shared, learners = of_index.change_arms(work, shared, learners, kept, entries)
     for learner in learners:
-        head, x = learner[BASE, :ARMS], learner[BASE, ARMS:]
-        head[CLOSED_ROOTS] += math.sqrt(head[NORMS])
-        if head[NORMS] == 0.0:
-            x[:] = 1.0 / len(x)
-        elif some_left:
-            project(x[: len(kept)].copy(), x[: len(kept)])
+        new_epoch(learner[BASE], NORMS, CLOSED_ROOTS, LEVEL, len(kept), some_left)
     return shared, learners

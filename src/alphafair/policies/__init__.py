@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from alphafair import validate
 from alphafair.policies.base import BasePolicy as BasePolicy
+from alphafair.policies.memory import check_kind
 from alphafair.types import State
 
 from alphafair.policies.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
@@ -47,12 +52,16 @@ def load_policy(state: State) -> BasePolicy:
     >>> load_policy(State.from_bytes(blob))
     AlphaFair(2, 3, alpha=0.5, marginal='before')
     """
+    if not isinstance(state, State) or not isinstance(state.settings, Mapping):
+        raise validate.Refusal("state", "a State", state, "Make one with State.from_bytes or State.load.")
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
-    kind.check_kind(state)
+    check_kind(state, kind.name, kind.version)
     live = state.arrays.get("live")
-    settings = dict(state.settings)
-    if live is not None and live.any():
+    settings = {**state.settings, "n_contexts": 1}
+    if live is not None and live.dtype == np.bool_ and live.any():
         settings["n_arms"] = int(live.sum())
+    if settings.get("context_weights") is not None:
+        settings["n_contexts"] = state.settings.get("n_contexts")
     try:
         policy = kind(**settings)
     except TypeError as problem:

@@ -138,8 +138,11 @@ class AlphaFair(BasePolicy):
 
         Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; and the drift.
         """
-        roots = np.sqrt(self.squared_gradient_norms)
-        return float(2.0 * roots.sum() + self._memory.learners[:, X, CLOSED_ROOTS].sum() + self.drift)
+        with self._lock:
+            memory = self._memory
+            norms = gradient_ascent.squared_gradient_norms(self._work, memory.shared, memory.learners)
+            closed, drift = memory.learners[:, X, CLOSED_ROOTS].sum(), memory.shared[0, TOTAL, DRIFT]
+        return float(2.0 * np.sqrt(norms).sum() + closed + drift)
 
 
 def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:

@@ -98,7 +98,8 @@ class AlphaFairAdaptive(BasePolicy):
         }
 
     def _first_learner(self, n_live: int) -> Matrix:
-        return index.first_learner(n_live, 1.0 / n_live if self.feedback is Feedback.FULL else 0.0)
+        full = self.feedback is Feedback.FULL
+        return index.first_learner(n_live, *((1.0 / n_live, 0.0) if full else (0.0, n_live)))
 
     def _make_work(self, n_live: int) -> Matrix:
         make = twin.make_work if self.feedback is Feedback.FULL else safe_mixture.make_work
@@ -113,8 +114,14 @@ class AlphaFairAdaptive(BasePolicy):
         return float(safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms)))
 
     def _check_memory(self) -> None:
-        if not self._memory.shared[0, PENDING, ARMS:].any():  # rewards on their way count into the slope
-            check_slopes(self._memory.accounts, self._memory.shared[:, SLOPE, ARMS:], self.alpha)
+        totals, slopes = self._memory.accounts[0], self._memory.shared[0, SLOPE, ARMS:]
+        pending = self._memory.shared[0, PENDING, ARMS:]
+        check_slopes(totals[pending == 0.0], slopes[pending == 0.0], self.alpha)
+        most = totals + 3.0 * pending  # rewards on their way count into the slope
+        if ((slopes > totals**-self.alpha * (1 + 1e-9)) | (slopes < most**-self.alpha * (1 - 1e-9))).any():
+            raise validate.Refusal("state.arrays", f"slopes of alpha {self.alpha}", slopes, "The snapshot is damaged.")
+        if not np.isfinite(self._numbers()).all():
+            raise validate.Refusal("state.arrays", "finite", self._numbers(), "The snapshot is damaged.")
 
     @property
     def cumulative_rewards(self) -> Vector:
@@ -129,6 +136,6 @@ class AlphaFairAdaptive(BasePolicy):
         if self.feedback is Feedback.BANDIT:
             return None
         with self._lock:
-            heads, numbers = self._memory.learners[:, BASE], self._numbers()
+            heads, numbers = self._memory.learners[:, BASE, :ARMS].copy(), self._numbers()
         roots = 2.0 * np.sqrt(heads[:, NORMS]).sum() + heads[:, CLOSED_ROOTS].sum()
         return float(roots + np.sqrt(2.0 * numbers[SPREAD]) + numbers[DRIFT])

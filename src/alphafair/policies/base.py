@@ -18,7 +18,7 @@ from alphafair.jit import machine_code
 from alphafair.kernels import Kernels
 from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_distribution
 from alphafair.kernels.loops import loop
-from alphafair.policies.memory import Memory, Row, array_of, copied
+from alphafair.policies.memory import DAMAGED, Memory, Row, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
 from alphafair.types import Account, Decision, Feedback, Indices, Matrix, Policy, State, UniformSource, Vector
 
@@ -68,6 +68,9 @@ class BasePolicy(Policy):
 
     def _check_memory(self) -> None:
         """Refuse a memory that contradicts itself or the settings."""
+
+    def _check_room(self, n_live: int) -> None:
+        """Refuse so many live arms, where the settings leave no room for them."""
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         """The settings with so many contexts."""
@@ -181,7 +184,7 @@ class BasePolicy(Policy):
                     reward = validate.reward(reward, low, high)
                 column = arm if memory.all_live else memory.column(arm)
                 if column < 0:  # a retired arm: there is nothing to learn any more
-                    memory.book_retired([context], np.eye(1, self.n_arms, arm) * reward)
+                    memory.book_late(np.array([context]), np.array([arm]), np.array([reward]))
                 elif not self._learn(self._work, memory.shared, memory.learners, context, column, propensity, reward):
                     self._refuse_propensity(context, propensity)
             else:
@@ -239,11 +242,12 @@ class BasePolicy(Policy):
                 n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
             entry = validate.account(account)
             if n_arms is not None and n_arms > self.n_arms:
-                n_live = len(self._memory.live_arms)
-                self._change_arms(np.arange(n_live), np.full(n_arms - self.n_arms, entry))
+                n_live, n_new = len(self._memory.live_arms), n_arms - self.n_arms
+                self._check_room(n_live + n_new)
+                self._change_arms(np.arange(n_live), np.full(n_new, entry))
             if n_contexts is not None:
                 self._memory.add_contexts(n_contexts, self._first_learner(len(self._memory.live_arms)))
-                self.n_contexts = n_contexts
+                self.n_contexts, self.settings = n_contexts, self._settings_for(n_contexts)
 
     def retire(self, arm: int) -> None:
         """Never draw an arm again. It keeps its number and its account; late rewards of it are still booked."""
@@ -308,7 +312,8 @@ class BasePolicy(Policy):
 
     def fresh(self) -> Self:
         """The same policy with nothing learned and its seed started over; retired arms stay retired."""
-        return self._another(self.n_contexts, self._memory.live, self._random_numbers.seed)
+        with self._lock:
+            return self._another(self.n_contexts, self._memory.live, self._random_numbers.seed)
 
     def snapshot(self) -> State:
         """All that is needed to go on from here, random numbers included."""
@@ -316,31 +321,14 @@ class BasePolicy(Policy):
             settings = {"n_contexts": self.n_contexts, "n_arms": self.n_arms, **self.settings}
             return State(self.name, self.version, settings, self._random_numbers.state(), self._memory.arrays())
 
-    @classmethod
-    def check_kind(cls, state: State) -> None:
-        """Refuse a snapshot of another policy, or of another version of this one."""
-        if state.policy != cls.name:
-            repair = "Restore it into a policy of its own kind."
-            raise validate.Refusal("state.policy", repr(cls.name), state.policy, repair)
-        if state.version != cls.version:
-            repair = "It was written by a newer alphafair: update this one."
-            if isinstance(state.version, int) and state.version < cls.version:
-                repair = "Its memory is laid out as in an older alphafair: start afresh, or load it there."
-            raise validate.Refusal("state.version", str(cls.version), state.version, repair)
-
     def restore(self, state: State) -> None:
         """Go on from a snapshot of the same kind of policy with the same settings."""
-        self.check_kind(state)
-        n_contexts = validate.integer("state.settings['n_contexts']", state.settings.get("n_contexts"), low=1)
-        n_arms = validate.integer("state.settings['n_arms']", state.settings.get("n_arms"), low=1)
+        check_kind(state, self.name, self.version)
+        n_contexts, live = checked_state(state, self.settings)
         for key, wanted in self._settings_for(n_contexts).items():
             if state.settings.get(key) != wanted:
                 repair = "Use alphafair.load_policy(state) to build the policy that it belongs to."
-                got = state.settings.get(key)
-                raise validate.Refusal(f"state.settings[{key!r}]", repr(wanted), got, repair)
-        live = array_of(state, "live", np.bool_, (n_arms,))
-        if not live.any():
-            raise validate.Refusal("state.arrays['live']", "true for some arm", live, "The snapshot is damaged.")
+                raise validate.Refusal(f"state.settings[{key!r}]", repr(wanted), state.settings.get(key), repair)
         twin = self._another(n_contexts, live, None)
         twin._memory.read(state)
         twin._random_numbers = RandomNumbers.at(state.rng)
@@ -352,19 +340,22 @@ class BasePolicy(Policy):
 
     def _check_distributions(self) -> None:
         memory = self._memory
+        memory.check_accounts()
         out = np.empty(len(memory.live_arms))
         for context in range(self.n_contexts):
             self._draw(self._work, memory.shared, memory.learners, context, 0.0, out)
             if not is_distribution(out):
-                where = f"state: the distribution of context {context}"
-                raise validate.Refusal(where, "one that sums to 1", out, "The snapshot is damaged.")
+                raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
 
     # whole runs, for `alphafair.drive`
 
-    def run(self, job: str, *arguments: Any, in_order: bool = False) -> None:
-        """A whole run in one compiled call, made of this policy's own kernels; arms are columns of live ones here."""
+    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
+        """A whole run in one compiled call, made of this policy's own kernels; arms are columns of `live` ones here."""
         learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
         with self._lock:
+            if not np.array_equal(live, self._memory.live_arms):
+                allowed = f"one that keeps its arms {live.tolist()} while it plays"
+                raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
             run = loop(job, self.feedback.value, self.kernels.draw, learn, self.kernels.expect)
             run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
@@ -378,8 +369,7 @@ class BasePolicy(Policy):
             if refused >= 0:
                 entry = int(np.flatnonzero(is_live)[refused])
                 self._refuse_propensity(int(contexts[entry]), float(propensities[entry]), f"log.propensities[{entry}]")
-            for late in np.flatnonzero(~is_live):
-                memory.book_retired([contexts[late]], np.eye(1, self.n_arms, arms[late]) * rewards[late])
+            memory.book_late(contexts[~is_live], arms[~is_live], rewards[~is_live])
 
     def fold_full_log(self, contexts: Indices, probabilities: Matrix, rewards: Matrix) -> None:
         """Learn from decisions under full information, in their order."""

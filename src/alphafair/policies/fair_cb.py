@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import validate
@@ -14,7 +13,7 @@ from alphafair.kernels import pull_floor as floors
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.pull_floor import WEIGHT, P
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Account, Feedback, Matrix, Vector
+from alphafair.types import Feedback, Matrix, Vector
 
 LEARN = {Feedback.FULL: floors.learn_full, Feedback.BANDIT: floors.learn_bandit}
 KINDS = {Feedback.FULL: floors.FULL, Feedback.BANDIT: floors.BANDIT}
@@ -140,15 +139,11 @@ class FairCB(BasePolicy):
                 "state.arrays['learners']", f"of weights {weights}", held, "The snapshot is damaged."
             )
 
-    def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None:
-        """Make room for contexts and arms nobody announced; such contexts weigh 0 where weights are known."""
-        n_live = len(self._memory.live_arms) + max(0, (n_arms or 0) - self.n_arms) if isinstance(n_arms, int) else 1
+    def _check_room(self, n_live: int) -> None:
         if self.settings["pull_floor"] * n_live >= 1.0:
             most = math.ceil(1.0 / self.settings["pull_floor"]) - 1
             repair = "Retire an arm first, or start anew with a lower pull_floor."
             raise validate.Refusal("n_arms", f"at most {most} live arms with this pull_floor", n_live, repair)
-        super().grow(n_contexts, n_arms, account)
-        self.settings = self._settings_for(self.n_contexts)
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         weights = self.settings["context_weights"]
@@ -165,5 +160,6 @@ class FairCB(BasePolicy):
     @property
     def marginals(self) -> Vector:
         """How often each arm is pulled overall, under the weights in force: at least the floor in force."""
-        weights = self._memory.learners[:, P, WEIGHT]
-        return np.asarray(weights @ self.distributions, dtype=np.float64)
+        with self._lock:
+            weights, learners = self._memory.learners[:, P, WEIGHT], self._memory.learners[:, P, ARMS:]
+            return self._memory.per_arm(weights @ learners)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from alphafair.kernels.memory import ARMS
 from alphafair.types import Matrix, State, Vector
 
 ARRAYS = ("shared", "learners", "live", "retired_accounts")  # of a State
+DAMAGED = "The snapshot is damaged."
 Row = tuple[str, int]  # an array of the memory and a row of it
 
 
@@ -83,6 +85,18 @@ class Memory:
         place = int(np.searchsorted(self.live_arms, arm))
         return place if place < len(self.live_arms) and self.live_arms[place] == arm else -1
 
+    def book_late(self, contexts: NDArray[Any], arms: NDArray[Any], rewards: Vector) -> None:
+        """Rewards of retired arms, one each."""
+        if len(self.retired_accounts):
+            np.add.at(self.retired_accounts, (np.minimum(contexts, len(self.retired_accounts) - 1), arms), rewards)
+
+    def check_accounts(self) -> None:
+        """Accounts never fall below the initial 1, and live arms have theirs among the live."""
+        live = self.live
+        sound = (self.accounts >= 1.0).all() and (self.retired_accounts[:, ~live] >= 1.0).all()
+        if not sound or self.retired_accounts[:, live].any() or not np.isfinite(self.earned).all():
+            raise validate.Refusal("state.arrays", "accounts of at least 1", self.earned, DAMAGED)
+
     def book_retired(self, contexts: Any, earned: Matrix) -> None:
         """What retired arms still earn, by context; columns of live arms do not count."""
         if len(self.retired_accounts):  # one row for all contexts, or one for each
@@ -106,13 +120,42 @@ class Memory:
         return {**vars(self), "_storage": self.learners}
 
 
+def check_kind(state: State, name: str, version: int) -> None:
+    """Refuse a snapshot of another policy, or of another version of this one."""
+    if state.policy != name:
+        raise validate.Refusal("state.policy", repr(name), state.policy, "Restore it into a policy of its own kind.")
+    if state.version != version:
+        repair = DAMAGED
+        if isinstance(state.version, int):
+            repair = "It was written by a newer alphafair: update this one."
+            if state.version < version:
+                repair = "Its memory is laid out as in an older alphafair: start afresh, or load it there."
+        raise validate.Refusal("state.version", str(version), state.version, repair)
+
+
+def checked_state(state: State, settings: Mapping[str, Any]) -> tuple[int, NDArray[np.bool_]]:
+    """The number of contexts and the live arms of a snapshot that has all its parts and no others."""
+    names, known = set(state.settings), {"n_contexts", "n_arms", *settings}
+    if names != known or set(state.arrays) != set(ARRAYS):
+        allowed = f"of settings {sorted(known)} and arrays {sorted(ARRAYS)}"
+        raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], DAMAGED)
+    n_contexts = validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1)
+    n_arms = validate.integer("state.settings['n_arms']", state.settings["n_arms"], low=1)
+    if state.arrays["learners"].shape[:1] != (n_contexts,):
+        raise validate.Refusal("state.arrays['learners']", f"of {n_contexts} contexts", "another number", DAMAGED)
+    live = array_of(state, "live", np.bool_, (n_arms,))
+    if not live.any():
+        raise validate.Refusal("state.arrays['live']", "true for some arm", live, DAMAGED)
+    return n_contexts, live
+
+
 def array_of(state: State, key: str, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """One of a State's arrays, a copy."""
     array = state.arrays.get(key)
     got = None if array is None else f"{array.dtype} of shape {array.shape}"
     if array is None or array.shape != shape or array.dtype != kind or np.isnan(array).any():
         allowed = f"{np.dtype(kind)} of shape {shape} without NaN"
-        raise validate.Refusal(f"state.arrays[{key!r}]", allowed, got, "The snapshot is damaged.")
+        raise validate.Refusal(f"state.arrays[{key!r}]", allowed, got, DAMAGED)
     return np.array(array, order="C")
 
 
