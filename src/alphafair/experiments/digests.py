@@ -28,7 +28,7 @@ COMPUTING = (  # all code that a table depends on
     "types.py",
     *(f"experiments/{name}.py" for name in ("experiment", "published", "tables")),
 )
-REPORTING = ("**/*.py", "experiments/templates/*")  # and all that makes a report of the tables
+REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 
 
 class HasSettings(Protocol):

@@ -45,8 +45,7 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
 def _rows(uniform: Vector) -> list[int]:
     """Arms by what uniform play earns them; of very many, evenly chosen ones."""
     order = np.argsort(-uniform, kind="stable")
-    keep = np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_ARMS)).round().astype(int))
-    return [int(arm) for arm in order[keep]]
+    return [int(arm) for arm in order[figures.evenly(len(order), MOST_ARMS)]]
 
 
 def _column(axes: Axes, label: str, style: Look, rewards: Vector, order: list[int]) -> None:

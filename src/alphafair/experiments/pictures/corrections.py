@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from alphafair import figures
 from alphafair.experiments.facts import differences
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverTime, Sign
+from alphafair.experiments.results import OverTime, Series, Sign
 from alphafair.figures import INK, LABEL_SIZE, Look, look
 from alphafair.words import ALPHA, number, percent
 
-STYLES: tuple[tuple[str, canvas.Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
+STYLES: tuple[tuple[str, figures.Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
 
 
 def toy(run: Sign, title: str) -> Figure:
@@ -46,8 +46,11 @@ def toy(run: Sign, title: str) -> Figure:
 
 def sign(run: Sign, title: str) -> Figure:
     """Real data: alpha-performance above or below uniform play's."""
-    level = -np.array(run.of("uniform").alpha_performance.mean)
-    lines = [canvas.line(curve).moved(level) for curve in run.curves("alpha_performance")]
+    level = run.of("uniform").alpha_performance.mean
+    lines = [
+        canvas.line(curve)._replace(series=Series(*(tuple(np.subtract(side, level)) for side in curve.series.sides)))
+        for curve in run.curves("alpha_performance")
+    ]
     unit = f"{ALPHA}-performance above uniform's (utility)"
     return canvas.over_time(run, title, (canvas.bands(run), "each sees one reward"), lines, unit, _around_zero)
 
@@ -78,11 +81,11 @@ def readings(run: OverTime, title: str) -> Figure:
         figure, top = canvas.page(title, (canvas.settings(run), note), 5.0)
         for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.22, units, labels, left=1.2)):
             lines = [
-                canvas.as_line(curve.label, Look(colour, marker), dashes, curve.series)
+                canvas.Line(curve.label, Look(colour, marker), dashes, curve.series)
                 for (marker, dashes), curve in zip(STYLES, differences(run, metric), strict=True)
             ]
             canvas.draw(axes, run.rounds, lines)
-            canvas.over_rounds(axes, run.rounds)
+            figures.over_rounds(axes, run.rounds[-1])
             axes.margins(y=0.15)
             if row > 0:
                 axes.set_xlabel("")

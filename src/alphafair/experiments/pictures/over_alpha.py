@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 from alphafair import figures
 from alphafair.experiments import paper
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverAlpha
+from alphafair.experiments.results import OverAlpha, Series
 from alphafair.figures import LABEL_SIZE, look
 from alphafair.words import ALPHA, number, tick
 
@@ -31,7 +31,8 @@ def picture(run: OverAlpha, title: str, metric: str) -> Figure:
     with figures.style():
         figure, top = canvas.page(title, (canvas.settings(run), _data(run)))
         axes = canvas.place(figure, top)
-        canvas.draw(axes, alphas, [canvas.exact_line(paper.ALPHA_FAIR.label, OURS, "-", values)], markers=10)
+        line = canvas.Line(paper.ALPHA_FAIR.label, OURS, "-", Series.exact(values))
+        canvas.draw(axes, alphas, [line], markers=10)
         axes.set_xlim(-0.01, 1.0)
         axes.set_ylim(0.0, 1.02 if metric == "jain_index" else 1.08 * max(values))
         axes.set_xlabel(f"{ALPHA} (0: efficiency, toward 1: equality)")

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverTime
+from alphafair.experiments.results import OverTime, Series
 from alphafair.figures import INK
 from alphafair.words import ALPHA, number, tick
 
@@ -49,8 +49,8 @@ def _optimum(run: OverTime, metric: str) -> list[canvas.Line]:
     if metric == "jain_index":
         return []
     share = {"alpha_performance": 1.0, "standard_regret": 0.0, "approximate_regret": 1.0 - run.factor}[metric]
-    values = [share * value for value in run.optimum.values]
-    return [canvas.exact_line("optimum", figures.OPTIMUM, canvas.GUIDE, values)]
+    series = Series.exact(share * value for value in run.optimum.values)
+    return [canvas.Line("optimum", figures.OPTIMUM, canvas.GUIDE, series)]
 
 
 def _wide_scale(axes: Axes) -> None:
