@@ -34,13 +34,10 @@ class Measured:
     approximate_regret: Matrix | None = None
     ratio: Matrix | None = None
 
-    def by_round(self, metric: str) -> Matrix:
-        found: Matrix = getattr(self, metric)
-        return found
-
     def ends(self, metric: str) -> Vector:
         """At the last round, by seed."""
-        return self.by_round(metric)[:, -1]
+        found: Matrix = getattr(self, metric)
+        return found[:, -1]
 
 
 Samples = Mapping[str, Measured]  # by label

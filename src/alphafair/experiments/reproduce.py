@@ -82,22 +82,19 @@ def measure(
     pulls = measured.pulls(toy, ran(toy))
     name = described(data, part)
 
-    def compared(key: str) -> Compared:
-        return measured.over_time(Compared, *runs[key], samples[key], first=measured.first(samples[key]))
-
-    def over_time(key: str) -> OverTime:
-        return measured.over_time(OverTime, *runs[key], samples[key])
+    def over_time(kind: type[measured.Kind], key: str, **more: Any) -> measured.Kind:
+        return measured.over_time(kind, *runs[key], samples[key], **more)
 
     found = Experiments(
-        A=compared("A"),
-        B=compared("B"),
+        A=over_time(Compared, "A", first=measured.first(samples["A"])),
+        B=over_time(Compared, "B", first=measured.first(samples["B"])),
         C=measured.over_alpha(*runs["C"], name),
         floor_sweep=measured.over_floor(ready["floor_sweep"], samples["floor_sweep"]),
         impossibility=measured.impossibility(limit, ran(limit)),
-        sign=measured.over_time(Sign, *runs["sign"], samples["sign"], toy=measured.pull_shares(toy, pulls)),
-        step=over_time("step"),
-        readings=over_time("readings"),
-        delta=over_time("delta"),
+        sign=over_time(Sign, "sign", toy=measured.pull_shares(toy, pulls)),
+        step=over_time(OverTime, "step"),
+        readings=over_time(OverTime, "readings"),
+        delta=over_time(OverTime, "delta"),
     )
     note = _note(name, n_ratings, ready["A"], ready["C"])
     facts = DataFacts(name, not the_papers, stream_digest(ready["A"].stream), note, part)
