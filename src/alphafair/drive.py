@@ -1,214 +1,18 @@
-"""The only loops: over a stream and over a log, stepwise or compiled from the same two kernels.
+"""Learning from decisions that were made before, here or elsewhere, in the order of the log; stepwise or compiled.
 
-`over_stream` lets a policy play; `alphafair.simulate` is its door. `over_log` lets it learn from decisions that were
-made before, here or elsewhere, in the order of the log.
+`alphafair.simulate` lets a policy play.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from alphafair import validate
-from alphafair.kernels.loops import Book, Delays, Rounds
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Account, Decision, Feedback, Indices, Log, Matrix, Policy, Stream, Vector, frozen
-
-BLOCK = 1 << 16  # rounds per compiled call: random numbers stay small in memory, the progress bar moves
-STEPS = 1024  # the same where rounds are played one by one
-
-
-@dataclass
-class Played:
-    """What is written down of a run: see `Trace`."""
-
-    earned: Vector
-    pulls: NDArray[np.int64]
-    records: Matrix
-    every: int
-    arms: Indices  # empty unless decisions are kept
-    propensities: Vector
-
-    def book(self, start: int, stop: int) -> Book:
-        """The pages for rounds [start, stop)."""
-        done = start // self.every
-        first = (done + 1) * self.every - 1 - start
-        arms, propensities = self.arms[start:stop], self.propensities[start:stop]
-        return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
-
-
-def over_stream(
-    policy: Policy,
-    stream: Stream,
-    generator: np.random.Generator,
-    *,
-    every: int,
-    delays: Indices | None = None,
-    account: Account = "least",
-    keep: bool = False,
-    compiled: bool = True,
-    advance: Callable[[int], None] = lambda rounds: None,
-) -> Played:
-    """Play all rounds; rewards are written down when they are earned, and learned from when they arrive."""
-    n_rounds, n_arms = stream.n_rounds, stream.n_arms
-    n_kept = n_rounds if keep else 0
-    played = Played(
-        np.ones(n_arms),
-        np.zeros(n_arms, dtype=np.int64),
-        np.empty((-(-n_rounds // every), n_arms)),
-        every,
-        np.empty(n_kept, dtype=np.int32),
-        np.empty(n_kept),
-    )
-    whole = compiled and _has_whole_runs(policy) and (delays is None or not stream.epochs)
-    waits = None if delays is None or not whole else _waits(delays, policy)
-    waiting: list[_Waiting] = []
-    for first, last in pairwise([0, *stream.epochs, n_rounds]):
-        if first > 0:
-            _change_arms(policy, stream, first, account)
-        table = _table(cast(BasePolicy, policy), stream) if whole else stream.reward_table
-        for start in range(first, last, BLOCK if whole else STEPS):
-            stop = min(start + (BLOCK if whole else STEPS), last)
-            uniforms = generator.random(stop - start)
-            if whole:
-                _run(cast(BasePolicy, policy), stream, table, start, stop, uniforms, played, waits)
-            else:
-                _step(policy, stream, start, stop, uniforms, played, delays, waiting)
-            advance(stop - start)
-    for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
-        policy.update(decision, reward)
-    played.records[-1] = played.earned
-    return played
-
-
-def _has_whole_runs(policy: Policy) -> bool:
-    """Not one that has its own way to choose or to learn on top of the kernels."""
-    if policy.kernels is None or not isinstance(policy, BasePolicy):
-        return False
-    kind = type(policy)
-    return kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
-
-
-def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> None:
-    """Before round t: those that leave, leave; those that arrive, arrive."""
-    before, now = stream.present(t - 1), stream.present(t)
-    arrived = np.flatnonzero(now & ~before)
-    if len(arrived):
-        policy.grow(n_arms=int(arrived[-1]) + 1, account=account)
-    for arm in np.flatnonzero(before & ~now):
-        policy.retire(int(arm))
-
-
-def _table(policy: BasePolicy, stream: Stream) -> Matrix:
-    """The rewards of live arms, a column each."""
-    if len(policy.live_arms) == stream.n_arms:
-        return stream.reward_table
-    return frozen(np.ascontiguousarray(stream.reward_table[:, policy.live_arms]))
-
-
-def _run(
-    policy: BasePolicy,
-    stream: Stream,
-    table: Matrix,
-    start: int,
-    stop: int,
-    uniforms: Vector,
-    played: Played,
-    waits: Delays | None,
-) -> None:
-    """Rounds [start, stop) in one compiled call; the run sees live arms only."""
-    live = policy.live_arms
-    book = played.book(start, stop)
-    if len(live) < stream.n_arms:
-        rows = stop // played.every - start // played.every
-        book = book._replace(
-            earned=played.earned[live], pulls=played.pulls[live], records=np.empty((rows + 1, len(live)))
-        )
-    if waits is None:
-        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms)
-        policy.run("play", rounds, book, in_order=True)
-    else:
-        policy.run("late", Rounds(stream.contexts, stream.items, table, uniforms), book, waits, start, stop)
-    if len(live) < stream.n_arms:
-        played.earned[live], played.pulls[live] = book.earned, book.pulls
-        done = start // played.every
-        played.records[done : done + rows] = played.earned
-        played.records[done : done + rows, live] = book.records[:rows]
-        book.arms[:] = live[book.arms]
-
-
-def _waits(delays: Indices, policy: Policy) -> Delays:
-    """When rewards arrive, and room for as many decisions as ever wait at once."""
-    n_rounds = len(delays)
-    rounds = np.arange(n_rounds)
-    due = rounds + delays
-    late = rounds[due > rounds]
-    order = late[np.argsort(due[late], kind="stable")]
-    came = np.bincount(late, minlength=n_rounds + 1)
-    left = np.bincount(np.minimum(due[late], n_rounds), minlength=n_rounds + 1)
-    n_slots = int(np.cumsum(came - left).max(initial=0)) + 1
-    width = policy.n_arms if policy.feedback is Feedback.FULL else 2  # the distribution, or arm and propensity
-    return Delays(
-        due,
-        order,
-        np.zeros(n_rounds, dtype=np.int32),
-        np.arange(n_slots, dtype=np.int32),
-        np.array([n_slots, 0]),
-        np.empty((n_slots, width)),
-    )
-
-
-_Waiting = tuple[int, int, Decision, Any]  # due, round, decision, reward: entries of a heap
-
-
-def _step(
-    policy: Policy,
-    stream: Stream,
-    start: int,
-    stop: int,
-    uniforms: Vector,
-    played: Played,
-    delays: Indices | None,
-    waiting: list[_Waiting],
-) -> None:
-    """The same rounds through the policy's public methods."""
-    replay = _Replay(uniforms)
-    full = policy.feedback is Feedback.FULL
-    for t in range(start, stop):
-        while waiting and waiting[0][0] <= t:
-            _, _, decision, reward = heapq.heappop(waiting)
-            policy.update(decision, reward)
-        decision = policy.choose(int(stream.contexts[t]), rng=replay)
-        rewards = stream.rewards(t)[: policy.n_arms]
-        played.pulls[decision.arm] += 1
-        if full:
-            played.earned[: policy.n_arms] += decision.probabilities * rewards
-            reward = rewards
-        else:
-            reward = float(rewards[decision.arm])
-            played.earned[decision.arm] += reward
-        if delays is None or delays[t] == 0:
-            policy.update(decision, reward)
-        else:
-            policy.expect(decision)
-            heapq.heappush(waiting, (t + int(delays[t]), t, decision, reward))
-        if len(played.arms):
-            played.arms[t], played.propensities[t] = decision.arm, decision.propensity
-        if (t + 1) % played.every == 0:
-            played.records[t // played.every] = played.earned
-
-
-class _Replay:
-    """Uniform numbers from an array, one by one."""
-
-    def __init__(self, uniforms: Vector) -> None:
-        self.random = iter(uniforms.tolist()).__next__
+from alphafair.types import Decision, Feedback, Log, Policy, Vector
 
 
 def over_log(policy: Policy, log: Log) -> None:
@@ -230,7 +34,7 @@ def over_log(policy: Policy, log: Log) -> None:
     _fits(policy, "log", log.n_contexts, log.n_arms)
     low, high = policy.reward_range
     rewards = validate.column("log.rewards", log.rewards, log.n_rounds, low, high)
-    if not _has_whole_runs(policy):
+    if not has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
         before = policy.snapshot()
         try:
@@ -262,7 +66,7 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
     if used.min() < 0.0 or np.abs(used.sum(axis=1) - 1.0).max() > 1e-6:
         bad = int(np.argmax(np.abs(used.sum(axis=1) - 1.0)))
         raise validate.Refusal(f"probabilities[{bad}]", "a distribution", used[bad], "Pass those of the decisions.")
-    if not _has_whole_runs(policy):
+    if not has_whole_runs(policy):
         for context, row, reward in zip(seen.tolist(), used, table, strict=True):
             arm = int(row.argmax())
             policy.update(Decision(context, arm, float(row[arm]), row), reward)
@@ -275,3 +79,11 @@ def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:
         allowed = f"of at most {policy.n_contexts} contexts and {policy.n_arms} arms"
         repair = f"Call policy.grow({max(n_contexts, policy.n_contexts)}, {max(n_arms, policy.n_arms)}) first."
         raise validate.Refusal(argument, allowed, [n_contexts, n_arms], repair)
+
+
+def has_whole_runs(policy: Policy) -> bool:
+    """Not one that has its own way to choose or to learn on top of the kernels."""
+    if policy.kernels is None or not isinstance(policy, BasePolicy):
+        return False
+    kind = type(policy)
+    return kind.choose is BasePolicy.choose and kind.update is BasePolicy.update

@@ -142,8 +142,7 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
             (RIGHT - margin - width, "Jain's index: how equally", "Jain's index (1: all arms alike)"),
         ):
             axes = figure.add_axes((left, 0.50, width, 0.37))
-            axes.set_title(title)
-            axes.set_ylabel(unit)
+            axes.set(title=title, ylabel=unit)
             for number, trace in enumerate(traces):
                 earned = trace.cumulative_rewards
                 curve = metrics.alpha_performance(earned, alpha) if left == LEFT else metrics.jain_index(earned)
@@ -325,8 +324,7 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
     for number, (trace, title) in enumerate(zip(traces, titles, strict=True)):
         axes = figure.add_subplot(grid[divmod(number, n_columns)])
         axes.set_title(textwrap.fill(title, 17), fontsize=LABEL_SIZE, fontweight="normal", pad=4)
-        axes.set_yscale("log")
-        axes.set_ylim(least / room, most * room)
+        axes.set(yscale="log", ylim=(least / room, most * room))
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(percentage))

@@ -26,8 +26,7 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
     note = "cumulative reward with its initial 1; black line: an equal split of the same total"
     least = min(float(each.min()) for each in rewards.values()) / 1.5
     most = max(float(each.max()) for each in rewards.values()) * 1.5
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), note), height)
+    with canvas.page(title, (canvas.settings(run), note), height) as (figure, top):
         names = [clipped(run.arm_labels[arm], 22) for arm in order]
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
         width = (canvas.WIDTH - left - 0.15) / len(rewards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +36,15 @@ def line(curve: Curve) -> Line:
     return Line(curve.label, look(curve.policy), figures.dashes(curve.feedback), curve.series)
 
 
-def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> tuple[Figure, float]:
-    """An empty picture under its title and notes, and the inches left for axes below them."""
-    figure = Figure(figsize=(WIDTH, height))
-    text = textwrap.fill("; ".join(filter(None, notes)), 106)
-    figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
-    figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
-    return figure, height - 0.72 - 0.17 * text.count("\n")
+@contextmanager
+def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> Iterator[tuple[Figure, float]]:
+    """An empty picture under its title and notes, and the inches left for axes below them; in style while it lasts."""
+    with figures.style():
+        figure = Figure(figsize=(WIDTH, height))
+        text = textwrap.fill("; ".join(filter(None, notes)), 106)
+        figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
+        figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
+        yield figure, height - 0.72 - 0.17 * text.count("\n")
 
 
 def place(figure: Figure, top: float, bottom: float = BOTTOM, labels: Sequence[str] = (), left: float = LEFT) -> Axes:
@@ -76,8 +79,7 @@ def over_time(
     height: float = HEIGHT,
 ) -> Figure:
     """Lines over the rounds, named at their ends; `scale` sees to the upright axis."""
-    with figures.style():
-        figure, top = page(title, (settings(run), *notes), height)
+    with page(title, (settings(run), *notes), height) as (figure, top):
         axes = place(figure, top, labels=[line.label for line in lines])
         draw(axes, run.rounds, lines)
         figures.over_rounds(axes, run.rounds[-1])

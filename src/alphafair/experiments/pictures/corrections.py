@@ -21,8 +21,7 @@ def toy(run: Sign, title: str) -> Figure:
     """Pull shares of arms of fixed pay: one bar per policy."""
     shares = {label: run.toy.shares[label] for label, _ in run.ordered}
     note = f"{ALPHA} = {run.toy.alpha:g}; the darker, the more an arm pays"
-    with figures.style():
-        figure, top = canvas.page(title, [note], 1.75 + 0.5 * len(shares))
+    with canvas.page(title, [note], 1.75 + 0.5 * len(shares)) as (figure, top):
         axes = canvas.place(figure, top, left=0.3 + canvas.WIDTH * figures.widest(figure, [*shares]))
         for row, (label, parts) in enumerate(shares.items()):
             colour, start = np.array(to_rgb(look(run.contenders[label].policy).colour)), 0.0
@@ -36,11 +35,9 @@ def toy(run: Sign, title: str) -> Figure:
                     axes.text(middle, row, text, ha="center", va="center", fontsize=LABEL_SIZE, color=ink)
                 start += 100.0 * share
         axes.set_yticks(range(len(shares)), [*shares])
-        axes.set_ylim(len(shares) - 0.5, -0.5)
-        axes.set_xlim(0, 100)
+        axes.set(xlim=(0, 100), ylim=(len(shares) - 0.5, -0.5), xlabel="share of all pulls (%)")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False)
-        axes.set_xlabel("share of all pulls (%)")
     return figure
 
 
@@ -77,8 +74,7 @@ def readings(run: OverTime, title: str) -> Figure:
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
     colour = look("alpha-fair").colour
     labels = [curve.label for curve in differences(run, "jain_index")]
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), note), 5.0)
+    with canvas.page(title, (canvas.settings(run), note), 5.0) as (figure, top):
         for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.22, units, labels, left=1.2)):
             lines = [
                 canvas.Line(curve.label, Look(colour, marker), dashes, curve.series)

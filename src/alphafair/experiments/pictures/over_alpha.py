@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from alphafair import figures
 from alphafair.experiments import paper
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.results import OverAlpha, Series
@@ -28,15 +27,13 @@ MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # on the curve of the price, or the n
 def picture(run: OverAlpha, title: str, metric: str) -> Figure:
     """One of the two at the end of the run, for every alpha."""
     alphas, values = run.alphas, run.values(metric)
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), _data(run)))
+    with canvas.page(title, (canvas.settings(run), _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
         line = canvas.Line(paper.ALPHA_FAIR.label, OURS, "-", Series.exact(values))
         canvas.draw(axes, alphas, [line], markers=10)
-        axes.set_xlim(-0.01, 1.0)
-        axes.set_ylim(0.0, 1.02 if metric == "jain_index" else 1.08 * max(values))
-        axes.set_xlabel(f"{ALPHA} (0: efficiency, toward 1: equality)")
-        axes.set_ylabel(UNITS[metric])
+        highest = 1.02 if metric == "jain_index" else 1.08 * max(values)
+        axes.set(xlabel=f"{ALPHA} (0: efficiency, toward 1: equality)", xlim=(-0.01, 1.0))
+        axes.set(ylabel=UNITS[metric], ylim=(0.0, highest))
         axes.yaxis.set_major_formatter(FuncFormatter(tick))
         rises = values[-1] >= values[0]
         for at, side, above in ((0, "left", not rises), (-1, "right", rises)):  # beside the curve, not on it
@@ -61,13 +58,11 @@ def price(run: OverAlpha, title: str) -> Figure:
     """Average reward against Jain's index along alpha."""
     alphas, jain, reward = np.array(run.alphas), np.array(run.jain_index), np.array(run.average_reward)
     marks = sorted({int(np.abs(alphas - alpha).argmin()) for alpha in MARKED})
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), f"one point per value of {ALPHA}", _data(run)))
+    with canvas.page(title, (canvas.settings(run), f"one point per value of {ALPHA}", _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
         axes.plot(jain, reward, color=OURS.colour, linewidth=1.2, marker=".", markersize=4, gid="price")
         axes.plot(jain[marks], reward[marks], color=OURS.colour, marker=OURS.marker, markersize=7, linestyle="none")
-        axes.set_xlabel(UNITS["jain_index"])
-        axes.set_ylabel(UNITS["average_reward"])
+        axes.set(xlabel=UNITS["jain_index"], ylabel=UNITS["average_reward"])
         axes.margins(0.12, 0.12)
         axes.grid(axis="x")
         axes.yaxis.set_major_formatter(FuncFormatter(tick))

@@ -29,9 +29,8 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
     ours = {"full": paper.ALPHA_FAIR, "bandit": paper.ALPHA_FAIR_BANDIT}
     theirs = {"full": paper.FAIR_CB_FULL, "bandit": paper.FAIR_CB}
     labels = [contender.label for contender in (*ours.values(), *theirs.values())]
-    with figures.style():
-        notes = (canvas.settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
-        figure, top = canvas.page(title, notes, 6.2)
+    notes = (canvas.settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
+    with canvas.page(title, notes, 6.2) as (figure, top):
         for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.18, METRICS, labels)):
             levels = _lines(
                 ours, {feedback: Series.along([ends[metric]] * 2) for feedback, ends in run.alpha_fair.items()}
@@ -44,9 +43,7 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
             if metric == "jain_index":
                 axes.set_ylim(0.0, 1.04)
             if row == 0:
-                axes.set_xlabel(
-                    "floor \N{GREEK SMALL LETTER NU} as a part of 1/N (1: every arm is pulled equally often)"
-                )
+                axes.set_xlabel("floor \u03bd as a part of 1/N (1: every arm is pulled equally often)")
             canvas.name_lines(axes, [*levels, *swept])
     return figure
 
@@ -70,18 +67,15 @@ def impossibility(run: Limits, title: str) -> Figure:
         f"{ALPHA}-FairCB's OPT/ALG",
         "dashed: the least limit that any online policy can have as n grows",
     )
-    with figures.style():
-        figure, top = canvas.page(title, notes)
+    with canvas.page(title, notes) as (figure, top):
         axes = canvas.place(figure, top, labels=[line.label for line in lines], left=0.85)
         for limit in run.limits:
             axes.axhline(limit, color=INK, linestyle=canvas.GUIDE, linewidth=1.0)
         canvas.draw(axes, run.halves, lines, markers=len(run.halves))
-        axes.set_xscale("log")
-        axes.set_xlim(run.halves[0], run.halves[-1])
+        axes.set(xscale="log", xlim=(run.halves[0], run.halves[-1]))
         axes.xaxis.set_major_formatter(FuncFormatter(short))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.margins(y=0.08)
-        axes.set_xlabel("n, half of the rounds (logarithmic)")
-        axes.set_ylabel("OPT / ALG (1: as good as the optimum)")
+        axes.set(xlabel="n, half of the rounds (logarithmic)", ylabel="OPT / ALG (1: as good as the optimum)")
         canvas.name_lines(axes, lines)
     return figure
