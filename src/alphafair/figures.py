@@ -19,7 +19,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
 from alphafair import fonts, metrics, validate
@@ -263,7 +263,7 @@ def over_rounds(axes: Axes, last: int) -> None:
     mark = float(f"{last:.2g}")
     axes.set_xlim(0, mark if last < mark < 1.005 * last else last)
     axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(short)
 
 
 def evenly(n: int, most: int) -> NDArray[np.intp]:
@@ -327,7 +327,7 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
         axes.set(yscale="log", ylim=(least / room, most * room))
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(percentage))
+        axes.yaxis.set_major_formatter(percentage)
         axes.tick_params(labelleft=number % n_columns == 0)
         _shares(axes, trace, shares[number], labels)
 
@@ -345,17 +345,15 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     axes.axhline(equal, color=INK, linewidth=0.9)
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
-        axes.annotate(
-            f"{clipped(labels[arm])} {percentage(shares[arm])}",
-            (rank, shares[arm]),
-            xytext=(0, away),
-            textcoords="offset points",
-            ha=side,
-            va="bottom" if away > 0 else "top",
-            fontsize=8,
-        )
+        text, va = f"{clipped(labels[arm])} {percentage(shares[arm])}", "bottom" if away > 0 else "top"
+        note(axes, text, (rank, shares[arm]), (0, away), ha=side, va=va, fontsize=8)
     axes.set_xticks([])
     axes.margins(x=0.06)
+
+
+def note(axes: Axes, text: str, point: tuple[float, float], away: tuple[float, float], **look: Any) -> None:
+    """Words beside a point, so many typographic points to the right and up."""
+    axes.annotate(text, point, xytext=away, textcoords="offset points", **{"fontsize": LABEL_SIZE, **look})
 
 
 def dashes(feedback: str) -> Dashes:

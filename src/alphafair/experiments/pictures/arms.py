@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -60,7 +60,7 @@ def _column(axes: Axes, label: str, style: Look, rewards: Vector, order: list[in
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(short)
     axes.set_title(_folded(label), fontsize=LABEL_SIZE, fontweight="normal", pad=4)
 
 

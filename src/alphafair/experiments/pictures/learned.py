@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import MultipleLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -39,7 +39,7 @@ def picture(experiments: Experiments, title: str) -> Figure:
         for x, word in ((0.0, "uniform play"), (1.0, "optimum")):
             axes.axvline(x, color=INK, linewidth=0.9, linestyle="-" if x == 0.0 else canvas.GUIDE, zorder=1)
             axes.text(x, -0.75, word, ha="center", va="bottom", fontsize=LABEL_SIZE)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{tick(100.0 * part)}%"))
+        axes.xaxis.set_major_formatter(lambda part, _: f"{tick(100.0 * part)}%")
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
     return figure
 

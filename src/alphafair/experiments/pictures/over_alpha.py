@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from alphafair.experiments import paper
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.results import OverAlpha, Series
-from alphafair.figures import LABEL_SIZE, look
+from alphafair.figures import look, note
 from alphafair.words import ALPHA, number, tick
 
 OURS = look(paper.ALPHA_FAIR.policy)
@@ -34,17 +33,11 @@ def picture(run: OverAlpha, title: str, metric: str) -> Figure:
         highest = 1.02 if metric == "jain_index" else 1.08 * max(values)
         axes.set(xlabel=f"{ALPHA} (0: efficiency, toward 1: equality)", xlim=(-0.01, 1.0))
         axes.set(ylabel=UNITS[metric], ylim=(0.0, highest))
-        axes.yaxis.set_major_formatter(FuncFormatter(tick))
+        axes.yaxis.set_major_formatter(tick)
         rises = values[-1] >= values[0]
         for at, side, above in ((0, "left", not rises), (-1, "right", rises)):  # beside the curve, not on it
-            axes.annotate(
-                f"{ALPHA} = {alphas[at]:g}: {number(values[at])}",
-                (alphas[at], values[at]),
-                xytext=(6 if side == "left" else -2, 8 if above else -16),
-                textcoords="offset points",
-                ha=side,
-                fontsize=LABEL_SIZE,
-            )
+            text, away = f"{ALPHA} = {alphas[at]:g}: {number(values[at])}", (6 if at == 0 else -2, 8 if above else -16)
+            note(axes, text, (alphas[at], values[at]), away, ha=side)
     return figure
 
 
@@ -65,14 +58,8 @@ def price(run: OverAlpha, title: str) -> Figure:
         axes.set(xlabel=UNITS["jain_index"], ylabel=UNITS["average_reward"])
         axes.margins(0.12, 0.12)
         axes.grid(axis="x")
-        axes.yaxis.set_major_formatter(FuncFormatter(tick))
+        axes.yaxis.set_major_formatter(tick)
         for rank, mark in enumerate(reversed(marks)):  # crowded toward 1: on both sides of the curve in turn
-            axes.annotate(
-                f"{ALPHA} = {alphas[mark]:g}",
-                (jain[mark], reward[mark]),
-                xytext=(7, 6) if rank % 2 == 0 else (-6, -14),
-                textcoords="offset points",
-                ha="left" if rank % 2 == 0 else "right",
-                fontsize=LABEL_SIZE,
-            )
+            away, side = ((7, 6), "left") if rank % 2 == 0 else ((-6, -14), "right")
+            note(axes, f"{ALPHA} = {alphas[mark]:g}", (jain[mark], reward[mark]), away, ha=side)
     return figure

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+from matplotlib.ticker import NullLocator, SymmetricalLogLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -60,4 +60,4 @@ def _wide_scale(axes: Axes) -> None:
     axes.set_ylim(min(low * 1.3, -0.12), max(high * 1.3, 1.2))
     axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=1.0, subs=[1.0, 2.0, 5.0]))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(tick))
+    axes.yaxis.set_major_formatter(tick)

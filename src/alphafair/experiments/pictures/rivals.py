@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from alphafair import figures
 from alphafair.experiments import paper
@@ -73,7 +73,7 @@ def impossibility(run: Limits, title: str) -> Figure:
             axes.axhline(limit, color=INK, linestyle=canvas.GUIDE, linewidth=1.0)
         canvas.draw(axes, run.halves, lines, markers=len(run.halves))
         axes.set(xscale="log", xlim=(run.halves[0], run.halves[-1]))
-        axes.xaxis.set_major_formatter(FuncFormatter(short))
+        axes.xaxis.set_major_formatter(short)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.margins(y=0.08)
         axes.set(xlabel="n, half of the rounds (logarithmic)", ylabel="OPT / ALG (1: as good as the optimum)")
