@@ -27,11 +27,6 @@ OVER_TIME = ("A", "B", "sign", "step", "readings", "delta")
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 
 
-def plan(*, smoke: bool = False) -> tuple[Experiment, ...]:
-    """All experiments, or the same in seconds."""
-    return tuple(experiment.smoke() if smoke else experiment for experiment in paper.EXPERIMENTS)
-
-
 def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
     """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
     rows, least = first_rows(ratings, experiment.rows), experiment.min_ratings
@@ -65,7 +60,7 @@ def measure(
     tell = started("Reading the ratings", 1)
     ratings, genres = data.read()
     n_ratings = len(ratings.users)
-    ready = {experiment.name: loaded(ratings, genres, experiment) for experiment in plan(smoke=smoke)}
+    ready = {each.name: loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS}
     del ratings  # from here on only what is played
     tell(1)
     part, the_papers = data.part(n_ratings), data.is_the_papers(n_ratings)
