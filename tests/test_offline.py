@@ -334,7 +334,7 @@ def test_certificate_three_is_asked_of_every_run() -> None:
 
     with pytest.raises(AssertionError, match="alpha-fair breaks its certificate"):
         simulate(Asleep(1, 2, alpha=0.5), Stream.from_arrays([0] * 50, [[1.0, 0.0]] * 50), compiled=False)
-    assert simulate is checks.simulate is tables.simulate
+    assert simulate is checks.subject.simulate is tables.simulate
 
 
 @pytest.mark.parametrize(
