@@ -90,17 +90,13 @@ def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {counted(n_arms, 'arm')}\n")
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
-    for heading in (
-        "\nvalue",
-        "certified\ngap",
-        "Jain's\nindex",
-        *(f"{w}\nreward" for w in ("average", "least", "greatest")),
-    ):
+    rewards = ("average\nreward", "least\nreward", "greatest\nreward")
+    for heading in ("\nvalue", "certified\ngap", "Jain's\nindex", *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found:
-        rewards = row["cumulative_rewards"].values()
+        sums = row["cumulative_rewards"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
-        earned = (fitting(value, 2) for value in (row["average_reward"], min(rewards), max(rewards)))
+        earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
         table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
     console.print(table)
     console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per arm.")
