@@ -10,9 +10,9 @@ import numpy as np
 from alphafair import metrics
 from alphafair.experiments.claims import FAILS, HOLDS, OPEN, PAPER
 from alphafair.experiments.results import Results
-from alphafair.experiments.serialize import as_value
 from alphafair.types import Matrix, Vector
 from alphafair.words import ALPHA
+from tests.read_results import as_value
 
 NASTY = "<b>&"
 ARMS = ("Drama", "Comedy", NASTY, "$War$", "Film-Noir")

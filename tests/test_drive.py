@@ -84,7 +84,7 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
 @pytest.mark.parametrize("name", PAIRS)
 def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
-    monkeypatch.setattr(drive, "BLOCK", 128)
+    monkeypatch.setattr("alphafair.drive.BLOCK", 128)
     results = []
     for compiled in (True, False):
         policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))

@@ -19,10 +19,11 @@ from alphafair.experiments import page
 from alphafair.experiments import pictures as report_pictures
 from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
 from alphafair.experiments.report import write_report
-from alphafair.experiments.serialize import as_json, from_json, plain
+from alphafair.experiments.serialize import as_json, plain
 from alphafair.words import ALPHA
 from tests import naive_words
 from tests.made_up_results import NASTY, made_up_results, value
+from tests.read_results import from_json
 
 PICTURES = {picture.name: picture for picture in report_pictures.PICTURES}
 VOID = {"meta", "link", "br", "hr", "img", "input"}

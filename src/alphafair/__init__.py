@@ -9,24 +9,15 @@ __version__ = "0.1.0"
 
 # The room each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
 # come first: every class of `alphafair.policies` is a name of this package too.
-_ROOMS = {
-    "POLICIES": "policies",
-    "BasePolicy": "policies",
-    "register": "policies",
-    "load_policy": "policies",
-    "Decision": "types",
-    "Feedback": "types",
-    "Log": "types",
-    "Policy": "types",
-    "State": "types",
-    "Stream": "types",
-    "Trace": "types",
-    "simulate": "simulation",
-    "offline_optimum": "offline",
-    "offline_curve": "offline",
-    "rescale_rewards": "rewards",
-    "Refusal": "validate",
+_NAMES = {
+    "policies": ("POLICIES", "BasePolicy", "register", "load_policy"),
+    "types": ("Decision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
+    "simulation": ("simulate",),
+    "offline": ("offline_optimum", "offline_curve"),
+    "rewards": ("rescale_rewards",),
+    "validate": ("Refusal",),
 }
+_ROOMS = {name: room for room, names in _NAMES.items() for name in names}
 _MODULES = ("checks", "data", "drive", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,10 +125,13 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: bool =
 
     Without an `md5`, the one in the publisher's file `url`.md5 counts; where there is none, a .zip's own checksums.
     """
+    from alphafair.progress import progress_bar
+
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     md5 = md5 or _published_md5(url)
-    with _bar(target.name, progress) as show, _alone(target.parent):
+    with progress_bar(disable=not progress) as bar, _alone(target.parent):
+        show = partial(bar.update, bar.add_task(f"{target.name}, MB", total=None))
         if target.exists():  # another process was quicker
             return target
         while True:
@@ -173,8 +177,8 @@ class _Refused(_Unreachable):
         self.whole_size = int(size.group(1)) if size else None
 
 
-def _fetch(url: str, part: Path, show: Callable[[int, int | None], None]) -> None:
-    """The rest of the file, from where the .part ends."""
+def _fetch(url: str, part: Path, show: Callable[..., None]) -> None:
+    """The rest of the file, from where the .part ends; `show` is told of megabytes."""
     held = _size(part)
     try:
         answer = _answer(url, {"Range": f"bytes={held}-"} if held else {})
@@ -193,7 +197,7 @@ def _fetch(url: str, part: Path, show: Callable[[int, int | None], None]) -> Non
             for chunk in _chunks(answer):
                 file.write(chunk)
                 held += len(chunk)
-                show(held, total)
+                show(completed=held / 1e6, total=None if total is None else total / 1e6)
     if total is not None and held < total:
         raise _Unreachable(f"the connection broke off after {held:,} of {total:,} bytes")
 
@@ -265,20 +269,3 @@ def _zip_fault(file: Path) -> str | None:
     except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
         return str(problem)
     return None if broken is None else f"{broken} in it is broken"
-
-
-@contextmanager
-def _bar(title: str, shown: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar in megabytes."""
-    if not shown:
-        yield lambda held, total: None
-        return
-    from alphafair.progress import progress_bar
-
-    with progress_bar() as bar:
-        task = bar.add_task(f"{title}, MB", total=None)
-
-        def show(held: int, total: int | None) -> None:
-            bar.update(task, completed=held / 1e6, total=None if total is None else total / 1e6)
-
-        yield show

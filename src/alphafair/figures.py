@@ -19,12 +19,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
+from numpy.typing import NDArray
 
 from alphafair import fonts, metrics, validate
 from alphafair.policies import POLICIES
 from alphafair.types import Feedback, Policy, Trace, Vector
 from alphafair.words import ALPHA, clipped, counted, percentage, short
+
+Dashes = str | tuple[int, tuple[float, ...]]
 
 INK = "#262626"
 FAINT = "#8c8c8c"
@@ -34,41 +37,13 @@ LABEL_SIZE = 9.0
 MOST_STEMS = 300  # of more arms every so many are drawn
 MOST_BARS = 25  # of more arms those that get most
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10.0,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.8,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 5.5,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar in a name is a dollar
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "figure.dpi": 125.0,
-    "savefig.dpi": "figure",
-    "svg.hashsalt": "alphafair",  # the same results give the same file
-    "pdf.fonttype": 42,  # text stays text, as journals ask
-}
+_STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @contextmanager
 def style(labels: Sequence[str] = ()) -> Iterator[None]:
     """The look of all pictures, for as long as the block lasts, with fonts that have every letter of the labels."""
-    with mpl.rc_context({**_STYLE, "font.family": fonts.families("".join(labels))}):
+    with mpl.rc_context({"font.family": fonts.families("".join(labels))}, _STYLE):
         yield
 
 
@@ -144,8 +119,15 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
     ["Jain's index: how equally", 'alpha-fair', 'uniform']
     """
     alpha = validate.alpha(alpha)
-    n_arms = _common_arms(traces)
-    labels = fonts.legible(_arm_names(arm_labels, n_arms), "arm")
+    sizes = {trace.cumulative_rewards.shape[1] for trace in traces}
+    if len(sizes) != 1:
+        repair = "Draw other runs in another picture."
+        raise validate.Refusal("traces", "at least one run, all over the same arms", sorted(sizes), repair)
+    n_arms = int(sizes.pop())
+    arm_labels = [f"arm {arm}" for arm in range(n_arms)] if arm_labels is None else arm_labels
+    if len(arm_labels) != n_arms:
+        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
+    labels = fonts.legible(arm_labels, "arm")
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, 'arm')}"
@@ -153,23 +135,25 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
         figure = Figure(figsize=(12.8, 7.2))
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
-
         margin = 0.04 + widest(figure, titles)  # beside each of the two panels
         width = (RIGHT - LEFT - 0.05) / 2 - margin
-        performance = figure.add_axes((LEFT, 0.50, width, 0.37))
-        performance.set_title(f"{ALPHA}-performance: how much, weighed fairly")
-        performance.set_ylabel(f"{ALPHA}-performance (utility)")
-        _lines(performance, traces, titles, [metrics.alpha_performance(t.cumulative_rewards, alpha) for t in traces])
-        fair_scale(performance, alpha, n_arms)
-        label_ends(performance, titles, looks)
-
-        equality = figure.add_axes((RIGHT - margin - width, 0.50, width, 0.37))
-        equality.set_title("Jain's index: how equally")
-        equality.set_ylabel("Jain's index (1: all arms alike)")
-        _lines(equality, traces, titles, [metrics.jain_index(t.cumulative_rewards) for t in traces])
-        equality.set_ylim(0.0, 1.02)
-        label_ends(equality, titles, looks)
-
+        for left, title, unit in (
+            (LEFT, f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)"),
+            (RIGHT - margin - width, "Jain's index: how equally", "Jain's index (1: all arms alike)"),
+        ):
+            axes = figure.add_axes((left, 0.50, width, 0.37))
+            axes.set(title=title, ylabel=unit)
+            for number, trace in enumerate(traces):
+                earned = trace.cumulative_rewards
+                curve = metrics.alpha_performance(earned, alpha) if left == LEFT else metrics.jain_index(earned)
+                place = (number, len(traces))
+                line(axes, trace.rounds, curve, looks[number], dashes(trace.feedback), titles[number], place)
+            over_rounds(axes, n_rounds)
+            if left == LEFT:
+                fair_scale(axes, alpha, n_arms)
+            else:
+                axes.set_ylim(0.0, 1.02)
+            label_ends(axes, titles, looks)
         _who_got_what(figure, traces, titles, labels)
     return figure
 
@@ -207,24 +191,6 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     for rank, i in enumerate(order):
         placed[i] = starts[rank] + rank * gap
     return placed
-
-
-def _common_arms(traces: Sequence[Trace]) -> int:
-    """All runs must be over the same arms."""
-    sizes = {trace.cumulative_rewards.shape[1] for trace in traces}
-    if len(sizes) != 1:
-        raise validate.Refusal(
-            "traces", "at least one run, all over the same arms", sorted(sizes), "Draw other runs in another picture."
-        )
-    return int(sizes.pop())
-
-
-def _arm_names(arm_labels: Sequence[str] | None, n_arms: int) -> list[str]:
-    if arm_labels is None:
-        return [f"arm {arm}" for arm in range(n_arms)]
-    if len(arm_labels) != n_arms:
-        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
-    return list(arm_labels)
 
 
 def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
@@ -265,25 +231,44 @@ def _roundest(low: float, value: float, high: float) -> float:
         decade /= 10.0
 
 
-def _lines(axes: Axes, traces: Sequence[Trace], titles: Sequence[str], curves: Sequence[Vector]) -> None:
-    """One line per run, each named at its end."""
-    for number, (trace, title, curve) in enumerate(zip(traces, titles, curves, strict=True)):
-        colour, marker = look(trace.policy)
-        n_records = len(trace.rounds)
-        axes.plot(
-            trace.rounds,
-            curve,
-            color=colour,
-            marker=marker,
-            markevery=(number * n_records // (6 * len(traces)), max(1, n_records // 6)),
-            linestyle=dashes(trace.feedback),
-            zorder=3.0 - number / len(traces),  # the first stands in front
-            clip_on=False,
-            gid=title,
-        )
-    axes.set_xlim(0, max(int(trace.rounds[-1]) for trace in traces))
+def line(
+    axes: Axes,
+    x: Any,
+    y: Vector,
+    look: Look,
+    dashes: Dashes,
+    gid: str,
+    place: tuple[int, int],
+    markers: int = 6,
+    **more: Any,
+) -> None:
+    """One line of several; its place is (number, of how many), and the first stands in front."""
+    number, among = place
+    axes.plot(
+        x,
+        y,
+        color=look.colour,
+        marker=look.marker,
+        markevery=(number * len(x) // (markers * among), max(1, len(x) // markers)),
+        linestyle=dashes,
+        zorder=3.0 - number / among,
+        clip_on=False,
+        gid=gid,
+        **more,
+    )
+
+
+def over_rounds(axes: Axes, last: int) -> None:
+    """From 0 to the last round, which may be a little before a tick: 4,999 rounds end at one of 5k."""
+    mark = float(f"{last:.2g}")
+    axes.set_xlim(0, mark if last < mark < 1.005 * last else last)
     axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(short)
+
+
+def evenly(n: int, most: int) -> NDArray[np.intp]:
+    """All places of n, or so many, evenly chosen, with the first and the last."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
 def widest(figure: Figure, titles: Sequence[str]) -> float:
@@ -339,11 +324,10 @@ def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str]
     for number, (trace, title) in enumerate(zip(traces, titles, strict=True)):
         axes = figure.add_subplot(grid[divmod(number, n_columns)])
         axes.set_title(textwrap.fill(title, 17), fontsize=LABEL_SIZE, fontweight="normal", pad=4)
-        axes.set_yscale("log")
-        axes.set_ylim(least / room, most * room)
+        axes.set(yscale="log", ylim=(least / room, most * room))
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(percentage))
+        axes.yaxis.set_major_formatter(percentage)
         axes.tick_params(labelleft=number % n_columns == 0)
         _shares(axes, trace, shares[number], labels)
 
@@ -353,7 +337,7 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     colour, marker = look(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
-    ranks = np.unique(np.linspace(0, len(shares) - 1, min(len(shares), MOST_STEMS)).round().astype(int))
+    ranks = evenly(len(shares), MOST_STEMS)
     heights = shares[order][ranks]
     axes.vlines(ranks, equal, heights, color=colour, linewidth=max(0.6, min(3.0, 60.0 / len(ranks))), alpha=0.45)
     size = max(1.5, min(4.5, 90.0 / len(ranks)))
@@ -361,20 +345,18 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     axes.axhline(equal, color=INK, linewidth=0.9)
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
-        axes.annotate(
-            f"{clipped(labels[arm])} {percentage(shares[arm])}",
-            (rank, shares[arm]),
-            xytext=(0, away),
-            textcoords="offset points",
-            ha=side,
-            va="bottom" if away > 0 else "top",
-            fontsize=8,
-        )
+        text, va = f"{clipped(labels[arm])} {percentage(shares[arm])}", "bottom" if away > 0 else "top"
+        note(axes, text, (rank, shares[arm]), (0, away), ha=side, va=va, fontsize=8)
     axes.set_xticks([])
     axes.margins(x=0.06)
 
 
-def dashes(feedback: str) -> str | tuple[int, tuple[float, float]]:
+def note(axes: Axes, text: str, point: tuple[float, float], away: tuple[float, float], **look: Any) -> None:
+    """Words beside a point, so many typographic points to the right and up."""
+    axes.annotate(text, point, xytext=away, textcoords="offset points", **{"fontsize": LABEL_SIZE, **look})
+
+
+def dashes(feedback: str) -> Dashes:
     """Solid for a policy that sees all rewards, dashed for one that sees one."""
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
@@ -390,20 +372,18 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         Names for the arms. Arms stand in the order of the largest share that any alpha gives them; of more than
         `MOST_BARS` those with the largest are drawn, and the title says so.
     """
-    alphas = list(shares)
     n_arms = len(arm_labels)
     arm_labels = fonts.legible(arm_labels, "arm")
-    order = np.argsort(-np.max([shares[alpha] for alpha in alphas], axis=0), kind="stable")[:MOST_BARS]
+    order = np.argsort(-np.max([*shares.values()], axis=0), kind="stable")[:MOST_BARS]
     part = f": {len(order)} of {n_arms:,} arms" if len(order) < n_arms else ""
-    ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(alphas)))
+    ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(shares)))
     with style(arm_labels):
         figure = Figure(figsize=(9.6, 1.6 + 0.36 * len(order)), layout="constrained")
         axes = figure.subplots()
-        height = 0.8 / len(alphas)
-        places = np.arange(len(order))
-        for k, (alpha, colour) in enumerate(zip(alphas, ramp, strict=True)):
-            wide = 100.0 * np.asarray(shares[alpha])[order]
-            axes.barh(places + (k - (len(alphas) - 1) / 2) * height, wide, height, color=colour, label=f"{alpha:g}")
+        height, places = 0.8 / len(shares), np.arange(len(order))
+        for k, (alpha, parts) in enumerate(shares.items()):
+            wide, colour = 100.0 * np.asarray(parts)[order], ramp[k]
+            axes.barh(places + (k - (len(shares) - 1) / 2) * height, wide, height, color=colour, label=f"{alpha:g}")
         axes.axvline(100.0 / n_arms, color=INK, linewidth=0.8)
         axes.set_yticks(places, [clipped(str(arm_labels[i]), 28) for i in order])
         axes.invert_yaxis()

@@ -101,9 +101,8 @@ def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
     room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
-        raise validate.Refusal(
-            "optimum", "above uniform play", optimum, "Where nothing can be learned no share of it can be."
-        )
+        repair = "Where nothing can be learned no share of it can be."
+        raise validate.Refusal("optimum", "above uniform play", optimum, repair)
     return np.asarray((achieved - floor) / room)
 
 
@@ -180,12 +179,8 @@ def regret_certificate(policy: Policy) -> float:
     """
     bound, alpha = policy.surrogate_regret_bound, getattr(policy, "alpha", None)
     if bound is None or alpha is None:
-        raise validate.Refusal(
-            "policy",
-            "one that bounds its own regret",
-            policy,
-            "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds.",
-        )
+        repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
+        raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
     linear = float((1.0 - alpha) ** alpha * bound)
     return linear + approximation_factor(alpha) * policy.n_arms
 

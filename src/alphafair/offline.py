@@ -64,7 +64,9 @@ def offline_optimum(
     >>> round(best.value, 6), best.certified
     (11.291503, True)
     """
-    totals = _totals(context_reward_totals)
+    totals = validate.reward_table("context_reward_totals", context_reward_totals)
+    _refuse_negative("context_reward_totals", totals)
+    _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     n = totals.shape[1]
@@ -177,27 +179,14 @@ def _initial(value: ArrayLike, n_arms: int) -> Vector:
     return np.broadcast_to(first, n_arms).copy()
 
 
-def _totals(value: ArrayLike) -> Matrix:
-    totals = validate.reward_table("context_reward_totals", value)
-    _refuse_negative("context_reward_totals", totals)
-    _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
-    return totals
-
-
 def _refuse_huge(argument: str, where: str, most: float) -> None:
     if most > 1e100:
         raise validate.Refusal(argument, f"at most 1e+100 {where}", most, "Divide them all by one number.")
 
 
 def _refuse_negative(argument: str, table: Matrix) -> None:
-    if table.min() < 0.0:
-        row, arm = (int(i) for i in np.argwhere(table < 0.0)[0])
-        raise validate.Refusal(
-            f"{argument}[{row}, {arm}]",
-            "at least 0",
-            float(table[row, arm]),
-            "Map the rewards with alphafair.rescale_rewards.",
-        )
+    repair = "Map the rewards with alphafair.rescale_rewards."
+    validate.every(argument, table, table >= 0.0, "at least 0", repair)
 
 
 def _warn(gap: float, tolerance: float) -> None:

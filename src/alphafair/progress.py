@@ -8,17 +8,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-def progress_bar() -> Progress:
-    """A bar on standard error with count, time spent and time left; rich loads only when one is shown."""
+def progress_bar(*, disable: bool = False) -> Progress:
+    """A bar on standard error with count, time spent and time left."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeLeft(),
-        console=Console(stderr=True),
-    )
+    kinds = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn, progress.TimeRemainingColumn)
+    columns = [kind() for kind in kinds]
+    return progress.Progress("{task.description}", *columns, console=Console(stderr=True), disable=disable)

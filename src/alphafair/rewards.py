@@ -29,14 +29,8 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
     low = validate.number("low", low, low=-math.inf, high=math.inf)
     high = validate.number("high", high, low=low, high=math.inf, low_open=True)
     floor = validate.number("floor", floor, low=0.0, high=1.0, high_open=True)
-    values = validate.floats("rewards", f"numbers in [{low:g}, {high:g}]", rewards, "Pass floats.")
+    allowed = f"numbers in [{low:g}, {high:g}]"
+    values = validate.floats("rewards", allowed, rewards, "Pass floats.")
     inside = (values >= low) & (values <= high)
-    if not inside.all():
-        first = tuple(int(i) for i in np.argwhere(~inside)[0])
-        raise validate.Refusal(
-            f"rewards{list(first) if first else ''}",
-            f"numbers in [{low:g}, {high:g}]",
-            float(values[first]),
-            "Widen low and high to the true range, or clip first.",
-        )
+    validate.every("rewards", values, inside, allowed, "Widen low and high to the true range, or clip first.")
     return np.minimum(floor + (1.0 - floor) * ((values - low) / (high - low)), 1.0)

@@ -205,15 +205,12 @@ class Stream:
             repair = "Give one name per arm."
             raise validate.Refusal("arm_labels", f"{table.shape[1]} names", len(self.arm_labels), repair)
         object.__setattr__(self, "n_contexts", announced)
-        object.__setattr__(self, "contexts", frozen(contexts))
-        object.__setattr__(self, "items", frozen(items))
-        object.__setattr__(self, "reward_table", frozen(table))
+        columns: dict[str, NDArray[Any]] = {"contexts": contexts, "items": items, "reward_table": table}
         if self.arrivals is not None or self.departures is not None:
-            arrivals, departures = validate.presence(
-                self.arrivals, self.departures, n_arms=table.shape[1], n_rounds=len(contexts)
-            )
-            object.__setattr__(self, "arrivals", frozen(arrivals))
-            object.__setattr__(self, "departures", frozen(departures))
+            sizes = {"n_arms": table.shape[1], "n_rounds": len(contexts)}
+            columns["arrivals"], columns["departures"] = validate.presence(self.arrivals, self.departures, **sizes)
+        for name, column in columns.items():
+            object.__setattr__(self, name, frozen(column))
 
     @classmethod
     def from_arrays(

@@ -167,9 +167,9 @@ def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) ->
     if array.shape != (size,):
         raise Refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
     if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
-        bad = int(np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))[0])
-        repair = "Leave rounds out whose values nobody knows." if math.isnan(array[bad]) else repair
-        raise Refusal(f"{argument}[{bad}]", "a number in [0, 1]", float(array[bad]), repair)
+        inside = (array >= 0.0) & (array <= 1.0)
+        repair = "Leave rounds out whose values nobody knows." if math.isnan(array[inside.argmin()]) else repair
+        every(argument, array, inside, "a number in [0, 1]", repair)
     return array
 
 
@@ -220,8 +220,7 @@ def indices(
     if n_entries is not None and len(array) != n_entries:
         raise Refusal(argument, f"{n_entries} entries", len(array), "Give one entry per round.")
     if array.min() < low or array.max() > limit:
-        bad = int(np.flatnonzero((array < low) | (array > limit))[0])
-        raise Refusal(f"{argument}[{bad}]", allowed, int(array[bad]), f"Count from {low}.")
+        every(argument, array, (array >= low) & (array <= limit), allowed, f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -243,10 +242,7 @@ def column(
     if array.shape != (n_entries,):
         raise Refusal(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
     inside = ((array > low) if low_open else (array >= low)) & (array <= high)
-    if not inside.all():
-        bad = int(np.flatnonzero(~inside)[0])
-        repair = "Leave out entries for which nobody knows it."
-        raise Refusal(f"{argument}[{bad}]", allowed, float(array[bad]), repair)
+    every(argument, array, inside, allowed, "Leave out entries for which nobody knows it.")
     return array
 
 
@@ -296,9 +292,15 @@ def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
         repair = "Leave it out while there is nothing in it."
         raise Refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)
     if not (math.isfinite(table.min()) and math.isfinite(table.max())):
-        row, arm = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise Refusal(f"{argument}[{row}, {arm}]", "a finite number", float(table[row, arm]), "Drop or fill such rows.")
+        every(argument, table, np.isfinite(table), "a finite number", "Drop or fill such rows.")
     return table
+
+
+def every(argument: str, array: NDArray[Any], inside: NDArray[np.bool_], allowed: str, repair: str) -> None:
+    """No entry may be outside; the first that is, is named by its place."""
+    if not inside.all():
+        first = tuple(np.argwhere(~inside)[0].tolist())
+        raise Refusal(f"{argument}{[*first] if first else ''}", allowed, array[first].item(), repair)
 
 
 def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from alphafair.checks.subject import Subject, is_sound, memory, reward_of, rounds
+from alphafair.checks.subject import Subject, go_the_same_way, is_sound, memory, reward_of, rounds
 from alphafair.types import Account, Policy, State
 
 
@@ -88,11 +88,5 @@ def snapshot_after_changes(subject: Subject) -> None:
     twin = subject.make()
     twin.restore(State.from_bytes(policy.snapshot().to_bytes()))
     assert (twin.n_contexts, twin.n_arms) == (5, 6), f"restored with {twin.n_contexts} contexts, {twin.n_arms} arms"
-    for t in range(100, 200):
-        context = int(stream.contexts[t])
-        one, two = policy.choose(context), twin.choose(context)
-        assert one[:3] == two[:3], f"round {t} after restore went another way"
-        policy.update(one, reward_of(policy, one, stream.rewards(t)))
-        twin.update(two, reward_of(twin, two, stream.rewards(t)))
-    assert memory(twin) == memory(policy), "a restored policy learned otherwise"
+    go_the_same_way(policy, twin, stream, 100)
     _plays_without(twin, 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from alphafair.checks.subject import NOT_HERE, Subject, is_sound, memory, reward_of, rounds
+from alphafair.checks.subject import NOT_HERE, Subject, go_the_same_way, is_sound, memory, reward_of, rounds
 from alphafair.types import Feedback, Policy, State
 
 
@@ -21,13 +21,7 @@ def snapshot_and_go_on(subject: Subject) -> None:
     twin.restore(state)
     assert memory(twin) == memory(policy), "restore lost something"
     stream = rounds(200, 3, 4, seed=2)
-    for t in range(200):
-        context = int(stream.contexts[t])
-        one, two = policy.choose(context), twin.choose(context)
-        assert one[:3] == two[:3], f"round {t} after restore went another way"
-        policy.update(one, reward_of(policy, one, stream.rewards(t)))
-        twin.update(two, reward_of(twin, two, stream.rewards(t)))
-    assert memory(twin) == memory(policy), "a restored policy learned otherwise"
+    go_the_same_way(policy, twin, stream)
     kept = memory(twin)
     policy.update(policy.choose(0), reward_of(policy, policy.choose(0), stream.rewards(0)))
     assert memory(twin) == kept, "the snapshot shares memory with the policy"

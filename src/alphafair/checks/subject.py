@@ -55,6 +55,17 @@ def reward_of(policy: Policy, decision: Decision, rewards: Vector) -> Any:
     return rewards if policy.feedback is Feedback.FULL else float(rewards[decision.arm])
 
 
+def go_the_same_way(policy: Policy, twin: Policy, stream: Stream, first: int = 0) -> None:
+    """One and its restored twin, with random numbers of their own, from a round on."""
+    for t in range(first, stream.n_rounds):
+        context = int(stream.contexts[t])
+        one, two = policy.choose(context), twin.choose(context)
+        assert one[:3] == two[:3], f"round {t} after restore went another way"
+        policy.update(one, reward_of(policy, one, stream.rewards(t)))
+        twin.update(two, reward_of(twin, two, stream.rewards(t)))
+    assert memory(twin) == memory(policy), "a restored policy learned otherwise"
+
+
 def memory(policy: Policy) -> str:
     """A digest of all that a policy has learned; its random numbers are not part of it."""
     digest = hashlib.sha256()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from alphafair.types import Stream
 
 Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
@@ -65,6 +67,13 @@ def read_rounds(
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 
 
+def plain_table() -> Table:
+    """A table without lines, to be filled."""
+    from rich.table import Table
+
+    return Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+
+
 def make_folder(path: Path) -> Path:
     """The folder, made if it is not there."""
     from alphafair import validate
@@ -72,9 +81,8 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise validate.Refusal(
-            "--output", "a folder, there or to be made", str(path), f"{problem.strerror}: choose another."
-        ) from None
+        repair = f"{problem.strerror}: choose another."
+        raise validate.Refusal("--output", "a folder, there or to be made", str(path), repair) from None
     if not os.access(path, os.W_OK):
         raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
     return path

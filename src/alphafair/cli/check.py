@@ -87,11 +87,9 @@ def find_policy(spec: str) -> type[Any]:
         raise validate.Refusal("POLICY", f"a class in {module_name}", class_name, repair)
     if not inspect.isclass(kind):
         raise validate.Refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
-    missing = _missing(kind)
-    if missing:
-        repair = (
-            f"It lacks {', '.join(missing)}: derive from alphafair.Policy, which has some of them, and write the rest."
-        )
+    if missing := _missing(kind):
+        lacking = f"It lacks {', '.join(missing)}"
+        repair = f"{lacking}: derive from alphafair.Policy, which has some of them, and write the rest."
         raise validate.Refusal("POLICY", "a policy", class_name, repair)
     return kind
 
@@ -139,25 +137,19 @@ def make(kind: type[Any], n_contexts: int, n_arms: int, settings: dict[str, Any]
     """Make a policy; a setting that is missing or wrong is refused in one line."""
     from alphafair import validate
 
-    required = inspect.Parameter.empty
     for name, parameter in inspect.signature(kind).parameters.items():
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         given = name in ("n_contexts", "n_arms", "seed") or name in settings
-        if parameter.default is required and not variadic and not given:
-            raise validate.Refusal(
-                "--set", f"given for {name}, which {kind.__name__} needs", settings, f"Add --set {name}=VALUE."
-            )
+        if parameter.default is parameter.empty and not variadic and not given:
+            allowed = f"given for {name}, which {kind.__name__} needs"
+            raise validate.Refusal("--set", allowed, settings, f"Add --set {name}=VALUE.")
     try:
         return kind(n_contexts, n_arms, **settings, seed=0)
+    except validate.Refusal:
+        raise
     except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
-        if isinstance(problem, validate.Refusal):
-            raise
-        raise validate.Refusal(
-            "POLICY",
-            "a class to be made as Policy(n_contexts, n_arms, seed=...)",
-            kind.__name__,
-            f"{_raised(problem)}.",
-        ) from None
+        allowed = "a class to be made as Policy(n_contexts, n_arms, seed=...)"
+        raise validate.Refusal("POLICY", allowed, kind.__name__, f"{_raised(problem)}.") from None
 
 
 def _does_not_apply(result: CheckResult) -> bool:

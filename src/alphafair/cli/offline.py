@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
+from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
 from alphafair.words import counted, exact, fitting
 
 
@@ -85,33 +85,19 @@ def command(
 
 def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False)
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {counted(n_arms, 'arm')}\n")
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
-    for heading in (
-        "\nvalue",
-        "certified\ngap",
-        "Jain's\nindex",
-        "average\nreward",
-        "least\nreward",
-        "greatest\nreward",
-    ):
+    rewards = ("average\nreward", "least\nreward", "greatest\nreward")
+    for heading in ("\nvalue", "certified\ngap", "Jain's\nindex", *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found:
-        rewards = row["cumulative_rewards"].values()
+        sums = row["cumulative_rewards"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
-        table.add_row(
-            exact(row["alpha"]),
-            fitting(row["value"], 4),
-            gap,
-            f"{row['jain_index']:.4f}",
-            fitting(row["average_reward"], 2),
-            fitting(min(rewards), 2),
-            fitting(max(rewards), 2),
-        )
+        earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
+        table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
     console.print(table)
     console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per arm.")
     if not all(row["certified"] for row in found):

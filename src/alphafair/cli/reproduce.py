@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import make_folder
+from alphafair.cli._shared import make_folder, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,14 +65,13 @@ def command(
 
 def _print_claims(console: Console, results: Results) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     from alphafair.experiments.claims import FAILS, HOLDS, OPEN
 
     part = results.data.part
     if part is not None:
         console.print(f"A part of {part.of}: {part.found:,} of its {part.complete:,} ratings were found.\n")
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table = plain_table()
     for heading in ("verdict", "claim", "measured", "source"):
         table.add_column(heading)
     for claim in results.claims:

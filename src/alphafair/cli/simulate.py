@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, read_rounds
+from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
 from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
@@ -135,13 +136,7 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
     maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
-    offered = {
-        "n_rounds": rounds,
-        "n_half": (rounds + 1) // 2,
-        "n_contexts": contexts,
-        "n_arms": arms,
-        "seed": seed,
-    }
+    offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}
     return maker(**accepted(maker, offered))
 
 
@@ -226,9 +221,10 @@ def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_
     from alphafair.progress import progress_bar
     from alphafair.simulation import simulate
 
-    traces = []
+    traces, twins = [], Counter(policy.name for policy in policies)
+    titles = [policy.name + (f" ({policy.feedback})" if twins[policy.name] > 1 else "") for policy in policies]
     with progress_bar() as bar:
-        tasks = [bar.add_task(_title(policy, policies), total=stream.n_rounds, start=False) for policy in policies]
+        tasks = [bar.add_task(title, total=stream.n_rounds, start=False) for title in titles]
         for policy, task in zip(policies, tasks, strict=True):
             bar.start_task(task)
             advance = partial(bar.advance, task)
@@ -236,25 +232,13 @@ def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_
     return traces
 
 
-def _title(policy: Policy, among: Sequence[Policy]) -> str:
-    twins = sum(other.name == policy.name for other in among)
-    return policy.name if twins == 1 else f"{policy.name} ({policy.feedback})"
-
-
-class _Column(NamedTuple):
-    key: str
-    heading: str
-    written: Callable[[float], str]
-    best: Callable[[list[float]], float]
-
-
-_COLUMNS = (
-    _Column("alpha_performance", "alpha\nperformance", partial(fixed, decimals=2), max),
-    _Column("gap_closed", "gap\nclosed", "{:.0%}".format, max),
-    _Column("jain_index", "Jain's\nindex", partial(fixed, decimals=3), max),
-    _Column("average_reward", "average\nreward", amount, max),
-    _Column("least_share", "least\nshare", "{:.2%}".format, max),
-)
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is written
+    "alpha_performance": ("alpha\nperformance", partial(fixed, decimals=2)),
+    "gap_closed": ("gap\nclosed", "{:.0%}".format),
+    "jain_index": ("Jain's\nindex", partial(fixed, decimals=3)),
+    "average_reward": ("average\nreward", amount),
+    "least_share": ("least\nshare", "{:.2%}".format),
+}
 
 
 def _report(results: Mapping[str, Any]) -> None:
@@ -271,42 +255,31 @@ def _report(results: Mapping[str, Any]) -> None:
         f"{1 / results['arms']:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
     if results["hindsight"] is not None:
-        console.print(_in_hindsight(results["hindsight"]))
+        sentence = (
+            "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best fixed policy in "
+            "hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
+        )
+        console.print(sentence.format(**results["hindsight"]))
     for certificate in results["certificates"]:
-        console.print("\n" + _sentence(certificate))
+        sentence = (
+            "\n[bold]Certificate of {policy}:[/bold] from its own steps alone, on this very run, no fixed policy could "
+            "have scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = "
+            "{optimum_at_most:.2f}, whatever the rewards were."
+        )
+        console.print(sentence.format(**certificate))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("\npolicy", overflow="fold")
     table.add_column("\nfeedback")
-    for column in _COLUMNS:
-        table.add_column(column.heading, justify="right", no_wrap=True)
-    known = {column.key: [row[column.key] for row in rows if row[column.key] is not None] for column in _COLUMNS}
-    best = {column.key: column.best(known[column.key]) for column in _COLUMNS if known[column.key]}
+    for heading, _ in _COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    best = {key: max((row[key] for row in rows if row[key] is not None), default=None) for key in _COLUMNS}
     for row in rows:
         cells = [row["policy"], row["feedback"]]
-        for column in _COLUMNS:
-            is_best = row[column.key] is not None and row[column.key] == best[column.key]
-            text = "-" if row[column.key] is None else column.written(row[column.key])
-            cells.append(f"[bold green]* {text}[/]" if is_best else text)
+        for key, (_, written) in _COLUMNS.items():
+            text = "-" if row[key] is None else written(row[key])
+            cells.append(f"[bold green]* {text}[/]" if row[key] is not None and row[key] == best[key] else text)
         table.add_row(*cells)
     return table
-
-
-def _in_hindsight(scores: Mapping[str, float]) -> str:
-    return (
-        "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best fixed policy in hindsight, "
-        "which scores {optimum:.2f} (proved to within {gap:.1g})."
-    ).format(**scores)
-
-
-def _sentence(certificate: Mapping[str, Any]) -> str:
-    """The certificate in words."""
-    return (
-        "[bold]Certificate of {policy}:[/bold] from its own steps alone, on this very run, no fixed policy could have "
-        "scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = {optimum_at_most:.2f}, "
-        "whatever the rewards were."
-    ).format(**certificate)

@@ -41,6 +41,7 @@ METRICS = {  # words, decimals
     "jain_index": ("Jain's index", 3),
     "ratio": ("OPT/ALG", 4),
 }
+ABOVE_UNIFORM = "\u03b1-FairCB ends above uniform play in \u03b1-performance."  # whether anything is learned at all
 NOISE = 0.02  # a curve may step back by so much of its whole range and still count as monotone
 LEAST_PULLS = 5  # of every arm in every context by uniform play: the rule of thumb for expected counts in a table
 LEAST_ROUNDS = 100  # however few arms and contexts there are
@@ -88,11 +89,12 @@ def claims(experiments: Experiments, samples: Mapping[str, Samples], pulls: Pull
     """All claims, in the order of the experiments."""
     rows, users = obstacle(experiments.A), obstacle(experiments.C)
     uniform = samples["A"][UNIFORM]
+    sign = "On ratings, too, the published sign ends below uniform play."
     about_rows = [
         *_full_information(samples["A"]),
         *_bandit(experiments.B, samples["B"]),
         *_floors(samples["floor_sweep"]),
-        _sign_on_ratings(samples["sign"]),
+        _compared("S2", "sign", FOUND, sign, samples["sign"], PUBLISHED, [UNIFORM], way="below"),
         _theorem("R1", "readings", "Whenever the slope \u03c6\u2032 is read,", samples["readings"], uniform),
     ]
     found = [
@@ -158,22 +160,34 @@ def _ahead(samples: Samples, first: str, others: Iterable[str], metric: str, way
     return {f"{first} {way} {other}": sign * (ours - samples[other].ends(metric)) for other in others}
 
 
+def _compared(
+    identity: str,
+    experiment: str,
+    source: str,
+    text: str,
+    samples: Samples,
+    ours: str,
+    others: Sequence[str],
+    metric: str = "alpha_performance",
+    way: str = "above",
+) -> Claim:
+    """That one ends above, or below, each of the others; with where everybody ends."""
+    leads = joint_leads(_ahead(samples, ours, others, metric, way))
+    measured = f"{_everybody(samples, (ours, *others), metric)}; {_said(leads, METRICS[metric][1])}"
+    return _claim(identity, experiment, source, text, measured, leads)
+
+
 def _full_information(samples: Samples) -> Iterator[Claim]:
-    for number, (metric, words, way) in enumerate(
-        (
-            ("alpha_performance", "the highest \u03b1-performance", "above"),
-            ("approximate_regret", "the lowest approximate regret", "below"),
-            ("standard_regret", "the lowest standard regret", "below"),
-            ("jain_index", "the highest Jain index", "above"),
-        ),
-        start=1,
+    for identity, metric, words, way in (
+        ("A1", "alpha_performance", "the highest \u03b1-performance", "above"),
+        ("A2", "approximate_regret", "the lowest approximate regret", "below"),
+        ("A3", "standard_regret", "the lowest standard regret", "below"),
+        ("A4", "jain_index", "the highest Jain index", "above"),
     ):
-        leads = joint_leads(_ahead(samples, ALPHA_FAIR, RIVALS_A, metric, way))
-        again = way == "below"
-        text = f"With full information {ALPHA_FAIR} ends with {words} of the paper's policies."
-        text += " (The same order as A1.)" if again else ""
-        measured = f"{_everybody(samples, (ALPHA_FAIR, *RIVALS_A), metric)}; {_said(leads, METRICS[metric][1])}"
-        yield replace(_claim(f"A{number}", "A", PAPER, text, measured, leads), independent=not again)
+        again = " (The same order as A1.)" if way == "below" else ""
+        text = f"With full information {ALPHA_FAIR} ends with {words} of the paper's policies.{again}"
+        claim = _compared(identity, "A", PAPER, text, samples, ALPHA_FAIR, RIVALS_A, metric, way)
+        yield replace(claim, independent=not again)
     hedge, *others = RIVALS_A
     leads = joint_leads(
         {
@@ -186,16 +200,14 @@ def _full_information(samples: Samples) -> Iterator[Claim]:
     text = f"{hedge} ends worst, in \u03b1-performance and in Jain's index."
     yield _claim("A5", "A", PAPER, text, f"{_said(leads[:half], 2)}; {_said(leads[half:], 3)}", leads)
     yield _theorem("A6", "A", "With full information", {ALPHA_FAIR: samples[ALPHA_FAIR]}, samples[UNIFORM])
-    yield _above_uniform("A7", "A", "With full information", samples, ALPHA_FAIR)
+    text = f"With full information {ABOVE_UNIFORM}"
+    yield _compared("A7", "A", FOUND, text, samples, ALPHA_FAIR, [UNIFORM])
 
 
 def _bandit(section: Compared, samples: Samples) -> Iterator[Claim]:
-    for number, metric in enumerate(("alpha_performance", "jain_index"), start=1):
-        words, decimals = METRICS[metric]
-        leads = joint_leads(_ahead(samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric))
-        text = f"With bandit feedback \u03b1-FairCB ends above the scale-free bandit in {words}."
-        measured = f"{_everybody(samples, (ALPHA_FAIR_BANDIT, SCALE_FREE), metric)}; {_said(leads, decimals)}"
-        yield _claim(f"B{number}", "B", PAPER, text, measured, leads)
+    for identity, metric in (("B1", "alpha_performance"), ("B2", "jain_index")):
+        text = f"With bandit feedback \u03b1-FairCB ends above the scale-free bandit in {METRICS[metric][0]}."
+        yield _compared(identity, "B", PAPER, text, samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric)
     differences = samples[ALPHA_FAIR_BANDIT].jain_index - samples[SCALE_FREE].jain_index
     rounds = np.array(section.rounds)
     late = np.flatnonzero(rounds > section.n_rounds / 2)
@@ -209,15 +221,8 @@ def _bandit(section: Compared, samples: Samples) -> Iterator[Claim]:
     yield replace(_claim("B3", "B", PAPER, text, measured, leads), leads=(_closest(leads),))
     ours = {ALPHA_FAIR_BANDIT: samples[ALPHA_FAIR_BANDIT]}
     yield _theorem("B4", "B", "With bandit feedback", ours, samples[UNIFORM])
-    yield _above_uniform("B5", "B", "With bandit feedback", samples, ALPHA_FAIR_BANDIT)
-
-
-def _above_uniform(identity: str, name: str, words: str, samples: Samples, ours: str) -> Claim:
-    """Whether anything is learned at all."""
-    leads = joint_leads(_ahead(samples, ours, [UNIFORM], "alpha_performance"))
-    text = f"{words} \u03b1-FairCB ends above uniform play in \u03b1-performance."
-    measured = f"{_everybody(samples, (ours, UNIFORM), 'alpha_performance')}; {_said(leads, 2)}"
-    return _claim(identity, name, FOUND, text, measured, leads)
+    text = f"With bandit feedback {ABOVE_UNIFORM}"
+    yield _compared("B5", "B", FOUND, text, samples, ALPHA_FAIR_BANDIT, [UNIFORM])
 
 
 def _theorem(identity: str, name: str, words: str, ours: Samples, uniform: Measured) -> Claim:
@@ -237,9 +242,9 @@ def _theorem(identity: str, name: str, words: str, ours: Samples, uniform: Measu
 
 def _alphas(section: OverAlpha) -> Iterator[Claim]:
     first, *_, last = section.alphas
-    for number, (metric, words, sign) in enumerate(
-        (("jain_index", "Jain's index rises", 1.0), ("average_reward", "the average cumulative reward falls", -1.0)),
-        start=1,
+    for identity, metric, words, sign in (
+        ("C1", "jain_index", "Jain's index rises", 1.0),
+        ("C2", "average_reward", "the average cumulative reward falls", -1.0),
     ):
         values = section.values(metric)
         curve = sign * np.array(values)
@@ -253,12 +258,12 @@ def _alphas(section: OverAlpha) -> Iterator[Claim]:
         )
         text = f"As \u03b1 grows {words}, monotonely up to noise."
         measured = f"from {ends}; largest step back {setback:.1%} of the range"
-        yield _claim(f"C{number}", "C", PAPER, text, measured, leads)
+        yield _claim(identity, "C", PAPER, text, measured, leads)
 
 
 def _floors(samples: Samples) -> Iterator[Claim]:
     floors = paper.FLOORS
-    for number, (feedback, ours) in enumerate((("full", ALPHA_FAIR), ("bandit", ALPHA_FAIR_BANDIT)), start=1):
+    for identity, feedback, ours in (("F1", "full", ALPHA_FAIR), ("F2", "bandit", ALPHA_FAIR_BANDIT)):
         ahead = _ahead(samples, ours, [f"{feedback} {share:g}" for share in floors], "alpha_performance")
         leads = joint_leads(
             {f"above \u03bd = {share:g}/N": each for share, each in zip(floors, ahead.values(), strict=True)}
@@ -268,14 +273,7 @@ def _floors(samples: Samples) -> Iterator[Claim]:
             f"tried, from {floors[0]:g}/N up to {floors[-1]:g}/N."
         )
         measured = f"{_everybody(samples, [ours], 'alpha_performance')}; {_said(leads, 2)}"
-        yield _claim(f"F{number}", "floor_sweep", FOUND, text, measured, leads)
-
-
-def _sign_on_ratings(samples: Samples) -> Claim:
-    leads = joint_leads(_ahead(samples, PUBLISHED, [UNIFORM], "alpha_performance", "below"))
-    text = "On ratings, too, the published sign ends below uniform play."
-    measured = f"{_everybody(samples, (PUBLISHED, UNIFORM), 'alpha_performance')}; {_said(leads, 2)}"
-    return _claim("S2", "sign", FOUND, text, measured, leads)
+        yield _claim(identity, "floor_sweep", FOUND, text, measured, leads)
 
 
 def _made_here(experiments: Experiments, pulls: Pulls) -> Iterator[Claim]:

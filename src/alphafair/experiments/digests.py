@@ -10,10 +10,13 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import alphafair
 from alphafair.types import Stream
+
+if TYPE_CHECKING:
+    from alphafair.experiments.experiment import Work
 
 COMPUTING = (  # all code that a table depends on
     "kernels/*.py",
@@ -28,14 +31,10 @@ COMPUTING = (  # all code that a table depends on
     "types.py",
     *(f"experiments/{name}.py" for name in ("experiment", "published", "tables")),
 )
-REPORTING = ("**/*.py", "experiments/templates/*")  # and all that makes a report of the tables
+REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 
 
-class HasSettings(Protocol):
-    def settings(self) -> dict[str, Any]: ...
-
-
-def digest(work: HasSettings) -> str:
+def digest(work: Work) -> str:
     """Names the results of an experiment: the same settings on the same rounds, run by the same code."""
     return short_digest([work.settings(), code_digest()])
 

@@ -93,8 +93,8 @@ def differences(run: OverTime, metric: str) -> list[Curve]:
     found = []
     for label in READINGS:
         each = run.contenders[label]
-        mean = tuple((np.array(each.series(metric).mean) - base).tolist())
-        found.append(Curve(label.replace("_", " "), each.policy, each.feedback, Series(mean, mean, mean)))
+        series = Series.exact((np.array(each.series(metric).mean) - base).tolist())
+        found.append(Curve(label.replace("_", " "), each.policy, each.feedback, series))
     return found
 
 

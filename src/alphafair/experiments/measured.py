@@ -34,13 +34,10 @@ class Measured:
     approximate_regret: Matrix | None = None
     ratio: Matrix | None = None
 
-    def by_round(self, metric: str) -> Matrix:
-        found: Matrix = getattr(self, metric)
-        return found
-
     def ends(self, metric: str) -> Vector:
         """At the last round, by seed."""
-        return self.by_round(metric)[:, -1]
+        found: Matrix = getattr(self, metric)
+        return found[:, -1]
 
 
 Samples = Mapping[str, Measured]  # by label
@@ -55,10 +52,6 @@ def band(samples: Vector, level: float = 0.95) -> Band:
 def series(samples: Matrix) -> Series:
     """Of one number by seed and round."""
     return Series(*(tuple(side.tolist()) for side in metrics.average_over_seeds(samples)))
-
-
-def along(bands: list[Band]) -> Series:
-    return Series(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
 
 
 def joint_bands(samples: Mapping[str, Vector]) -> dict[str, Band]:
@@ -211,18 +204,18 @@ def over_floor(loaded: Loaded, measured: Samples) -> results.OverFloor:
 
     def ahead(ours: Measured, theirs: list[Measured]) -> Series:
         leads = {str(k): (ours.alpha_performance - each.alpha_performance)[:, -1] for k, each in enumerate(theirs)}
-        return along([*joint_bands(leads).values()])
+        return Series.along([*joint_bands(leads).values()])
 
     return results.OverFloor(
         **_about(loaded, _most_seeds(measured)),
         alpha=loaded.experiment.alphas[0],
         floors=FLOORS,
         fair_cb={
-            feedback: results.Swept(*(along([band(each.ends(name)) for each in runs]) for name in names))
+            feedback: {name: Series.along([band(each.ends(name)) for each in runs]) for name in names}
             for feedback, runs in swept.items()
         },
         alpha_fair={
-            feedback: results.Level(*(band(each.ends(name)) for name in names))
+            feedback: {name: band(each.ends(name)) for name in names}
             for feedback, each in (("full", fair), ("bandit", bandit))
         },
         ahead={"full": ahead(fair, swept["full"]), "bandit": ahead(bandit, swept["bandit"])},

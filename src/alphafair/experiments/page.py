@@ -29,12 +29,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"facts": facts, "look": look, "obstacle": obstacle, "words": words}
+    made.filters |= {word: getattr(words, word) for word in ("number", "percent", "fixed", "listed", "capital")}
     made.filters |= {
-        "number": words.number,
-        "percent": words.percent,
-        "fixed": words.fixed,
-        "listed": words.listed,
-        "capital": words.capital,
         "counted": lambda count: f"{count:,}",
         "general": lambda value: f"{value:g}",
         "scientific": lambda value: f"{value:.1e}",
@@ -47,16 +43,13 @@ def environment() -> Environment:
 
 def html(results: Results, drawings: Mapping[str, str]) -> str:
     """The whole page. `drawings` are the pictures by name, as inline SVG."""
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            results=results,
-            experiments=results.experiments,
-            pictures=PICTURES,
-            drawings={name: Markup(svg) for name, svg in drawings.items()},
-            paper=paper,
-        )
+    template = environment().get_template("page.html")
+    return template.render(
+        results=results,
+        experiments=results.experiments,
+        pictures=PICTURES,
+        drawings={name: Markup(svg) for name, svg in drawings.items()},
+        paper=paper,
     )
 
 

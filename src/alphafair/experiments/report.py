@@ -7,8 +7,6 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from alphafair import figures
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.page import html
@@ -23,7 +21,9 @@ COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 
 
-def write_report(results: Results, folder: str | Path, *, advance: Callable[[int], object] | None = None) -> Path:
+def write_report(
+    results: Results, folder: str | Path, *, advance: Callable[[int], object] = lambda pictures: None
+) -> Path:
     """Write index.html, results.json and figures/ into a folder, and say where the page is.
 
     Parameters
@@ -42,10 +42,14 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     drawings = {}
     for picture in PICTURES:
-        svg = _save(picture.draw(results.experiments), home / "figures", picture.name)
-        drawings[picture.name] = inline(svg, picture.name, picture.title)
-        if advance is not None:
-            advance(1)
+        figure = picture.draw(results.experiments)
+        for artist in figure.findobj():
+            artist.set_gid(None)  # names of lines are no ids: two artists share one
+        files = {suffix: home / "figures" / f"{picture.name}{suffix}" for suffix in figures.SUFFIXES}
+        for file in files.values():
+            figures.save(figure, file)
+        drawings[picture.name] = inline(files[".svg"].read_text(encoding="utf-8"), picture.name, picture.title)
+        advance(1)
     target = home / "index.html"
     write_text(target, html(results, drawings))
     write_text(numbers, text)
@@ -61,15 +65,6 @@ def is_written(results: Results, folder: Path) -> bool:
         return False
     pictures = [folder / "figures" / f"{each.name}{suffix}" for each in PICTURES for suffix in figures.SUFFIXES]
     return all(path.is_file() for path in (folder / "index.html", *pictures))
-
-
-def _save(figure: Figure, folder: Path, name: str) -> str:
-    """The three files of a picture; the text of the SVG."""
-    for artist in figure.findobj():
-        artist.set_gid(None)  # names of lines are no ids: two artists share one
-    for suffix in figures.SUFFIXES:
-        figures.save(figure, folder / f"{name}{suffix}")
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
 def inline(svg: str, name: str, title: str) -> str:

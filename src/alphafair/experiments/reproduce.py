@@ -27,11 +27,6 @@ OVER_TIME = ("A", "B", "sign", "step", "readings", "delta")
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 
 
-def plan(*, smoke: bool = False) -> tuple[Experiment, ...]:
-    """All experiments, or the same in seconds."""
-    return tuple(experiment.smoke() if smoke else experiment for experiment in paper.EXPERIMENTS)
-
-
 def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
     """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
     rows, least = first_rows(ratings, experiment.rows), experiment.min_ratings
@@ -65,7 +60,7 @@ def measure(
     tell = started("Reading the ratings", 1)
     ratings, genres = data.read()
     n_ratings = len(ratings.users)
-    ready = {experiment.name: loaded(ratings, genres, experiment) for experiment in plan(smoke=smoke)}
+    ready = {each.name: loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS}
     del ratings  # from here on only what is played
     tell(1)
     part, the_papers = data.part(n_ratings), data.is_the_papers(n_ratings)
@@ -82,22 +77,19 @@ def measure(
     pulls = measured.pulls(toy, ran(toy))
     name = described(data, part)
 
-    def compared(key: str) -> Compared:
-        return measured.over_time(Compared, *runs[key], samples[key], first=measured.first(samples[key]))
-
-    def over_time(key: str) -> OverTime:
-        return measured.over_time(OverTime, *runs[key], samples[key])
+    def over_time(kind: type[measured.Kind], key: str, **more: Any) -> measured.Kind:
+        return measured.over_time(kind, *runs[key], samples[key], **more)
 
     found = Experiments(
-        A=compared("A"),
-        B=compared("B"),
+        A=over_time(Compared, "A", first=measured.first(samples["A"])),
+        B=over_time(Compared, "B", first=measured.first(samples["B"])),
         C=measured.over_alpha(*runs["C"], name),
         floor_sweep=measured.over_floor(ready["floor_sweep"], samples["floor_sweep"]),
         impossibility=measured.impossibility(limit, ran(limit)),
-        sign=measured.over_time(Sign, *runs["sign"], samples["sign"], toy=measured.pull_shares(toy, pulls)),
-        step=over_time("step"),
-        readings=over_time("readings"),
-        delta=over_time("delta"),
+        sign=over_time(Sign, "sign", toy=measured.pull_shares(toy, pulls)),
+        step=over_time(OverTime, "step"),
+        readings=over_time(OverTime, "readings"),
+        delta=over_time(OverTime, "delta"),
     )
     note = _note(name, n_ratings, ready["A"], ready["C"])
     facts = DataFacts(name, not the_papers, stream_digest(ready["A"].stream), note, part)

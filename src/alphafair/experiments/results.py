@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -37,8 +38,21 @@ class Series:
     low: Floats
     high: Floats
 
+    @classmethod
+    def exact(cls, values: Iterable[float]) -> Series:
+        """Where nothing is random."""
+        return cls(*[tuple(values)] * 3)
+
+    @classmethod
+    def along(cls, bands: Sequence[Band]) -> Series:
+        return cls(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
+
+    @property
+    def sides(self) -> tuple[Floats, Floats, Floats]:
+        return self.mean, self.low, self.high
+
     def __getitem__(self, place: int) -> Band:
-        return Band(self.mean[place], self.low[place], self.high[place])
+        return Band(*(side[place] for side in self.sides))
 
     @property
     def end(self) -> Band:
@@ -232,31 +246,13 @@ class OverAlpha(OnRatings):
 
 
 @dataclass(frozen=True)
-class Swept:
-    """Where FairCB ends, along its floors."""
-
-    alpha_performance: Series
-    jain_index: Series
-    average_reward: Series
-
-
-@dataclass(frozen=True)
-class Level:
-    """Where alpha-FairCB, which has no floor, ends."""
-
-    alpha_performance: Band
-    jain_index: Band
-    average_reward: Band
-
-
-@dataclass(frozen=True)
 class OverFloor(OnRatings):
-    """FairCB along its floor, against alpha-FairCB; by feedback, "full" and "bandit"."""
+    """Where FairCB ends along its floor, against alpha-FairCB, which has none; by feedback, "full" and "bandit"."""
 
     alpha: float
     floors: Floats
-    fair_cb: dict[str, Swept]
-    alpha_fair: dict[str, Level]
+    fair_cb: dict[str, dict[str, Series]]  # by metric
+    alpha_fair: dict[str, dict[str, Band]]
     ahead: dict[str, Series]  # of alpha-FairCB over FairCB, seed by seed
     maxima: Floats  # over the seeds of FairCB (bandit): what the published code plots
 

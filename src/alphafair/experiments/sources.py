@@ -75,9 +75,6 @@ def check_counts(name: str, stream: Stream) -> None:
     """On MovieLens 25M the paper's rows must be the paper's rows."""
     counts = (stream.n_contexts, stream.n_arms, stream.n_rounds)
     if name in COUNTS_25M and counts != COUNTS_25M[name]:
-        raise validate.Refusal(
-            f"contexts, arms and rounds of experiment {name}",
-            f"{COUNTS_25M[name]} on MovieLens 25M",
-            counts,
-            "The copy is not as published: get it again with `alphafair data get 25m`.",
-        )
+        argument, allowed = f"contexts, arms and rounds of experiment {name}", f"{COUNTS_25M[name]} on MovieLens 25M"
+        repair = "The copy is not as published: get it again with `alphafair data get 25m`."
+        raise validate.Refusal(argument, allowed, counts, repair)

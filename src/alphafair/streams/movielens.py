@@ -6,7 +6,6 @@ rewards a movie; a table of rounds by arms is never made. MovieLens 25M takes 1.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import io
 import itertools
@@ -14,7 +13,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
@@ -35,6 +34,7 @@ _RATINGS = ("userId", "movieId", "rating", "timestamp")
 _MOVIES = ("movieId", "title", "genres")
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 24, 1 << 19  # read at once: large enough for two cores, small in memory
 _LARGEST_ID = int(np.iinfo(np.int32).max)
+_ID = f"a whole number up to {_LARGEST_ID}"
 _MOST_STARS = 5
 
 
@@ -233,7 +233,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
         line = raw.count(b"\n", 0, problem.start) + 1
         raise validate.Refusal(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
     if copy.extension == "csv":
-        lines = _csv_rows(label, io.StringIO(text, newline=""))
+        lines = records(io.StringIO(text, newline=""), label, AGAIN)
         _, header = next(lines, (1, []))
         id_at, _, genres_at = places = _columns(label, header, _MOVIES)
     else:
@@ -249,7 +249,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
             raise validate.Refusal(where, f"{len(_MOVIES)} columns", fields, AGAIN)
         number, genres = fields[id_at], fields[genres_at]
         if not _is_id(number):
-            raise validate.Refusal(f"{where}: movieId", f"a whole number up to {_LARGEST_ID}", number, AGAIN)
+            raise validate.Refusal(f"{where}: movieId", _ID, number, AGAIN)
         if not genres.strip():
             repair = f'Write "{NO_GENRES}" there, or genres with | between.'
             raise validate.Refusal(f"{where}: genres", "one name or several", genres, repair)
@@ -282,7 +282,10 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
     label = copy.label("ratings")
     parts: list[Ratings] = []
     with copy.open("ratings") as file:
-        header = list(_RATINGS) if copy.extension == "dat" else _header(label, file.readline())
+        header = list(_RATINGS)
+        if copy.extension == "csv":
+            text = file.readline().decode("utf-8-sig", errors="replace").strip()
+            _, header = next(records([text], label, AGAIN), (1, []))
         _columns(label, header, _RATINGS)
         kinds = {"userId": pl.Int32, "movieId": pl.Int32, "rating": pl.Float32, "timestamp": pl.Int64}
         schema = pl.Schema({name: kinds.get(name, pl.String) for name in header})
@@ -328,16 +331,15 @@ def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, lin
     if unknown.any():
         row = int(unknown.argmax())
         repair = "Take both files from the same MovieLens release, or delete that line."
-        raise validate.Refusal(
-            f"{label}, line {line + row}: movieId", "a movie of the movies file", int(wanted[row]), repair
-        )
+        where = f"{label}, line {line + row}: movieId"
+        raise validate.Refusal(where, "a movie of the movies file", int(wanted[row]), repair)
     return Ratings(frame["userId"].to_numpy(), movies, frame["timestamp"].to_numpy())
 
 
 # What is wrong, and where
 
 
-def _is_whole(text: str, low: int, high: int) -> bool:
+def _is_whole(text: str, low: int = -(2**63), high: int = 2**63 - 1) -> bool:
     """As polars reads it: blanks and a sign may come before the digits."""
     return bool(re.fullmatch(r"[ \t]*[+-]?\d+", text, re.ASCII)) and low <= int(text) <= high
 
@@ -357,21 +359,6 @@ def _in_range(frame: pl.DataFrame) -> bool:
     return bool(ids and frame["rating"].is_between(0.0, _MOST_STARS).all())  # false for NaN as well
 
 
-def _csv_rows(label: str, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Records and their lines; a quote that is left open would take the lines after it for one long title."""
-    try:
-        yield from records(lines)
-    except csv.Error as problem:
-        line, reason = problem.args
-        raise validate.Refusal(f"{label}, line {line}", "a row with its quotes in order", reason, AGAIN) from None
-
-
-def _header(label: str, line: bytes) -> list[str]:
-    text = line.decode("utf-8-sig", errors="replace").strip()
-    _, fields = next(_csv_rows(label, [text]), (1, []))
-    return fields
-
-
 def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
     """Where each wanted column is."""
     if not header:
@@ -385,12 +372,8 @@ def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[
 
 
 def _refuse_cut(label: str, line: int) -> NoReturn:
-    raise validate.Refusal(
-        f"{label}, line {line}",
-        "ended by a line break",
-        "the end of the file",
-        f"The file looks cut off. {AGAIN} If the line is complete, add a line break after it.",
-    )
+    repair = f"The file looks cut off. {AGAIN} If the line is complete, add a line break after it."
+    raise validate.Refusal(f"{label}, line {line}", "ended by a line break", "the end of the file", repair)
 
 
 def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) -> NoReturn:
@@ -403,16 +386,14 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
             repair = f"The file may be cut off there. {AGAIN}"
             raise validate.Refusal(where, f"{len(header)} columns", text, repair)
         row = dict(zip(header, fields, strict=True))
-        for name in ("userId", "movieId"):
-            if not _is_id(row[name]):
-                repair = "Correct it or delete that line."
-                raise validate.Refusal(f"{where}: {name}", f"a whole number up to {_LARGEST_ID}", row[name], repair)
-        if not _is_stars(row["rating"]):
-            repair = "Write the stars given, or delete that line."
-            raise validate.Refusal(f"{where}: rating", f"a number in [0, {_MOST_STARS}]", row["rating"], repair)
-        if not _is_whole(row["timestamp"], -(2**63), 2**63 - 1):
-            repair = "Write it in whole seconds since 1970, or delete that line."
-            raise validate.Refusal(f"{where}: timestamp", "a whole number", row["timestamp"], repair)
+        for name, is_sound, allowed, repair in (
+            ("userId", _is_id, _ID, "Correct it or delete that line."),
+            ("movieId", _is_id, _ID, "Correct it or delete that line."),
+            ("rating", _is_stars, f"a number in [0, {_MOST_STARS}]", "Write the stars given, or delete that line."),
+            ("timestamp", _is_whole, "a whole number", "Write it in whole seconds since 1970, or delete that line."),
+        ):
+            if not is_sound(row[name]):
+                raise validate.Refusal(f"{where}: {name}", allowed, row[name], repair)
     last = line + len(lines) - 1
     if not block.endswith(b"\n"):
         _refuse_cut(label, last)

@@ -20,13 +20,8 @@ def stochastic(
     >>> stream.n_rounds, stream.n_contexts, stream.n_arms, stream.rewards(0).tolist()
     (100, 5, 4, [1.0, 0.2, 0.2, 0.2])
     """
-    n_rounds, n_contexts, n_arms, rng, floor = _checked(n_rounds, n_contexts, n_arms, seed, reward_floor)
-    n_items = validate.integer("n_items", n_items, low=1)
-    table = _item_table(rng, n_items, n_arms, floor)
-    favourites = rng.integers(0, n_items, size=(n_contexts, 40))
-    contexts = _visits(rng, n_rounds, n_contexts)
-    items = favourites[contexts, rng.integers(0, 40, size=n_rounds)]
-    return Stream(contexts, items.astype(np.int32), table, n_contexts=n_contexts)
+    sizes = (n_rounds, n_contexts, n_arms)
+    return drifting(*sizes, n_phases=1, reward_floor=reward_floor, n_items=n_items, seed=seed)
 
 
 def drifting(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 Where = Callable[[int], str]  # the place of a row, counted from 0, in words
-_FORMATS = ".csv, .tsv, .csv.gz, .parquet, .arrow, .ipc or .feather"
+_TEXT = (".csv", ".tsv", ".csv.gz")
+_FORMATS = (*_TEXT, ".parquet", ".arrow", ".ipc", ".feather")
 
 
 def table(
@@ -108,26 +109,21 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
     if not path.is_file():
         got = "a folder" if path.is_dir() else "none of that name"
         raise validate.Refusal(str(path), "a file", got, "Correct the path.")
-    readers: dict[str, Any] = {
-        ".csv": lambda: pl.scan_csv(path, **text),
-        ".csv.gz": lambda: pl.scan_csv(path, **text),
-        ".tsv": lambda: pl.scan_csv(path, separator="\t", **text),
-        ".parquet": lambda: pl.scan_parquet(path),
-        ".arrow": lambda: _scan_ipc(path),
-        ".ipc": lambda: _scan_ipc(path),
-        ".feather": lambda: _scan_ipc(path),
-    }
-    for extension, reader in readers.items():
-        if path.name.lower().endswith(extension):
-            if not path.stat().st_size:
-                raise _empty(str(path))
-            try:
-                lazy: pl.LazyFrame = reader()
-                lazy.collect_schema()
-            except (pl.exceptions.PolarsError, OSError) as problem:
-                raise _fault(path) or _unreadable(str(path), problem) from problem
-            return lazy
-    raise validate.Refusal(str(path), f"a file that ends in {_FORMATS}", path.suffix, "Save it as one of these.")
+    if not path.name.lower().endswith(_FORMATS):
+        allowed = f"a file that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
+        raise validate.Refusal(str(path), allowed, path.suffix, "Save it as one of these.")
+    if not path.stat().st_size:
+        raise _empty(str(path))
+    try:
+        if _is_text(path):
+            lazy = pl.scan_csv(path, separator=_separator(path), **text)
+        else:
+            lazy = pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else _scan_ipc(path)
+        lazy.collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        _refuse_fault(path)
+        raise _unreadable(str(path), problem) from problem
+    return lazy
 
 
 def _scan_ipc(path: Path) -> pl.LazyFrame:
@@ -167,7 +163,8 @@ def collected(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
     try:
         return lazy.collect()
     except (pl.exceptions.PolarsError, OSError) as problem:
-        raise _fault(Path(label)) or _unreadable(label, problem) from problem
+        _refuse_fault(Path(label))
+        raise _unreadable(label, problem) from problem
 
 
 def place(path: Path, row: int) -> str:
@@ -178,10 +175,10 @@ def place(path: Path, row: int) -> str:
     return f"{path}, line {line}"
 
 
-def records(lines: Iterable[str], separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+def records(lines: Iterable[str], label: str, repair: str, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
     """The records of CSV with the line that each begins on: text in quotes may go over several.
 
-    A `csv.Error` names that line too.
+    A quote that is left open, which would take all that follows for one long text, is refused.
     """
     table, line = csv.reader(lines, delimiter=separator, strict=True), 1
     try:
@@ -189,18 +186,23 @@ def records(lines: Iterable[str], separator: str = ",") -> Iterator[tuple[int, l
             yield line, fields
             line = table.line_num + 1
     except csv.Error as problem:
-        raise csv.Error(line, str(problem)) from None
+        where = f"{label}, line {line}"
+        raise validate.Refusal(where, "a row with its quotes in order", str(problem), repair) from None
 
 
 def _is_text(path: Path) -> bool:
-    return path.name.lower().endswith((".csv", ".tsv", ".csv.gz"))
+    return path.name.lower().endswith(_TEXT)
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Header and rows of a text file, as polars counts them: empty lines before the header are none."""
     with _open(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        found = records(text, "\t" if path.name.lower().endswith(".tsv") else ",")
+        found = records(text, str(path), "Close every quote, and double those inside.", _separator(path))
         yield from itertools.dropwhile(lambda record: not record[1], found)
 
 
@@ -210,36 +212,25 @@ def _open(path: Path) -> IO[bytes]:
     return file
 
 
-def _fault(path: Path) -> ValueError | None:
-    """The first line of a text file that is not UTF-8, leaves a quote open or has too many fields, as a refusal."""
+def _refuse_fault(path: Path) -> None:
+    """Name the first line of a text file that is not UTF-8, leaves a quote open or has too many fields, if one is."""
     if not _is_text(path):
-        return None
+        return
     try:
         rows = _records(path)
         _, header = next(rows, (1, []))
         for line, fields in rows:
             if len(fields) > len(header):
                 repair = "Delete what is too much, or put quotes around text that holds the separator."
-                return validate.Refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
+                raise validate.Refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
     except UnicodeDecodeError:
         with _open(path) as file:
-            line, text = next((n, text) for n, text in enumerate(file, 1) if not _is_utf8(text))
-        return validate.Refusal(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.")
-    except csv.Error as problem:
-        line, reason = problem.args
-        repair = "Close every quote, and double those inside."
-        return validate.Refusal(f"{path}, line {line}", "a row with its quotes in order", reason, repair)
+            line, text = next(
+                (n, text) for n, text in enumerate(file, 1) if text.decode(errors="ignore").encode() != text
+            )
+        raise validate.Refusal(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.") from None
     except (EOFError, OSError, zlib.error):
         pass  # a .gz that is cut off or damaged: polars has said so
-    return None
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _empty(label: str) -> ValueError:
@@ -265,19 +256,13 @@ def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, Where]:
 
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        text: dict[str, Any] = {
-            "schema_overrides": {context: pl.String},  # "007" stays what it is
-            "infer_schema_length": None,
-            "try_parse_dates": True,
-        }
-        lazy = scan(path, **text)
+        labels = {context: pl.String}  # "007" stays what it is
+        lazy = scan(path, schema_overrides=labels, infer_schema_length=None, try_parse_dates=True)
         return lazy, str(path), partial(place, path)
-    if isinstance(source, pl.LazyFrame):
-        return source, "source", "source, row {}".format
-    if isinstance(source, pl.DataFrame):
-        return source.lazy(), "source", "source, row {}".format
     try:
-        frame = pl.DataFrame(_plain(source), strict=False)
+        frame = (
+            source if isinstance(source, pl.DataFrame | pl.LazyFrame) else pl.DataFrame(_plain(source), strict=False)
+        )
     except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise validate.Refusal("source", "a table", source, repair) from problem

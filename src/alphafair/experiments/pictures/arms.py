@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -26,8 +26,7 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
     note = "cumulative reward with its initial 1; black line: an equal split of the same total"
     least = min(float(each.min()) for each in rewards.values()) / 1.5
     most = max(float(each.max()) for each in rewards.values()) * 1.5
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), note), height)
+    with canvas.page(title, (canvas.settings(run), note), height) as (figure, top):
         names = [clipped(run.arm_labels[arm], 22) for arm in order]
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
         width = (canvas.WIDTH - left - 0.15) / len(rewards)
@@ -45,8 +44,7 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
 def _rows(uniform: Vector) -> list[int]:
     """Arms by what uniform play earns them; of very many, evenly chosen ones."""
     order = np.argsort(-uniform, kind="stable")
-    keep = np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_ARMS)).round().astype(int))
-    return [int(arm) for arm in order[keep]]
+    return [int(arm) for arm in order[figures.evenly(len(order), MOST_ARMS)]]
 
 
 def _column(axes: Axes, label: str, style: Look, rewards: Vector, order: list[int]) -> None:
@@ -62,7 +60,7 @@ def _column(axes: Axes, label: str, style: Look, rewards: Vector, order: list[in
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(short)
     axes.set_title(_folded(label), fontsize=LABEL_SIZE, fontweight="normal", pad=4)
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from alphafair import figures
 from alphafair.experiments.results import Curve, OverAlpha, OverFloor, OverTime, Series
-from alphafair.figures import LABEL_SIZE, Look, look
-from alphafair.types import Vector
-from alphafair.words import ALPHA, counted, short
-
-Dashes = str | tuple[int, tuple[float, ...]]
+from alphafair.figures import LABEL_SIZE, Dashes, Look, look
+from alphafair.words import ALPHA, counted
 
 WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
@@ -32,35 +29,22 @@ class Line(NamedTuple):
     label: str
     look: Look
     dashes: Dashes
-    mean: Vector
-    low: Vector
-    high: Vector
-
-    def moved(self, by: Vector) -> Line:
-        return self._replace(mean=self.mean + by, low=self.low + by, high=self.high + by)
+    series: Series
 
 
 def line(curve: Curve) -> Line:
-    return as_line(curve.label, look(curve.policy), figures.dashes(curve.feedback), curve.series)
+    return Line(curve.label, look(curve.policy), figures.dashes(curve.feedback), curve.series)
 
 
-def as_line(label: str, look: Look, dashes: Dashes, series: Series) -> Line:
-    return Line(label, look, dashes, np.array(series.mean), np.array(series.low), np.array(series.high))
-
-
-def exact_line(label: str, look: Look, dashes: Dashes, values: Sequence[float] | Vector) -> Line:
-    """Without a band."""
-    at = np.asarray(values, dtype=np.float64)
-    return Line(label, look, dashes, at, at, at)
-
-
-def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> tuple[Figure, float]:
-    """An empty picture under its title and notes, and the inches left for axes below them."""
-    figure = Figure(figsize=(WIDTH, height))
-    text = textwrap.fill("; ".join(filter(None, notes)), 106)
-    figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
-    figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
-    return figure, height - 0.72 - 0.17 * text.count("\n")
+@contextmanager
+def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> Iterator[tuple[Figure, float]]:
+    """An empty picture under its title and notes, and the inches left for axes below them; in style while it lasts."""
+    with figures.style():
+        figure = Figure(figsize=(WIDTH, height))
+        text = textwrap.fill("; ".join(filter(None, notes)), 106)
+        figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
+        figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
+        yield figure, height - 0.72 - 0.17 * text.count("\n")
 
 
 def place(figure: Figure, top: float, bottom: float = BOTTOM, labels: Sequence[str] = (), left: float = LEFT) -> Axes:
@@ -71,28 +55,18 @@ def place(figure: Figure, top: float, bottom: float = BOTTOM, labels: Sequence[s
     return figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, (top - bottom) / height))
 
 
-def draw(axes: Axes, x: Sequence[float] | Vector, curves: Sequence[Line], *, markers: int = 6) -> None:
+def draw(axes: Axes, x: Sequence[float], curves: Sequence[Line], *, markers: int = 6) -> None:
     """The lines with their bands; the first stands in front, a guide behind all."""
-    keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).round().astype(int))
+    keep = figures.evenly(len(x), MOST_POINTS)
     at = np.asarray(x, dtype=np.float64)[keep]
     for number, curve in enumerate(curves):
-        colour, marker = curve.look
-        order = 3.0 - number / len(curves)
-        low, high = curve.low[keep], curve.high[keep]
+        mean, low, high = (np.array(side)[keep] for side in curve.series.sides)
         if (high > low).any():
-            axes.fill_between(at, low, high, color=colour, alpha=0.22, linewidth=0.0, zorder=order - 1.0)
-        axes.plot(
-            at,
-            curve.mean[keep],
-            color=colour,
-            marker=marker,
-            markevery=(number * len(at) // (markers * len(curves)), max(1, len(at) // markers)),
-            linestyle=curve.dashes,
-            linewidth=1.2 if curve.dashes == GUIDE else 1.8,
-            zorder=order,
-            clip_on=False,
-            gid=curve.label,
-        )
+            order = 2.0 - number / len(curves)
+            axes.fill_between(at, low, high, color=curve.look.colour, alpha=0.22, linewidth=0.0, zorder=order)
+        width = 1.2 if curve.dashes == GUIDE else 1.8
+        place = (number, len(curves))
+        figures.line(axes, at, mean, curve.look, curve.dashes, curve.label, place, markers, linewidth=width)
 
 
 def over_time(
@@ -105,11 +79,10 @@ def over_time(
     height: float = HEIGHT,
 ) -> Figure:
     """Lines over the rounds, named at their ends; `scale` sees to the upright axis."""
-    with figures.style():
-        figure, top = page(title, (settings(run), *notes), height)
+    with page(title, (settings(run), *notes), height) as (figure, top):
         axes = place(figure, top, labels=[line.label for line in lines])
         draw(axes, run.rounds, lines)
-        over_rounds(axes, run.rounds)
+        figures.over_rounds(axes, run.rounds[-1])
         axes.set_ylabel(unit)
         scale(axes)
         name_lines(axes, lines)
@@ -127,14 +100,6 @@ def panels(
         axes.set_ylabel(unit)
         axes.tick_params(labelbottom=row == 0)
         yield metric, axes
-
-
-def over_rounds(axes: Axes, rounds: Sequence[int]) -> None:
-    last = float(rounds[-1])
-    mark = float(f"{last:.2g}")
-    axes.set_xlim(0, mark if last < mark < 1.005 * last else last)  # 4,999 rounds end at a tick of 5k
-    axes.set_xlabel("rounds")
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
 
 
 def name_lines(axes: Axes, curves: Sequence[Line]) -> None:

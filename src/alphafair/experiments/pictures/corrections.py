@@ -10,19 +10,18 @@ from matplotlib.figure import Figure
 from alphafair import figures
 from alphafair.experiments.facts import differences
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverTime, Sign
+from alphafair.experiments.results import OverTime, Series, Sign
 from alphafair.figures import INK, LABEL_SIZE, Look, look
 from alphafair.words import ALPHA, number, percent
 
-STYLES: tuple[tuple[str, canvas.Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
+STYLES: tuple[tuple[str, figures.Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
 
 
 def toy(run: Sign, title: str) -> Figure:
     """Pull shares of arms of fixed pay: one bar per policy."""
     shares = {label: run.toy.shares[label] for label, _ in run.ordered}
     note = f"{ALPHA} = {run.toy.alpha:g}; the darker, the more an arm pays"
-    with figures.style():
-        figure, top = canvas.page(title, [note], 1.75 + 0.5 * len(shares))
+    with canvas.page(title, [note], 1.75 + 0.5 * len(shares)) as (figure, top):
         axes = canvas.place(figure, top, left=0.3 + canvas.WIDTH * figures.widest(figure, [*shares]))
         for row, (label, parts) in enumerate(shares.items()):
             colour, start = np.array(to_rgb(look(run.contenders[label].policy).colour)), 0.0
@@ -36,18 +35,19 @@ def toy(run: Sign, title: str) -> Figure:
                     axes.text(middle, row, text, ha="center", va="center", fontsize=LABEL_SIZE, color=ink)
                 start += 100.0 * share
         axes.set_yticks(range(len(shares)), [*shares])
-        axes.set_ylim(len(shares) - 0.5, -0.5)
-        axes.set_xlim(0, 100)
+        axes.set(xlim=(0, 100), ylim=(len(shares) - 0.5, -0.5), xlabel="share of all pulls (%)")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False)
-        axes.set_xlabel("share of all pulls (%)")
     return figure
 
 
 def sign(run: Sign, title: str) -> Figure:
     """Real data: alpha-performance above or below uniform play's."""
-    level = -np.array(run.of("uniform").alpha_performance.mean)
-    lines = [canvas.line(curve).moved(level) for curve in run.curves("alpha_performance")]
+    level = run.of("uniform").alpha_performance.mean
+    lines = [
+        canvas.line(curve)._replace(series=Series(*(tuple(np.subtract(side, level)) for side in curve.series.sides)))
+        for curve in run.curves("alpha_performance")
+    ]
     unit = f"{ALPHA}-performance above uniform's (utility)"
     return canvas.over_time(run, title, (canvas.bands(run), "each sees one reward"), lines, unit, _around_zero)
 
@@ -74,15 +74,14 @@ def readings(run: OverTime, title: str) -> Figure:
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
     colour = look("alpha-fair").colour
     labels = [curve.label for curve in differences(run, "jain_index")]
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), note), 5.0)
+    with canvas.page(title, (canvas.settings(run), note), 5.0) as (figure, top):
         for row, (metric, axes) in enumerate(canvas.panels(figure, top, 0.22, units, labels, left=1.2)):
             lines = [
-                canvas.as_line(curve.label, Look(colour, marker), dashes, curve.series)
+                canvas.Line(curve.label, Look(colour, marker), dashes, curve.series)
                 for (marker, dashes), curve in zip(STYLES, differences(run, metric), strict=True)
             ]
             canvas.draw(axes, run.rounds, lines)
-            canvas.over_rounds(axes, run.rounds)
+            figures.over_rounds(axes, run.rounds[-1])
             axes.margins(y=0.15)
             if row > 0:
                 axes.set_xlabel("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import MultipleLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -21,8 +21,7 @@ def picture(experiments: Experiments, title: str) -> Figure:
     rows = [entry for run in runs.values() for entry in run.ordered]
     notes = ("the part of the way from uniform play to the optimum in hindsight", canvas.bands(*runs.values()))
     edge = min(CEILING, max(1.1, *(each.learned.mean + 0.1 for _, each in rows)))
-    with figures.style():
-        figure, top = canvas.page(title, notes, 1.6 + 0.26 * (len(rows) + len(runs)))
+    with canvas.page(title, notes, 1.6 + 0.26 * (len(rows) + len(runs))) as (figure, top):
         left = 0.35 + canvas.WIDTH * figures.widest(figure, [label for label, _ in rows])
         axes = canvas.place(figure, top - 0.18, labels=[_text(each) for _, each in rows], left=left)
         row, places = 0, []
@@ -34,16 +33,14 @@ def picture(experiments: Experiments, title: str) -> Figure:
                 _dot(axes, row, label, each, edge)
             row += 1
         axes.set_yticks(places, [label for label, _ in rows], fontsize=LABEL_SIZE)
-        axes.set_ylim(row - 0.4, -0.6)
-        axes.set_xlim(FLOOR - 0.06, edge + 0.02)
+        axes.set(xlim=(FLOOR - 0.06, edge + 0.02), ylim=(row - 0.4, -0.6), xlabel="share of the gap closed")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         for x, word in ((0.0, "uniform play"), (1.0, "optimum")):
             axes.axvline(x, color=INK, linewidth=0.9, linestyle="-" if x == 0.0 else canvas.GUIDE, zorder=1)
             axes.text(x, -0.75, word, ha="center", va="bottom", fontsize=LABEL_SIZE)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{tick(100.0 * part)}%"))
+        axes.xaxis.set_major_formatter(lambda part, _: f"{tick(100.0 * part)}%")
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
-        axes.set_xlabel("share of the gap closed")
     return figure
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
-from alphafair import figures
 from alphafair.experiments import paper
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverAlpha
-from alphafair.figures import LABEL_SIZE, look
+from alphafair.experiments.results import OverAlpha, Series
+from alphafair.figures import look, note
 from alphafair.words import ALPHA, number, tick
 
 OURS = look(paper.ALPHA_FAIR.policy)
@@ -28,25 +26,18 @@ MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # on the curve of the price, or the n
 def picture(run: OverAlpha, title: str, metric: str) -> Figure:
     """One of the two at the end of the run, for every alpha."""
     alphas, values = run.alphas, run.values(metric)
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), _data(run)))
+    with canvas.page(title, (canvas.settings(run), _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
-        canvas.draw(axes, alphas, [canvas.exact_line(paper.ALPHA_FAIR.label, OURS, "-", values)], markers=10)
-        axes.set_xlim(-0.01, 1.0)
-        axes.set_ylim(0.0, 1.02 if metric == "jain_index" else 1.08 * max(values))
-        axes.set_xlabel(f"{ALPHA} (0: efficiency, toward 1: equality)")
-        axes.set_ylabel(UNITS[metric])
-        axes.yaxis.set_major_formatter(FuncFormatter(tick))
+        line = canvas.Line(paper.ALPHA_FAIR.label, OURS, "-", Series.exact(values))
+        canvas.draw(axes, alphas, [line], markers=10)
+        highest = 1.02 if metric == "jain_index" else 1.08 * max(values)
+        axes.set(xlabel=f"{ALPHA} (0: efficiency, toward 1: equality)", xlim=(-0.01, 1.0))
+        axes.set(ylabel=UNITS[metric], ylim=(0.0, highest))
+        axes.yaxis.set_major_formatter(tick)
         rises = values[-1] >= values[0]
         for at, side, above in ((0, "left", not rises), (-1, "right", rises)):  # beside the curve, not on it
-            axes.annotate(
-                f"{ALPHA} = {alphas[at]:g}: {number(values[at])}",
-                (alphas[at], values[at]),
-                xytext=(6 if side == "left" else -2, 8 if above else -16),
-                textcoords="offset points",
-                ha=side,
-                fontsize=LABEL_SIZE,
-            )
+            text, away = f"{ALPHA} = {alphas[at]:g}: {number(values[at])}", (6 if at == 0 else -2, 8 if above else -16)
+            note(axes, text, (alphas[at], values[at]), away, ha=side)
     return figure
 
 
@@ -60,23 +51,15 @@ def price(run: OverAlpha, title: str) -> Figure:
     """Average reward against Jain's index along alpha."""
     alphas, jain, reward = np.array(run.alphas), np.array(run.jain_index), np.array(run.average_reward)
     marks = sorted({int(np.abs(alphas - alpha).argmin()) for alpha in MARKED})
-    with figures.style():
-        figure, top = canvas.page(title, (canvas.settings(run), f"one point per value of {ALPHA}", _data(run)))
+    with canvas.page(title, (canvas.settings(run), f"one point per value of {ALPHA}", _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
         axes.plot(jain, reward, color=OURS.colour, linewidth=1.2, marker=".", markersize=4, gid="price")
         axes.plot(jain[marks], reward[marks], color=OURS.colour, marker=OURS.marker, markersize=7, linestyle="none")
-        axes.set_xlabel(UNITS["jain_index"])
-        axes.set_ylabel(UNITS["average_reward"])
+        axes.set(xlabel=UNITS["jain_index"], ylabel=UNITS["average_reward"])
         axes.margins(0.12, 0.12)
         axes.grid(axis="x")
-        axes.yaxis.set_major_formatter(FuncFormatter(tick))
+        axes.yaxis.set_major_formatter(tick)
         for rank, mark in enumerate(reversed(marks)):  # crowded toward 1: on both sides of the curve in turn
-            axes.annotate(
-                f"{ALPHA} = {alphas[mark]:g}",
-                (jain[mark], reward[mark]),
-                xytext=(7, 6) if rank % 2 == 0 else (-6, -14),
-                textcoords="offset points",
-                ha="left" if rank % 2 == 0 else "right",
-                fontsize=LABEL_SIZE,
-            )
+            away, side = ((7, 6), "left") if rank % 2 == 0 else ((-6, -14), "right")
+            note(axes, f"{ALPHA} = {alphas[mark]:g}", (jain[mark], reward[mark]), away, ha=side)
     return figure

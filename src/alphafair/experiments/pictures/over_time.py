@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+from matplotlib.ticker import NullLocator, SymmetricalLogLocator
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import OverTime
+from alphafair.experiments.results import OverTime, Series
 from alphafair.figures import INK
 from alphafair.words import ALPHA, number, tick
 
@@ -49,8 +49,8 @@ def _optimum(run: OverTime, metric: str) -> list[canvas.Line]:
     if metric == "jain_index":
         return []
     share = {"alpha_performance": 1.0, "standard_regret": 0.0, "approximate_regret": 1.0 - run.factor}[metric]
-    values = [share * value for value in run.optimum.values]
-    return [canvas.exact_line("optimum", figures.OPTIMUM, canvas.GUIDE, values)]
+    series = Series.exact(share * value for value in run.optimum.values)
+    return [canvas.Line("optimum", figures.OPTIMUM, canvas.GUIDE, series)]
 
 
 def _wide_scale(axes: Axes) -> None:
@@ -60,4 +60,4 @@ def _wide_scale(axes: Axes) -> None:
     axes.set_ylim(min(low * 1.3, -0.12), max(high * 1.3, 1.2))
     axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=1.0, subs=[1.0, 2.0, 5.0]))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(tick))
+    axes.yaxis.set_major_formatter(tick)

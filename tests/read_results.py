@@ -1,0 +1,36 @@
+"""The way back from results.json: what `alphafair.experiments.serialize` has written, as values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import is_dataclass
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from alphafair.experiments.results import Results
+
+
+def as_value(kind: Any, found: Any) -> Any:
+    """What JSON has, as a value of this kind.
+
+    >>> from alphafair.experiments.results import Band
+    >>> as_value(Band, {"mean": 1.0, "low": 0.5, "high": 1.5})
+    Band(mean=1.0, low=0.5, high=1.5)
+    """
+    inside = get_args(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: as_value(hints[name], each) for name, each in found.items()})  # type: ignore[operator]
+    if get_origin(kind) is tuple:
+        return tuple(as_value(inside[0], each) for each in found)
+    if get_origin(kind) is dict:
+        return {key: as_value(inside[1], each) for key, each in found.items()}
+    if NoneType in inside:
+        return None if found is None else as_value(inside[0], found)
+    return found
+
+
+def from_json(text: str) -> Results:
+    """What `as_json` has written."""
+    found: Results = as_value(Results, json.loads(text))
+    return found
