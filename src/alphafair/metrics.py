@@ -246,7 +246,9 @@ def certificates(
         raise validate.Refusal("context_reward_totals", allowed, totals, repair)
     first = _earned("initial", initial)
     if first.shape not in ((), earned.shape):
-        raise validate.Refusal("initial", f"one number, or {len(earned)}", f"shape {first.shape}", "Leave it out for 1.")
+        raise validate.Refusal(
+            "initial", f"one number, or {len(earned)}", f"shape {first.shape}", "Leave it out for 1."
+        )
     prices, achieved = earned**-alpha, float(alpha_performance(earned, alpha))
     worth = float((first * prices).sum() + (totals * prices).max(axis=1).sum())
     log_ratio = (1.0 - alpha) * math.log(worth / ((1.0 - alpha) * achieved))
