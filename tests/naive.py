@@ -479,6 +479,19 @@ def context_reward_totals(contexts: Sequence[int], rewards: Matrix, n_contexts: 
     return np.array([rewards[rounds].sum(axis=0) for rounds in here])
 
 
+def linear_problem(
+    contexts: Sequence[int], rewards: Matrix, played: Matrix, n_contexts: int, alpha: float
+) -> tuple[Matrix, Vector, Vector]:
+    """G_ji = the sum of g_i, earned_j = the sum of <g, p>, g = R^-alpha r with R before the round; and R at the end."""
+    gains, earned, total = np.zeros((n_contexts, rewards.shape[1])), np.zeros(n_contexts), np.ones(rewards.shape[1])
+    for context, r, p in zip(contexts, rewards, played, strict=True):
+        g = total**-alpha * r
+        gains[context] += g
+        earned[context] += g @ p
+        total = total + p * r
+    return gains, earned, total
+
+
 def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]:
     """Maximise sum_i phi(R_i), R_i = 1 + sum_j x_ji W_ji, rows of x on the simplex: x, value, gap.
 

@@ -10,9 +10,9 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair import AlphaFair, Uniform, metrics, rescale_rewards, simulate, streams
+from alphafair import AlphaFair, Uniform, metrics, offline_optimum, rescale_rewards, simulate, streams
 from alphafair.checks.choosing import binomial_band
-from alphafair.offline import OfflineOptimum
+from alphafair.offline import OfflineOptimum, context_reward_totals
 from tests import naive
 
 rewards = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20)
@@ -171,3 +171,60 @@ def test_rescale_keeps_order_and_ends() -> None:
 def test_rescale_refusals(arguments: tuple[object, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         rescale_rewards(*arguments[:3], **({"floor": arguments[3]} if len(arguments) > 3 else {}))  # type: ignore[arg-type]
+
+
+def test_certificates_by_hand() -> None:
+    """Two arms that pay 3 and 1 in the only context, played evenly: R = (2.5, 1.5); at alpha = 0 the ceiling is OPT."""
+    linear = metrics.certificates([[3.0, 1.0]], [2.5, 1.5], alpha=0.0)
+    assert linear == pytest.approx((5.0, 1.0, 1.0, 1.25))
+    fair = metrics.certificates([[3.0, 1.0]], [2.5, 1.5], alpha=0.5)
+    w, achieved = np.array([2.5, 1.5]) ** -0.5, 2 * (2.5**0.5 + 1.5**0.5)
+    ratio = ((w.sum() + 3 * w[0]) / (0.5 * achieved)) ** 0.5
+    assert fair == pytest.approx((ratio * achieved, (ratio - 2**0.5) * achieved, (ratio - 1) * achieved, ratio))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.integers(1, 5), st.integers(1, 5), st.floats(0.0, 0.99), st.sampled_from([1e-3, 1.0, 1e4]), st.integers(0, 2**32)
+)
+def test_certificates_hold_for_any_rewards_at_all(m: int, n: int, alpha: float, scale: float, seed: int) -> None:
+    """R need not come from a run; at the optimum the ceiling is the optimum."""
+    rng = np.random.default_rng(seed)
+    totals = scale * rng.random((m, n)) * (rng.random((m, n)) < 0.8)
+    first = 1.0 + rng.random(n)
+    best = offline_optimum(totals, alpha, initial=first)
+    for earned in (0.1 + scale * rng.random(n), best.cumulative_rewards):
+        found = metrics.certificates(totals, earned, alpha, initial=first)
+        slack = 1e-10 * found.optimum
+        assert best.value <= found.optimum + slack
+        assert metrics.approximate_regret(best.value, earned, alpha) <= found.approximate_regret + slack
+        assert metrics.standard_regret(best.value, earned, alpha) <= found.standard_regret + slack
+        assert metrics.performance_ratio(best.value, earned, alpha) <= found.performance_ratio * (1 + 1e-10)
+    assert found.optimum <= best.value + best.gap + slack
+
+
+def test_certificates_take_the_last_record_of_a_trace() -> None:
+    stream = streams.stochastic(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
+    trace = simulate(Uniform(2, 3), stream, record_every=10)
+    totals = context_reward_totals(stream)
+    assert metrics.certificates(totals, trace, 0.5) == metrics.certificates(totals, trace.final, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument"),
+    [
+        ({"context_reward_totals": [1.0, 2.0]}, "context_reward_totals"),
+        ({"context_reward_totals": [[1.0]]}, "context_reward_totals"),
+        ({"context_reward_totals": [[1.0, -2.0]]}, "context_reward_totals"),
+        ({"context_reward_totals": [[1.0, np.nan]]}, "context_reward_totals"),
+        ({"cumulative_rewards": [[1.0, 2.0]]}, "cumulative_rewards"),
+        ({"cumulative_rewards": [0.0, 2.0]}, "cumulative_rewards"),
+        ({"initial": [1.0, 1.0, 1.0]}, "initial"),
+        ({"initial": -1.0}, "initial"),
+        ({"alpha": 1.0}, "alpha"),
+    ],
+)
+def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:
+    good = {"context_reward_totals": [[1.0, 2.0]], "cumulative_rewards": [1.0, 2.0], "alpha": 0.5}
+    with pytest.raises(ValueError, match=argument):
+        metrics.certificates(**(good | changed))

@@ -1,4 +1,4 @@
-"""How good and how fair: alpha-performance, Jain's index, shares, regrets, and the live certificate.
+"""How good and how fair: alpha-performance, Jain's index, shares, regrets, and certificates.
 
 All take R, the cumulative rewards with their initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a
 run, for its recorded rounds. The optimum comes from `alphafair.offline_optimum` or `alphafair.offline_curve`.
@@ -183,6 +183,73 @@ def regret_certificate(policy: Policy) -> float:
         raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
     linear = float((1.0 - alpha) ** alpha * bound)
     return linear + approximation_factor(alpha) * policy.n_arms
+
+
+class Certificates(NamedTuple):
+    """What a run is guaranteed not to exceed, known from what was seen and earned alone."""
+
+    optimum: float
+    approximate_regret: float
+    standard_regret: float
+    performance_ratio: float
+
+
+def certificates(
+    context_reward_totals: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, initial: ArrayLike = 1.0
+) -> Certificates:
+    """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run whatsoever, without a solver.
+
+    With w_i = R_i^(-alpha), ALG = sum_i phi(R_i) and A = sum_i w_i + sum_j max_i V_ji w_i, what the best policy could
+    earn at the prices w,
+
+    OPT <= (A / ((1-alpha) ALG))^(1-alpha) ALG.
+
+    It holds for every R, wherever it comes from, and never says less than the regret of the linear problem does:
+    docs/theory.md has both proofs.
+
+    Parameters
+    ----------
+    context_reward_totals
+        V (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
+        `alphafair.offline.context_reward_totals` for a stream.
+    cumulative_rewards
+        R, one number per arm; or a `Trace`, of which the last record is taken.
+    alpha
+        Fairness, in [0, 1); of the comparison, whatever the policy maximises.
+    initial
+        What arms have before the first reward, in place of 1: one number, or one per arm.
+
+    >>> from alphafair import AlphaFair, offline_optimum, simulate, streams
+    >>> from alphafair.offline import context_reward_totals
+    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
+    >>> totals, trace = context_reward_totals(stream), simulate(AlphaFair(3, 4, alpha=0.5), stream)
+    >>> bounds = certificates(totals, trace, alpha=0.5)
+    >>> print(f"OPT is {offline_optimum(totals, 0.5).value:.1f}, at most {bounds.optimum:.1f}: "
+    ...       f"{bounds.performance_ratio:.4f} times what was achieved")
+    OPT is 484.7, at most 485.7: 1.0042 times what was achieved
+    """
+    alpha = validate.alpha(alpha)
+    earned = _earned("cumulative_rewards", cumulative_rewards)
+    if isinstance(cumulative_rewards, Trace):
+        earned = earned[-1]
+    repair = "Pass context_reward_totals(stream), and the R of one run."
+    totals = validate.floats("context_reward_totals", "finite, (n_contexts, n_arms)", context_reward_totals, repair)
+    if earned.ndim != 1:
+        raise validate.Refusal("cumulative_rewards", "one number per arm", f"shape {earned.shape}", repair)
+    if totals.ndim != 2 or totals.shape[1] != len(earned) or not (np.isfinite(totals) & (totals >= 0.0)).all():
+        allowed = f"finite, at least 0, one row per context, {len(earned)} columns"
+        raise validate.Refusal("context_reward_totals", allowed, totals, repair)
+    first = _earned("initial", initial)
+    if first.shape not in ((), earned.shape):
+        raise validate.Refusal(
+            "initial", f"one number, or {len(earned)}", f"shape {first.shape}", "Leave it out for 1."
+        )
+    prices, achieved = earned**-alpha, float(alpha_performance(earned, alpha))
+    worth = float((first * prices).sum() + (totals * prices).max(axis=1).sum())
+    log_ratio = (1.0 - alpha) * math.log(worth / ((1.0 - alpha) * achieved))
+    ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
+    factor = approximation_factor(alpha)
+    return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio)
 
 
 def _earned(argument: str, values: Rewards) -> Floats:
