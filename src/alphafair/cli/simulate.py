@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,7 +94,7 @@ def command(
         "seed": seed,
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores) for trace in traces],
-        "certificates": list(certificates(policies, traces)),
+        "certificates": list(certificates(policies, traces, played, alpha)),
     }
     text = json.dumps(results, indent=2)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
@@ -197,22 +197,24 @@ def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | N
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
-def certificates(policies: Sequence[Policy], traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
-    """For every policy that can bound its own regret: that bound, and what it says about the optimum."""
+def certificates(
+    policies: Sequence[Policy], traces: Sequence[Trace], stream: Stream, alpha: float
+) -> Iterator[dict[str, Any]]:
+    """For every policy that sees all rewards and can bound its own regret: what it can prove without the optimum."""
     from alphafair import metrics
+    from alphafair.offline import context_reward_totals
 
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
             continue  # it promises nothing about a single run
-        bound, alpha = metrics.regret_certificate(policy), cast(Any, policy).alpha
-        achieved = float(metrics.alpha_performance(trace.final, alpha))
-        factor = metrics.approximation_factor(alpha)
+        seen = metrics.certificates(context_reward_totals(stream), trace, alpha)
         yield {
             "policy": policy.name,
-            "regret_bound": bound,
-            "approximation_factor": factor,
-            "achieved": achieved,
-            "optimum_at_most": factor * achieved + bound,
+            "feedback": str(policy.feedback),
+            "regret_bound": metrics.regret_certificate(policy),
+            "optimum_at_most": seen.optimum,
+            "standard_regret_at_most": seen.standard_regret,
+            "ratio_at_most": seen.performance_ratio,
         }
 
 
@@ -262,9 +264,8 @@ def _report(results: Mapping[str, Any]) -> None:
         console.print(sentence.format(**results["hindsight"]))
     for certificate in results["certificates"]:
         sentence = (
-            "\n[bold]Certificate of {policy}:[/bold] from its own steps alone, on this very run, no fixed policy could "
-            "have scored more than {approximation_factor:.3f} x {achieved:.2f} + {regret_bound:.2f} = "
-            "{optimum_at_most:.2f}, whatever the rewards were."
+            "\n[bold]Certificate of {policy} ({feedback}):[/bold] from what it saw on this very run, without solving "
+            "anything, no fixed policy scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
         console.print(sentence.format(**certificate))
 
