@@ -275,7 +275,10 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         assert now.eta <= last[j][0]
         assert now.zeta <= last[j][1]
         last[j] = now.eta, now.zeta
-        # B is the optimistic leader: one multiplier makes all derivatives equal
+        # h and B are the leaders: the derivative vanishes; with the hint, one multiplier makes all derivatives equal
+        pull = 1 / now.h, 1 / (1 - now.h)
+        assert pull[0] - pull[1] == pytest.approx(now.zeta * lead, abs=1e-9 * max(pull) ** 2)
+        assert now.eta == pytest.approx(n / math.sqrt(now.c**2 + n * now.norms), rel=1e-12)
         score = now.eta * (losses - now.s * now.raised)
         multiplier = 1 / now.b - score
         np.testing.assert_allclose(multiplier, multiplier[0], rtol=1e-8, atol=1e-8 * np.abs(1 / now.b).max())
