@@ -68,7 +68,7 @@ EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
 GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
-PEAK, MIX, SAFE, EXPLORATION, MU, READY = range(6)  # entries of PARTS: W, h, q, gamma, the level of B; see `mix`
+PEAK, MIX, SAFE, EXPLORATION, RATE, MU, READY = range(7)  # entries of PARTS: W, h, q, gamma, eta, the level of B
 
 
 def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
@@ -110,7 +110,7 @@ def mix(work, shared, learners, context, n):
         for i in range(n):
             index[i] = guaranteed[i] = 1.0 / n
             raised[i] = 0.0
-        parts[MIX], parts[SAFE], parts[MU] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, head[LEVEL]
+        parts[MIX], parts[SAFE], parts[RATE], parts[MU] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0, head[LEVEL]
         return
     for i in range(n):
         if index[i] >= TIE * best:
@@ -147,7 +147,7 @@ def mix(work, shared, learners, context, n):
     total, _, _ = power_sums(guaranteed)
     for i in range(n):
         guaranteed[i] /= total
-    parts[MIX], parts[SAFE], parts[MU] = share, safe, mu
+    parts[MIX], parts[SAFE], parts[RATE], parts[MU] = share, safe, rate, mu
 
 
 @kernel
