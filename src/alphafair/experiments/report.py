@@ -42,7 +42,7 @@ def write_report(results: Results, folder: str | Path, *, advance: Callable[[int
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     drawings = {}
     for picture in PICTURES:
-        svg = _save(picture.draw(results.experiments), home / "figures", picture.name)
+        svg = save_picture(picture.draw(results.experiments), home / "figures", picture.name)
         drawings[picture.name] = inline(svg, picture.name, picture.title)
         if advance is not None:
             advance(1)
@@ -63,7 +63,7 @@ def is_written(results: Results, folder: Path) -> bool:
     return all(path.is_file() for path in (folder / "index.html", *pictures))
 
 
-def _save(figure: Figure, folder: Path, name: str) -> str:
+def save_picture(figure: Figure, folder: Path, name: str) -> str:
     """The three files of a picture; the text of the SVG."""
     for artist in figure.findobj():
         artist.set_gid(None)  # names of lines are no ids: two artists share one

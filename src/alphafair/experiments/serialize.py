@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from alphafair import validate
-from alphafair.experiments.results import Results
+from alphafair.experiments.results import Arena, Results
 
 NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
@@ -50,7 +50,7 @@ def as_value(kind: Any, found: Any) -> Any:
     return found
 
 
-def as_json(results: Results) -> str:
+def as_json(results: Results | Arena) -> str:
     """Sorted keys, a list of numbers on one line, and nothing that JSON has no word for."""
     text = json.dumps(plain(results), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"
