@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alphafair.experiments import paper
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Course
@@ -10,8 +12,9 @@ ALPHAS = (0.5, 0.9)
 ADAPTIVE = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "bandit"),))
 ADAPTIVE_FULL = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "full"),))
 RIVAL = Contender("Frank-Wolfe UCB", "optimistic-frank-wolfe")
-BANDIT = (ADAPTIVE, paper.ALPHA_FAIR_BANDIT, RIVAL, paper.FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
-FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.INDEPENDENT, paper.HEDGE, paper.FAIR_CB_FULL, paper.UNIFORM)
+FAIR_CB, FAIR_CB_FULL = (replace(contender, label="FairCB") for contender in (paper.FAIR_CB, paper.FAIR_CB_FULL))
+BANDIT = (ADAPTIVE, paper.ALPHA_FAIR_BANDIT, RIVAL, FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
+FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.INDEPENDENT, paper.HEDGE, FAIR_CB_FULL, paper.UNIFORM)
 CONTENDERS = (*BANDIT, *FULL)
 
 SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))

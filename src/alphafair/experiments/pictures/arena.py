@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
@@ -26,24 +29,24 @@ def picture(results: Arena) -> Figure:
         "of the way from uniform play (0%) to the best fixed policy in hindsight (100%); arrows lie beyond the edge",
         f"bands: 95% confidence over {n_seeds} seeds" if n_seeds > 1 else "",
     )
-    panel, head = ROW * len(meetings), 0.75
-    height = 0.8 + len(results.alphas) * (panel + head + 0.35)
+    panel, head = ROW * len(meetings), 0.35
+    height = 1.35 + len(results.alphas) * (panel + head + 0.3)
     with figures.style():
         figure, top = canvas.page(TITLE, notes, height)
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
-        width = (canvas.WIDTH - left - 0.25) / len(SEEN)
+        width = (canvas.WIDTH - left) / len(SEEN)
+        _legend(figure, meetings[0].scores, top)
+        top -= 0.45
         for alpha in results.alphas:
             bottom = top - head - panel
             for column, feedback in enumerate(SEEN):
-                box = (left + column * width, bottom, width - 0.12, panel)
-                sides = (canvas.WIDTH, height, canvas.WIDTH, height)
-                axes = figure.add_axes(tuple(part / side for part, side in zip(box, sides, strict=True)))
+                start, room = (left + column * width) / canvas.WIDTH, (width - 0.25) / canvas.WIDTH
+                axes = figure.add_axes((start, bottom / height, room, panel / height))
                 rows = [each.of(feedback, alpha) for each in meetings]
                 _panel(axes, rows)
-                axes.set_title(f"{ALPHA} = {alpha:g}, {SEEN[feedback]}", fontsize=LABEL_SIZE, pad=24)
+                axes.set_title(f"{ALPHA} = {alpha:g}, {SEEN[feedback]}", fontsize=LABEL_SIZE)
                 axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=LABEL_SIZE)
-                _legend(axes, rows[0])
-            top = bottom - 0.35
+            top = bottom - 0.3
     return figure
 
 
@@ -59,7 +62,7 @@ def _panel(axes: Axes, rows: list[list[Score]]) -> None:
     axes.grid(axis="x")
     for x in (0.0, 1.0):
         axes.axvline(x, color=INK, linewidth=0.9, linestyle="-" if x == 0.0 else canvas.GUIDE, zorder=1)
-    axes.xaxis.set_major_locator(MultipleLocator(0.5))
+    axes.set_xticks((-0.5, 0.0, 0.5, 1.0, 1.5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{tick(100.0 * part)}%"))
     axes.tick_params(axis="x", labelsize=LABEL_SIZE)
 
@@ -73,21 +76,13 @@ def _dot(axes: Axes, at: float, score: Score) -> None:
     axes.plot([mean], [at], color=colour, marker=shape, markersize=3.6, linestyle="none", clip_on=False)
 
 
-def _legend(axes: Axes, scores: list[Score]) -> None:
-    """Names over the panel, in two lines, each beside its mark."""
-    handles = []
-    for score in scores:
-        colour, marker = look(score.policy)
-        handles += axes.plot([], [], color=colour, marker=marker, markersize=4, linestyle="none", label=score.label)
-    axes.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize=6.5,
-        handletextpad=0.1,
-        columnspacing=0.6,
-        borderpad=0.1,
-        labelspacing=0.2,
-    )
+def _legend(figure: Figure, scores: Iterable[Score], top: float) -> None:
+    """Every policy once, beside its mark, under the notes."""
+    named = {score.policy: score.label for score in scores}
+    marks = [
+        Line2D([], [], color=look(policy).colour, marker=look(policy).marker, markersize=4.5, linestyle="none")
+        for policy in named
+    ]
+    place = (0.1 / canvas.WIDTH, (top + 0.2) / figure.get_figheight())
+    options = {"frameon": False, "fontsize": LABEL_SIZE, "handletextpad": 0.1, "columnspacing": 1.0}
+    figure.legend(marks, list(named.values()), loc="upper left", bbox_to_anchor=place, ncols=5, **options)
