@@ -48,6 +48,79 @@ def test_greedy_trap_punishes_the_leader(n_contexts: int, n_arms: int) -> None:
     assert totals.sum(axis=0).min() > 0.5 * 600
 
 
+MEANS: dict[str, Any] = {
+    "stationary": lambda seed: streams.stationary(500, 6, 5, seed=seed),
+    "phases": lambda seed: streams.phases(500, 6, 5, seed=seed),
+    "day and night": lambda seed: streams.day_and_night(500, 6, 5, seed=seed),
+    "zipf contexts": lambda seed: streams.zipf_contexts(500, 6, 5, seed=seed),
+    "sparse clicks": lambda seed: streams.sparse_clicks(500, 6, 5, seed=seed),
+    "adversary": lambda seed: streams.adversary("largest", 500, 6, 5, seed=seed).stream,
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_streams_of_means_repeat_and_differ(name: str) -> None:
+    one, again, other = MEANS[name](1), MEANS[name](1), MEANS[name](2)
+    assert np.array_equal(one.contexts, again.contexts)
+    assert np.array_equal(one.reward_table, again.reward_table)
+    assert not np.array_equal(one.contexts, other.contexts)
+    assert not np.array_equal(one.reward_table, other.reward_table)
+    assert one.n_contexts == 6
+    if name != "adversary":
+        assert set(np.unique(one.reward_table)) == {0.0 if name == "sparse clicks" else 0.2, 1.0}
+
+
+def spread(parts: list[Any]) -> float:
+    """Squared distances of the columns' means, over what chance alone gives two samples of one distribution."""
+    one, two = parts
+    chance = one.var(axis=0) / len(one) + two.var(axis=0) / len(two)
+    return float(((one.mean(axis=0) - two.mean(axis=0)) ** 2).sum() / chance.sum())
+
+
+def test_means_change_when_they_should_and_only_then() -> None:
+    """Of 200 arms: near 1 where nothing changed, far where it did."""
+    table = streams.stationary(8000, 1, 200, seed=0).reward_table
+    assert spread([table[:4000], table[4000:]]) < 1.5
+    table = streams.phases(8000, 1, 200, n_phases=4, seed=0).reward_table
+    assert spread([table[2000:3000], table[3000:4000]]) < 1.5
+    assert spread([table[1000:2000], table[2000:3000]]) > 50
+    table = streams.day_and_night(8000, 1, 200, period=2000, seed=0).reward_table
+    assert spread([table[:1000], table[2000:3000]]) < 1.5
+    assert spread([table[1000:2000], table[2000:3000]]) > 50
+
+
+def test_means_and_visits_are_as_described() -> None:
+    """Bands of five standard errors."""
+    table = streams.stationary(4000, 1, 500, seed=0).reward_table
+    assert abs(table.mean() - 0.6) < 5 * (0.8 / np.sqrt(12)) / np.sqrt(500)
+    visits = np.bincount(streams.zipf_contexts(100_000, 30, 3, seed=0).contexts, minlength=30)
+    shares = 1 / np.arange(1, 31) / (1 / np.arange(1, 31)).sum()
+    assert (np.abs(visits - 100_000 * shares) < 5 * np.sqrt(100_000 * shares)).all()
+    clicks = streams.sparse_clicks(400_000, 1, 20, seed=0).reward_table.mean(axis=0)
+    error = 5 * np.sqrt(0.06 / 400_000)
+    assert (clicks > 0.03 + error).sum() == 1
+    assert abs(clicks.max() - 0.06) < error
+    assert np.sort(clicks)[:-1].max() < 0.03 + error
+    assert clicks.min() > 0.02 - error
+    flat = streams.sparse_clicks(400_000, 1, 20, rates=(0.0, 0.05), best=None, seed=0).reward_table.mean(axis=0)
+    assert flat.max() < 0.05 + error
+    assert flat.min() < 0.02
+
+
+def test_streams_of_means_refuse() -> None:
+    for call, words in (
+        (lambda: streams.stationary(0, 1, 1), "n_rounds must be a whole number of at least 1; got 0"),
+        (lambda: streams.stationary(1, 1, 1, reward_floor=1.0), r"reward_floor must be a number in \[0, 1\)"),
+        (lambda: streams.phases(5, 1, 1, n_phases=6), r"n_phases must be a whole number in \[1, 5\]; got 6"),
+        (lambda: streams.day_and_night(5, 1, 1, period=1), "period must be a whole number of at least 2"),
+        (lambda: streams.sparse_clicks(5, 1, 1, rates=(0.5, 0.2)), r"rates\[1\] must be a number in \[0.5, 1\]"),
+        (lambda: streams.sparse_clicks(5, 1, 1, best=2.0), r"best must be a number in \[0, 1\]; got 2.0"),
+        (lambda: streams.zipf_contexts(5, 1, 1, seed=-1), "seed must be a whole number of at least 0; got -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
 def test_impossibility_refuses_a_floor_above_one_third() -> None:
     with pytest.raises(ValueError, match=r"reward_floor must be a number in \[0, 0.333333\]; got 0.5"):
         streams.impossibility(10, reward_floor=0.5)

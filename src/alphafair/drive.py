@@ -1,7 +1,8 @@
-"""The only loops: over a stream and over a log, stepwise or compiled from the same two kernels.
+"""The only loops: over a stream, against an adversary and over a log, stepwise or compiled from the same two kernels.
 
-`over_stream` lets a policy play; `alphafair.simulate` is its door. `over_log` lets it learn from decisions that were
-made before, here or elsewhere, in the order of the log.
+`over_stream` lets a policy play, `against` lets it play against an adversary; `alphafair.simulate` and
+`alphafair.simulation.simulate_against` are their doors. `over_log` lets it learn from decisions that were made before,
+here or elsewhere, in the order of the log.
 """
 
 from __future__ import annotations
@@ -16,9 +17,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.kernels.adversaries import first_state, react
 from alphafair.kernels.loops import Book, Delays, Rounds
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Account, Decision, Feedback, Indices, Log, Matrix, Policy, Stream, Vector, frozen
+from alphafair.types import (
+    ADVERSARIES,
+    Account,
+    Adversary,
+    Decision,
+    Feedback,
+    Indices,
+    Log,
+    Matrix,
+    Policy,
+    Stream,
+    Vector,
+    frozen,
+)
 
 BLOCK = 1 << 16  # rounds per compiled call: random numbers stay small in memory, the progress bar moves
 STEPS = 1024  # the same where rounds are played one by one
@@ -34,6 +49,18 @@ class Played:
     every: int
     arms: Indices  # empty unless decisions are kept
     propensities: Vector
+
+    @classmethod
+    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
+        n_kept = n_rounds if keep else 0
+        return cls(
+            np.ones(n_arms),
+            np.zeros(n_arms, dtype=np.int64),
+            np.empty((-(-n_rounds // every), n_arms)),
+            every,
+            np.empty(n_kept, dtype=np.int32),
+            np.empty(n_kept),
+        )
 
     def book(self, start: int, stop: int) -> Book:
         """The pages for rounds [start, stop)."""
@@ -56,16 +83,7 @@ def over_stream(
     advance: Callable[[int], None] = lambda rounds: None,
 ) -> Played:
     """Play all rounds; rewards are written down when they are earned, and learned from when they arrive."""
-    n_rounds, n_arms = stream.n_rounds, stream.n_arms
-    n_kept = n_rounds if keep else 0
-    played = Played(
-        np.ones(n_arms),
-        np.zeros(n_arms, dtype=np.int64),
-        np.empty((-(-n_rounds // every), n_arms)),
-        every,
-        np.empty(n_kept, dtype=np.int32),
-        np.empty(n_kept),
-    )
+    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
     before = policy.snapshot() if stream.epochs else None
     try:
         _play(policy, stream, generator, played, delays, account, compiled, advance)
@@ -109,6 +127,46 @@ def _play(
             advance(stop - start)
     for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
         policy.update(decision, reward)
+
+
+def against(
+    policy: Policy, adversary: Adversary, generator: np.random.Generator, *, every: int, compiled: bool = True
+) -> tuple[Played, Stream]:
+    """Play all rounds of an adversary; what was written down, and the stream that the adversary made of them."""
+    given = adversary.stream
+    n_rounds, n_arms = given.n_rounds, given.n_arms
+    played = Played.blank(n_rounds, n_arms, every)
+    items, table = np.arange(n_rounds, dtype=np.int32), np.empty((n_rounds, n_arms))
+    kind, state = ADVERSARIES.index(adversary.kind), first_state(given.reward_table)
+    uniforms = generator.random(n_rounds)
+    if compiled and _has_whole_runs(policy):
+        rounds = Rounds(given.contexts, items, table, uniforms)
+        ours = cast(BasePolicy, policy)
+        ours.run(ours.live_arms, "face", rounds, played.book(0, n_rounds), kind, state, in_order=True)
+    else:
+        replay = _Replay(uniforms)
+        for t, context in enumerate(given.contexts.tolist()):
+            decision = policy.choose(context, rng=replay)
+            react(kind, state, context, np.array(decision.probabilities), table, t)
+            policy.update(decision, _book(policy, played, t, decision, table[t]))
+    played.records[-1] = played.earned
+    return played, Stream(given.contexts, items, table, n_contexts=given.n_contexts)
+
+
+def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: Vector) -> Any:
+    """Write down what round t has earned; what the policy is shown of its rewards."""
+    played.pulls[decision.arm] += 1
+    if policy.feedback is Feedback.FULL:
+        shown: Any = rewards
+        played.earned[: policy.n_arms] += decision.probabilities * rewards
+    else:
+        shown = float(rewards[decision.arm])
+        played.earned[decision.arm] += shown
+    if len(played.arms):
+        played.arms[t], played.propensities[t] = decision.arm, decision.propensity
+    if (t + 1) % played.every == 0:
+        played.records[t // played.every] = played.earned
+    return shown
 
 
 def _has_whole_runs(policy: Policy) -> bool:
@@ -199,30 +257,18 @@ def _step(
 ) -> None:
     """The same rounds through the policy's public methods."""
     replay = _Replay(uniforms)
-    full = policy.feedback is Feedback.FULL
     for t in range(start, stop):
         while waiting and waiting[0][0] <= t:
             _, _, decision, reward = heapq.heappop(waiting)
             policy.update(decision, reward)
         decision = policy.choose(int(stream.contexts[t]), rng=replay)
-        rewards = stream.rewards(t)[: policy.n_arms]
-        played.pulls[decision.arm] += 1
-        if full:
-            played.earned[: policy.n_arms] += decision.probabilities * rewards
-            reward = rewards
-        else:
-            reward = float(rewards[decision.arm])
-            played.earned[decision.arm] += reward
+        reward = _book(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is not None:
             policy.expect(decision)
         if delays is None or delays[t] == 0:
             policy.update(decision, reward)
         else:
             heapq.heappush(waiting, (t + int(delays[t]), t, decision, reward))
-        if len(played.arms):
-            played.arms[t], played.propensities[t] = decision.arm, decision.propensity
-        if (t + 1) % played.every == 0:
-            played.records[t // played.every] = played.earned
 
 
 class _Replay:

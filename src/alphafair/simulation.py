@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import drive, validate
-from alphafair.types import Account, Indices, Log, Policy, Stream, Trace
+from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
 
 
 def simulate(
@@ -71,9 +71,38 @@ def simulate(
             compiled=compiled,
             advance=advance,
         )
-    rounds = np.minimum(np.arange(1, len(played.records) + 1) * every, stream.n_rounds)
-    kept = _log(stream, played) if log else None
-    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, kept)
+    return _trace(policy, stream, seed, played, _log(stream, played) if log else None)
+
+
+def simulate_against(
+    policy: Policy,
+    adversary: Adversary,
+    *,
+    seed: int | None = 0,
+    record_every: int | None = None,
+    compiled: bool = True,
+) -> tuple[Trace, Stream]:
+    """Let a policy play against an adversary; the run, and the stream that the adversary made for this policy.
+
+    Every policy meets rewards of its own, so compare it with the optimum of its own stream, and what it earned too.
+    Parameters are those of `simulate`.
+
+    >>> from alphafair import AlphaFair, metrics, streams
+    >>> adversary = streams.adversary("largest", n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> trace, stream = simulate_against(AlphaFair(3, 4, alpha=0.5), adversary)
+    >>> stream.n_rounds, bool((stream.reward_table == 0.05).any(axis=1).all())
+    (2000, True)
+    """
+    every = adversary.stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
+    _match(policy, adversary.stream)
+    generator = validate.random_generator("seed", seed)
+    played, stream = drive.against(policy, adversary, generator, every=every, compiled=compiled)
+    return _trace(policy, stream, seed, played, None), stream
+
+
+def _trace(policy: Policy, stream: Stream, seed: int | None, played: drive.Played, log: Log | None) -> Trace:
+    rounds = np.minimum(np.arange(1, len(played.records) + 1) * played.every, stream.n_rounds)
+    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log)
 
 
 def _log(stream: Stream, played: drive.Played) -> Log:

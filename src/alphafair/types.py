@@ -277,6 +277,27 @@ class Stream:
         return replace(self, contexts=self.contexts[:n_rounds], items=self.items[:n_rounds])
 
 
+ADVERSARIES = ("settled", "largest", "halving")
+
+
+@dataclass(frozen=True, eq=False)
+class Adversary:
+    """One that sees the distribution of every round before it says what arms pay: see `streams.adversary`.
+
+    `stream` has the contexts, and what arms would pay in each of them were nobody lowered: item j is context j.
+    """
+
+    kind: str
+    stream: Stream
+
+    def __post_init__(self) -> None:
+        validate.choice("kind", self.kind, ADVERSARIES)
+        validate.stream("stream", self.stream)
+        if len(self.stream.reward_table) != self.stream.n_contexts:
+            allowed = f"a row for each of {self.stream.n_contexts} contexts"
+            raise validate.Refusal("stream.reward_table", allowed, len(self.stream.reward_table), "Give one row each.")
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import check, data, offline, reproduce, simulate
+from alphafair.cli import arena, check, data, offline, reproduce, simulate
 
 
 class _OneLineRefusals(TyperGroup):
@@ -35,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("reproduce")(reproduce.command)
+app.command("arena")(arena.command)
 app.command("simulate")(simulate.command)
 app.command("offline")(offline.command)
 app.command("check")(check.command)

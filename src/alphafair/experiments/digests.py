@@ -29,7 +29,7 @@ COMPUTING = (  # all code that a table depends on
     "rewards.py",
     "simulation.py",
     "types.py",
-    *(f"experiments/{name}.py" for name in ("experiment", "published", "tables")),
+    *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival", "tables")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 

@@ -16,12 +16,14 @@ import polars as pl
 from alphafair.experiments import tables
 from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.published import PublishedSign, PublishedStep
+from alphafair.experiments.rival import OptimisticFrankWolfe
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
 
 Task = Callable[[], pl.DataFrame]
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, PublishedSign.name: PublishedSign, PublishedStep.name: PublishedStep}
+UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe)
+KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in UNLISTED}}
 
 
 class Work(Protocol):

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from alphafair import figures
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.page import html
@@ -42,13 +44,8 @@ def write_report(
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     drawings = {}
     for picture in PICTURES:
-        figure = picture.draw(results.experiments)
-        for artist in figure.findobj():
-            artist.set_gid(None)  # names of lines are no ids: two artists share one
-        files = {suffix: home / "figures" / f"{picture.name}{suffix}" for suffix in figures.SUFFIXES}
-        for file in files.values():
-            figures.save(figure, file)
-        drawings[picture.name] = inline(files[".svg"].read_text(encoding="utf-8"), picture.name, picture.title)
+        svg = save_picture(picture.draw(results.experiments), home / "figures", picture.name)
+        drawings[picture.name] = inline(svg, picture.name, picture.title)
         advance(1)
     target = home / "index.html"
     write_text(target, html(results, drawings))
@@ -65,6 +62,15 @@ def is_written(results: Results, folder: Path) -> bool:
         return False
     pictures = [folder / "figures" / f"{each.name}{suffix}" for each in PICTURES for suffix in figures.SUFFIXES]
     return all(path.is_file() for path in (folder / "index.html", *pictures))
+
+
+def save_picture(figure: Figure, folder: Path, name: str) -> str:
+    """The three files of a picture; the text of the SVG."""
+    for artist in figure.findobj():
+        artist.set_gid(None)  # names of lines are no ids: two artists share one
+    for suffix in figures.SUFFIXES:
+        figures.save(figure, folder / f"{name}{suffix}")
+    return (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
 def inline(svg: str, name: str, title: str) -> str:

@@ -339,3 +339,39 @@ class Results:
     data: DataFacts
     claims: tuple[Claim, ...]
     experiments: Experiments
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one contender did on one course of the arena."""
+
+    label: str
+    policy: str
+    feedback: str
+    alpha: float
+    n_seeds: int
+    gap_closed: Band
+    alpha_performance: Band
+
+
+@dataclass(frozen=True)
+class Meeting(Section):
+    """All contenders on one course."""
+
+    name: str
+    n_rounds: int
+    n_contexts: int
+    n_arms: int
+    delay: int | None
+    scores: tuple[Score, ...]
+
+    def of(self, feedback: str, alpha: float) -> list[Score]:
+        return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
+
+
+@dataclass(frozen=True)
+class Arena:
+    command: str
+    versions: dict[str, str]
+    alphas: Floats
+    meetings: tuple[Meeting, ...]

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from alphafair import validate
-from alphafair.experiments.results import Results
+from alphafair.experiments.results import Arena, Results
 
 NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
@@ -29,7 +29,7 @@ def plain(value: Any, where: str = "results") -> Any:
     return value
 
 
-def as_json(results: Results) -> str:
+def as_json(results: Results | Arena) -> str:
     """Sorted keys, a list of numbers on one line, and nothing that JSON has no word for."""
     text = json.dumps(plain(results), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"

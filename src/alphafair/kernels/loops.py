@@ -2,6 +2,7 @@
 
 play    rounds of a stream, every reward learned from at once
 late    rounds of a stream whose rewards arrive later
+face    rounds against an adversary, which says what arms pay once it has seen the distribution
 fold    rewards of decisions that were made before, in the order in which they are learned from
 """
 
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel, specialise
+from alphafair.kernels.adversaries import react
 from alphafair.kernels.prefetch import prefetch
 
 draw: Any = None  # the policy's kernels, put in by `loop`
@@ -136,6 +138,32 @@ def _play_bandit(work, shared, learners, rounds, book):
         _note(t, arm, propensity, book)
 
 
+def _face_full(work, shared, learners, rounds, book, kind, state):
+    n = book.earned.shape[0]
+    probabilities, rewards = np.empty(n), np.empty(n)
+    for t in range(rounds.contexts.shape[0]):
+        context = np.int64(rounds.contexts[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        react(kind, state, context, probabilities, rounds.reward_table, t)
+        for i in range(n):
+            rewards[i] = rounds.reward_table[t, i]
+            book.earned[i] += probabilities[i] * rewards[i]
+        learn(work, shared, learners, context, probabilities, rewards)
+        _note(t, arm, propensity, book)
+
+
+def _face_bandit(work, shared, learners, rounds, book, kind, state):
+    probabilities = np.empty(book.earned.shape[0])
+    for t in range(rounds.contexts.shape[0]):
+        context = np.int64(rounds.contexts[t])
+        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        react(kind, state, context, probabilities, rounds.reward_table, t)
+        reward = rounds.reward_table[t, arm]
+        book.earned[arm] += reward
+        learn(work, shared, learners, context, arm, propensity, reward)
+        _note(t, arm, propensity, book)
+
+
 def _late_full(work, shared, learners, rounds, book, delays, start, stop):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
@@ -214,6 +242,8 @@ def _fold_bandit(work, shared, learners, contexts, arms, propensities, rewards):
 TEMPLATES: dict[tuple[str, str], Any] = {
     ("play", "full"): _play_full,
     ("play", "bandit"): _play_bandit,
+    ("face", "full"): _face_full,
+    ("face", "bandit"): _face_bandit,
     ("late", "full"): _late_full,
     ("late", "bandit"): _late_bandit,
     ("fold", "full"): _fold_full,

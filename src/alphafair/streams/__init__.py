@@ -4,6 +4,7 @@ Polars loads only when a file or a table is read.
 """
 
 from alphafair.streams.bundled import bundled
+from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
 from alphafair.streams.movielens import first_rating, movielens
 from alphafair.streams.open_bandit import click_rates, open_bandit
 from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
@@ -12,14 +13,20 @@ from alphafair.types import Log
 
 __all__ = [
     "Log",
+    "adversary",
     "bundled",
     "click_rates",
+    "day_and_night",
     "drifting",
     "first_rating",
     "greedy_trap",
     "impossibility",
     "movielens",
     "open_bandit",
+    "phases",
+    "sparse_clicks",
+    "stationary",
     "stochastic",
     "table",
+    "zipf_contexts",
 ]

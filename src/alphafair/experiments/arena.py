@@ -1,0 +1,131 @@
+"""The arena: all policies on all courses, how much of the gap each closes, and a page of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from alphafair import metrics
+from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.courses import ALPHAS, CONTENDERS, COURSES
+from alphafair.experiments.digests import digest
+from alphafair.experiments.experiment import Contender
+from alphafair.experiments.match import Match, key
+from alphafair.experiments.measured import band, has_room
+from alphafair.experiments.page import environment
+from alphafair.experiments.pictures import arena as drawing
+from alphafair.experiments.report import inline, save_picture
+from alphafair.experiments.reproduce import Started, versions
+from alphafair.experiments.results import Arena, Meeting, Score
+from alphafair.experiments.run import is_done, read, run
+from alphafair.experiments.serialize import as_json
+from alphafair.types import Adversary
+
+PICTURE = "gap-closed"
+JOBS_TO_COMPILE = ("stationary-small", "late-100", "largest")  # rewards at once, late, from an adversary
+
+
+def plan(*, smoke: bool = False, n_seeds: int | None = None) -> tuple[Match, ...]:
+    """All courses, or the same in seconds."""
+    courses = tuple(course.smoke() if smoke else course for course in COURSES)
+    if n_seeds is not None:
+        courses = tuple(replace(course, n_seeds=n_seeds) for course in courses)
+    return tuple(Match(course, CONTENDERS, ALPHAS) for course in courses)
+
+
+def measure(
+    folder: Path,
+    *,
+    smoke: bool = False,
+    n_seeds: int | None = None,
+    jobs: int | None = None,
+    command: str = "alphafair arena",
+    started: Started = lambda title, total: lambda done: None,
+) -> Arena:
+    """Run what has not been run. The tables are kept in the folder; `started` as in `reproduce.measure`."""
+    matches = plan(smoke=smoke, n_seeds=n_seeds)
+    if not all(is_done(match, folder) for match in matches):
+        compile_all(started("Compiling", len(CONTENDERS)))
+    meetings = []
+    for match in matches:
+        home = run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks())))
+        meetings.append(meeting(match, home))
+    return Arena(command, versions(), ALPHAS, tuple(meetings))
+
+
+def compile_all(advance: Callable[[int], None]) -> None:
+    """Every loop of every contender, on a few rounds."""
+    short = [replace(course.smoke(), n_seeds=1) for course in COURSES if course.name in JOBS_TO_COMPILE]
+    for contender in CONTENDERS:
+        for course in short:
+            Match(course, (contender,), ALPHAS[:1]).played(0)
+        advance(1)
+
+
+def meeting(match: Match, folder: Path) -> Meeting:
+    """What a course has come to: every contender at every alpha, with bands over the seeds."""
+    table = pl.concat(
+        read(folder, name).with_columns(pl.lit(seed).alias("seed")) for seed, name in enumerate(match.tasks())
+    )
+    made = match.course.made(0)
+    stream = made.stream if isinstance(made, Adversary) else made
+    scores = [score(table, contender, alpha, stream) for alpha in match.alphas for contender in match.contenders]
+    return Meeting(
+        title=match.title,
+        digest=digest(match),
+        seeds=tuple(range(match.course.n_seeds)),
+        name=match.course.name,
+        n_rounds=stream.n_rounds,
+        n_contexts=stream.n_contexts,
+        n_arms=stream.n_arms,
+        delay=match.course.delay,
+        scores=tuple(scores),
+    )
+
+
+def score(table: pl.DataFrame, contender: Contender, alpha: float, stream: Any) -> Score:
+    """(ALG - UNI) / (OPT - UNI) seed by seed: uniform play as expected, the optimum of the rounds that were met."""
+    mine = table.filter(contender=key(contender), alpha=alpha).sort("seed", "arm")
+    n_seeds, n_arms = mine["seed"].n_unique(), mine["arm"].n_unique()
+    earned, uniform, best, gaps = (
+        mine[name].to_numpy().reshape(n_seeds, n_arms) for name in ("reward", "uniform", "optimum", "gap")
+    )
+    level = metrics.alpha_performance(uniform, alpha)
+    learnable = all(map(has_room, best[:, 0], gaps[:, 0], level))
+    closed = metrics.gap_closed(best[:, 0], uniform, earned, alpha) if learnable else np.zeros(n_seeds)
+    return Score(
+        label=contender.label,
+        policy=contender.policy,
+        feedback=contender.make(stream, alpha).feedback.value,
+        alpha=alpha,
+        n_seeds=n_seeds,
+        gap_closed=band(closed),
+        alpha_performance=band(metrics.alpha_performance(earned, alpha)),
+    )
+
+
+class Report(NamedTuple):
+    """What was found, and the page that shows it."""
+
+    results: Arena
+    page: Path
+
+
+def arena(folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any) -> Report:
+    """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
+    found = measure(folder / "runs", started=started, **options)
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    numbers, page = folder / "results.json", folder / "index.html"
+    numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
+    svg = save_picture(drawing.picture(found), folder / "figures", PICTURE)
+    template = environment().get_template("arena.html")
+    drawn = Markup(inline(svg, PICTURE, drawing.TITLE))
+    write_text(page, template.render(results=found, picture=PICTURE, drawing=drawn))
+    write_text(numbers, as_json(found))
+    return Report(found, page)

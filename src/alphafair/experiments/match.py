@@ -1,0 +1,158 @@
+"""A course is rounds to be played, as a value; a match is who plays on it: a task, and a table, per seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import polars as pl
+
+from alphafair import streams
+from alphafair.experiments.digests import short_digest, stream_digest
+from alphafair.experiments.experiment import KINDS, Contender, Task
+from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.policies.fitting import accepted
+from alphafair.simulation import simulate, simulate_against
+from alphafair.types import Adversary, Feedback, Stream, Vector
+
+SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY = 400, 3, 20
+LENGTHS = ("n_rounds", "n_half")  # settings of makers
+
+
+@dataclass(frozen=True)
+class Course:
+    """Rounds to be played: what makes them, for every seed anew; ratings are the same for all seeds.
+
+    `maker` is a function of `alphafair.streams`. Of what it makes the first rounds may be taken, rewards may be scaled,
+    and policies may learn of them late.
+    """
+
+    name: str
+    title: str
+    maker: str
+    settings: tuple[tuple[str, Any], ...]
+    n_seeds: int = 20
+    n_first: int | None = None
+    reward_scale: float = 1.0
+    delay: int | None = None
+
+    @property
+    def seeded(self) -> bool:
+        return self.maker != "bundled"
+
+    def made(self, seed: int) -> Stream | Adversary:
+        seeds = {"seed": seed} if self.seeded else {}
+        made: Stream | Adversary = getattr(streams, self.maker)(**dict(self.settings), **seeds)
+        if isinstance(made, Adversary):
+            return made
+        if self.reward_scale != 1.0:
+            made = replace(made, reward_table=made.reward_table * self.reward_scale)
+        return made if self.n_first is None else made.head(self.n_first)
+
+    def smoke(self) -> Self:
+        """The same in a second: few rounds, few seeds."""
+        short = tuple((name, min(value, SMOKE_ROUNDS) if name in LENGTHS else value) for name, value in self.settings)
+        first = None if self.seeded else SMOKE_ROUNDS
+        delay = None if self.delay is None else min(self.delay, SMOKE_DELAY)
+        return replace(self, settings=short, n_seeds=min(self.n_seeds, SMOKE_SEEDS), n_first=first, delay=delay)
+
+
+@cache  # the digest, not the rounds
+def _digest(course: Course) -> str:
+    made = course.made(0)
+    return stream_digest(made.stream if isinstance(made, Adversary) else made)
+
+
+@dataclass(frozen=True)
+class Match:
+    """All contenders on one course: a task per seed, so that rounds are made and optima found once for all."""
+
+    course: Course
+    contenders: tuple[Contender, ...]
+    alphas: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return f"arena-{self.course.name}"
+
+    @property
+    def title(self) -> str:
+        return self.course.title
+
+    def settings(self) -> dict[str, Any]:
+        course = self.course
+        return {
+            "maker": course.maker,
+            "settings": dict(course.settings),
+            "first_rounds": _digest(course),  # those of seed 0
+            "reward_scale": course.reward_scale,
+            "delay": course.delay,
+            "n_seeds": course.n_seeds,
+            "contenders": [contender.unlabelled() for contender in self.contenders],
+            "alphas": self.alphas,
+        }
+
+    def tasks(self) -> dict[str, Task]:
+        return {f"seed-{seed}": partial(self.played, seed) for seed in range(self.course.n_seeds)}
+
+    def played(self, seed: int) -> pl.DataFrame:
+        """What every arm earned with every contender at every alpha; beside it the limits of the rounds that it met."""
+        made = self.course.made(seed)
+        given = made.stream if isinstance(made, Adversary) else made
+        fixed = limits(given, self.alphas) if given is made else None
+        frames = []
+        for contender in self.contenders:
+            for alphas in self._played_at_once(contender):
+                policy = contender.make(given, alphas[0])
+                if seed > 0 and not self.course.seeded and policy.feedback is Feedback.FULL:
+                    continue  # neither rounds nor rewards are drawn: one seed says it all
+                if isinstance(made, Adversary):
+                    trace, met = simulate_against(policy, made, seed=seed)
+                else:
+                    trace, met = simulate(policy, made, seed=seed, delay=self.course.delay), made
+                found = fixed or limits(met, alphas)
+                frames += [_frame(contender, alpha, trace.final, found[alpha]) for alpha in alphas]
+        return pl.concat(frames)
+
+    def _played_at_once(self, contender: Contender) -> list[tuple[float, ...]]:
+        """Who knows nothing of alpha plays once for all of them."""
+        knows = accepted(KINDS[contender.policy], {"alpha": 0.0})
+        return [(alpha,) for alpha in self.alphas] if knows else [self.alphas]
+
+
+class Limits(NamedTuple):
+    """Of some rounds at one alpha: the optimum in hindsight, how far it may be off, and R of uniform play."""
+
+    optimum: float
+    gap: float
+    uniform: Vector
+
+
+def limits(stream: Stream, alphas: tuple[float, ...]) -> dict[float, Limits]:
+    totals = context_reward_totals(stream)
+    uniform = 1.0 + totals.sum(axis=0) / stream.n_arms
+    best = {alpha: offline_optimum(totals, alpha) for alpha in alphas}
+    return {alpha: Limits(each.value, each.gap, uniform) for alpha, each in best.items()}
+
+
+def key(contender: Contender) -> str:
+    """Names it in a table: what it is, not what it is called."""
+    return short_digest(contender.unlabelled())
+
+
+def _frame(contender: Contender, alpha: float, earned: Vector, met: Limits) -> pl.DataFrame:
+    """A row per arm."""
+    n_arms = len(earned)
+    return pl.DataFrame(
+        {
+            "contender": [key(contender)] * n_arms,
+            "alpha": np.full(n_arms, alpha),
+            "arm": np.arange(n_arms, dtype=np.int32),
+            "reward": earned,
+            "uniform": met.uniform,
+            "optimum": np.full(n_arms, met.optimum),
+            "gap": np.full(n_arms, met.gap),
+        }
+    )

@@ -1,0 +1,87 @@
+"""The arena: how much of the gap every policy closes on every course, one dot with its band each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from alphafair import figures
+from alphafair.experiments.pictures import canvas
+from alphafair.experiments.results import Arena, Score
+from alphafair.figures import INK, LABEL_SIZE, look
+from alphafair.words import ALPHA, tick
+
+TITLE = "The arena: share of the gap closed"
+SEEN = {"bandit": "sees one reward", "full": "sees all rewards"}
+FLOOR, EDGE = -0.5, 2.0  # what lies beyond is an arrow at the edge
+ROW = 0.3  # inches
+
+
+def picture(results: Arena) -> Figure:
+    """A panel per alpha and feedback, a row per course: 0% is uniform play, 100% the optimum in hindsight."""
+    meetings, n_seeds = results.meetings, max(len(each.seeds) for each in results.meetings)
+    names = [each.title for each in meetings]
+    notes = (
+        "of the way from uniform play (0%) to the best fixed policy in hindsight (100%); arrows lie beyond the edge",
+        f"bands: 95% confidence over {n_seeds} seeds" if n_seeds > 1 else "",
+    )
+    panel, head = ROW * len(meetings), 0.35
+    height = 1.35 + len(results.alphas) * (panel + head + 0.3)
+    with canvas.page(TITLE, notes, height) as (figure, top):
+        left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
+        width = (canvas.WIDTH - left) / len(SEEN)
+        _legend(figure, meetings[0].scores, top)
+        top -= 0.45
+        for alpha in results.alphas:
+            bottom = top - head - panel
+            for column, feedback in enumerate(SEEN):
+                start, room = (left + column * width) / canvas.WIDTH, (width - 0.25) / canvas.WIDTH
+                axes = figure.add_axes((start, bottom / height, room, panel / height))
+                rows = [each.of(feedback, alpha) for each in meetings]
+                _panel(axes, rows)
+                axes.set_title(f"{ALPHA} = {alpha:g}, {SEEN[feedback]}", fontsize=LABEL_SIZE)
+                axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=LABEL_SIZE)
+            top = bottom - 0.3
+    return figure
+
+
+def _panel(axes: Axes, rows: list[list[Score]]) -> None:
+    for row, scores in enumerate(rows):
+        for place, score in enumerate(scores):
+            _dot(axes, row + 0.8 * ((place + 0.5) / len(scores) - 0.5), score)
+        axes.axhline(row + 0.5, color="#e6e6e6", linewidth=0.8, zorder=0)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(FLOOR - 0.05, EDGE + 0.05)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x")
+    for x in (0.0, 1.0):
+        axes.axvline(x, color=INK, linewidth=0.9, linestyle="-" if x == 0.0 else canvas.GUIDE, zorder=1)
+    axes.set_xticks((-0.5, 0.0, 0.5, 1.0, 1.5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{tick(100.0 * part)}%"))
+    axes.tick_params(axis="x", labelsize=LABEL_SIZE)
+
+
+def _dot(axes: Axes, at: float, score: Score) -> None:
+    colour, marker = look(score.policy)
+    found = score.gap_closed
+    low, high, mean = (min(max(side, FLOOR), EDGE) for side in (found.low, found.high, found.mean))
+    axes.plot([low, high], [at, at], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="butt")
+    shape = "<" if found.mean < FLOOR else ">" if found.mean > EDGE else marker
+    axes.plot([mean], [at], color=colour, marker=shape, markersize=3.6, linestyle="none", clip_on=False)
+
+
+def _legend(figure: Figure, scores: Iterable[Score], top: float) -> None:
+    """Every policy once, beside its mark, under the notes."""
+    named = {score.policy: score.label for score in scores}
+    marks = [
+        Line2D([], [], color=look(policy).colour, marker=look(policy).marker, markersize=4.5, linestyle="none")
+        for policy in named
+    ]
+    place = (0.1 / canvas.WIDTH, (top + 0.2) / figure.get_figheight())
+    options = {"frameon": False, "fontsize": LABEL_SIZE, "handletextpad": 0.1, "columnspacing": 1.0}
+    figure.legend(marks, list(named.values()), loc="upper left", bbox_to_anchor=place, ncols=5, **options)

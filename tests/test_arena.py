@@ -1,0 +1,226 @@
+"""The arena: every share recomputed with plain NumPy from its tables, and some contenders from scratch."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from alphafair import streams
+from alphafair.cli import app
+from alphafair.experiments import arena, courses
+from alphafair.experiments.digests import digest
+from alphafair.experiments.experiment import KINDS, Contender
+from alphafair.experiments.match import Course, Match, key
+from alphafair.experiments.results import Arena, Score
+from alphafair.experiments.run import run
+from alphafair.experiments.serialize import as_value
+from alphafair.policies import POLICIES
+from alphafair.types import Adversary, Feedback, Stream
+from tests import naive, naive_adversaries
+
+pytestmark = [pytest.mark.compiled, pytest.mark.xdist_group("arena")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The smoke version, as the command writes it: its folder, and what it prints."""
+    folder = tmp_path_factory.mktemp("arena")
+    answer = CliRunner().invoke(app, ["arena", "--smoke", "--output", str(folder)], env={"COLUMNS": "160"})
+    assert answer.exit_code == 0, answer.output
+    return folder, answer.stdout
+
+
+@pytest.fixture(scope="module")
+def results(made: tuple[Path, str]) -> Arena:
+    found: Arena = as_value(Arena, json.loads((made[0] / "results.json").read_text(encoding="utf-8")))
+    return found
+
+
+def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
+    """By seed."""
+    home = folder / "runs" / f"{match.name}-{digest(match)}"
+    return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
+
+
+def test_everybody_plays_everywhere(results: Arena) -> None:
+    """Every registered policy, with every feedback that it knows, and the rival."""
+    kinds = {(kind.name, feedback) for kind in POLICIES.values() for feedback in kind.feedbacks or (kind.feedback,)}
+    kinds.add(("optimistic-frank-wolfe", Feedback.BANDIT))
+    assert [each.name for each in results.meetings] == [course.name for course in courses.COURSES]
+    for meeting in results.meetings:
+        for alpha in courses.ALPHAS:
+            scores = [score for score in meeting.scores if score.alpha == alpha]
+            assert {(score.policy, score.feedback) for score in scores} == kinds
+            assert len(scores) == len(kinds)
+
+
+def test_the_full_plan() -> None:
+    assert all(course.n_seeds == 20 for course in courses.COURSES)
+    assert {course.settings[0][1] for course in courses.COURSES if course.maker == "adversary"} == {
+        "settled",
+        "largest",
+        "halving",
+    }
+    assert [course.n_first for course in courses.COURSES[:3]] == [5000, 20000, None]
+    assert [match.course.n_seeds for match in arena.plan(n_seeds=2)] == [2] * len(courses.COURSES)
+    assert len({digest(match) for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
+
+
+@pytest.mark.parametrize("match", arena.plan(smoke=True), ids=lambda match: match.course.name)
+def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], results: Arena) -> None:
+    """(phi(R) - phi(uniform)) / (OPT - phi(uniform)) by seed; mean and Student's interval by SciPy."""
+    (meeting,) = (each for each in results.meetings if each.name == match.course.name)
+    by_seed = tables(made[0], match)
+    scores = {(score.alpha, score.label, score.feedback): score for score in meeting.scores}
+    assert len(scores) == len(match.contenders) * len(match.alphas)
+    for contender in match.contenders:
+        feedback = dict(contender.settings).get("feedback") or KINDS[contender.policy].feedback.value
+        for alpha in match.alphas:
+            closed, performance = [], []
+            for table in by_seed:
+                mine = table.filter((pl.col("contender") == key(contender)) & (pl.col("alpha") == alpha))
+                if len(mine) == 0:
+                    assert not match.course.seeded
+                    assert feedback == "full"
+                    continue
+                got, low = (float((mine[name] ** (1 - alpha) / (1 - alpha)).sum()) for name in ("reward", "uniform"))
+                closed.append((got - low) / (mine["optimum"][0] - low))
+                performance.append(got)
+            score = scores[alpha, contender.label, feedback]
+            assert score.n_seeds == len(closed) == (3 if match.course.seeded or feedback == "bandit" else 1)
+            for found, samples in ((score.gap_closed, closed), (score.alpha_performance, performance)):
+                half = 0.0
+                if len(samples) > 1:
+                    half = float(stats.t.ppf(0.975, len(samples) - 1) * np.std(samples, ddof=1) / len(samples) ** 0.5)
+                expected = [np.mean(samples), np.mean(samples) - half, np.mean(samples) + half]
+                np.testing.assert_allclose([found.mean, found.low, found.high], expected, rtol=1e-9, atol=1e-9)
+    uniform = next(score for score in meeting.scores if (score.policy, score.feedback) == ("uniform", "full"))
+    assert math.isclose(uniform.gap_closed.mean, 0.0, abs_tol=1e-7)
+
+
+def rows(table: pl.DataFrame, contender: Contender, alpha: float) -> pl.DataFrame:
+    return table.filter((pl.col("contender") == key(contender)) & (pl.col("alpha") == alpha))
+
+
+@pytest.mark.parametrize("alpha", courses.ALPHAS)
+@pytest.mark.parametrize("name", ["stationary-small", "clicks-one-best"])
+def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, str]) -> None:
+    """Naive policies on the same rounds with the same draws; uniform play and the optimum from the rounds."""
+    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == name)
+    stream, table = match.course.made(1), tables(made[0], match)[1]
+    assert isinstance(stream, Stream)
+    m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
+    rewards = stream.reward_table[stream.items]
+    uniforms = np.random.default_rng(1).random(stream.n_rounds)
+    totals = naive.context_reward_totals(contexts, rewards, m)
+    _, best, gap = naive.offline_optimum(totals, alpha)
+    for contender, oracle, feedback in (
+        (courses.RIVAL, naive_adversaries.OptimisticFrankWolfe(m, n, alpha=alpha), "bandit"),
+        (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), "full"),
+    ):
+        _, _, earned = naive.play(oracle, contexts, rewards, uniforms, feedback)  # type: ignore[arg-type]
+        mine = rows(table, contender, alpha)
+        np.testing.assert_allclose(mine["reward"].to_numpy(), earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + rewards.sum(axis=0) / n, rtol=1e-12)
+        assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
+
+
+def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
+    """Every contender's limits are those of the rounds that it met itself."""
+    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == "largest")
+    adversary, table, alpha = match.course.made(2), tables(made[0], match)[2], 0.5
+    assert isinstance(adversary, Adversary)
+    stream = adversary.stream
+    m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
+    uniforms = np.random.default_rng(2).random(stream.n_rounds)
+    for contender, oracle, full in (
+        (courses.BANDIT[1], naive.AlphaFairBandit(m, n, alpha=alpha), False),
+        (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), True),
+        (courses.FULL[-1], naive.Uniform(m, n), True),
+    ):
+        slow = naive_adversaries.Largest(stream.reward_table)
+        earned, paid = naive_adversaries.face(oracle, slow, contexts, uniforms, full=full)
+        _, best, gap = naive.offline_optimum(naive.context_reward_totals(contexts, paid, m), alpha)
+        mine = rows(table, contender, alpha)
+        np.testing.assert_allclose(mine["reward"].to_numpy(), earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + paid.sum(axis=0) / n, rtol=1e-9)
+        assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
+
+
+def test_who_knows_nothing_of_alpha_plays_once(made: tuple[Path, str]) -> None:
+    match = arena.plan(smoke=True)[3]
+    table = tables(made[0], match)[0]
+    for contender in match.contenders:
+        same = rows(table, contender, 0.5)["reward"].equals(rows(table, contender, 0.9)["reward"])
+        if contender.policy != "optimistic-frank-wolfe":  # in 400 rounds it has only begun to tell arms apart
+            assert same == (contender.policy in ("fair-cb", "hedge", "scale-free", "uniform"))
+
+
+def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, str]) -> None:
+    folder, _ = made
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    told: dict[str, int] = {}
+
+    def started(title: str, total: int) -> Any:
+        return lambda done: told.update({title: told.get(title, 0) + done})
+
+    again = arena.arena(folder, smoke=True, command="alphafair arena --smoke", started=started)
+    assert "Compiling" not in told
+    assert told == {course.title: 3 for course in courses.COURSES}
+    assert again.page == folder / "index.html"
+    for path, (content, written) in before.items():
+        assert path.read_bytes() == content, path
+        assert path.suffix != ".parquet" or path.stat().st_mtime_ns == written, path
+
+
+def test_jobs_change_nothing(tmp_path: Path) -> None:
+    match = Match(courses.COURSES[7].smoke(), courses.BANDIT[:3], (0.5,))
+    one, two = (run(match, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    assert one.name == two.name
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()
+
+
+def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Arena) -> None:
+    folder, printed = made
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    for meeting in results.meetings:
+        assert meeting.title in printed
+        assert f'<th scope="row">{meeting.title}</th>' in page
+        assert meeting.digest in page
+    best: Score = results.meetings[3].of("full", 0.5)[0]
+    text = f"{100 * best.gap_closed.mean:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
+    assert text in printed
+    assert page.count("<td class") == 2 * 2 * 6 * len(results.meetings)
+    assert "alphafair arena --smoke" in page
+    assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
+
+
+def test_nothing_to_learn_closes_nothing(tmp_path: Path) -> None:
+    """One arm: the optimum is uniform play."""
+    course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)
+    match = Match(course, (courses.ADAPTIVE,), (0.5,))
+    (score,) = arena.meeting(match, run(match, tmp_path)).scores
+    assert (score.gap_closed.mean, score.gap_closed.low, score.gap_closed.high) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--seeds"])
+def test_refusals(option: str) -> None:
+    answer = CliRunner().invoke(app, ["arena", option, "0"])
+    assert answer.exit_code == 2
+    assert f"{option} must be a whole number of at least 1; got 0" in answer.output
+
+
+def test_ratings_are_the_first_by_time() -> None:
+    stream = courses.COURSES[0].made(7)
+    assert isinstance(stream, Stream)
+    assert np.array_equal(stream.items, streams.bundled().items[:5000])
