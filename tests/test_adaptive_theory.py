@@ -262,6 +262,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         decision = policy.choose(j)
         i = decision.arm
         np.testing.assert_allclose(decision.probabilities, now.p, rtol=1e-13)
+        assert now.gamma == pytest.approx(min(0.5, 0.3 * math.sqrt(n / (t + 1))), rel=1e-12)
         assert now.p.min() >= KAPPA * now.gamma / n * (1 - tol)
         assert max((1 - now.q) * now.a[i], now.q * now.played[i]) <= decision.propensity  # P is the propensity
         losses, lead = policy._memory.learners[j, BASE, ARMS:].copy(), policy._numbers()[LEAD]
