@@ -22,7 +22,7 @@ from alphafair import (
     offline_optimum,
 )
 from alphafair.kernels import safe_mixture, twin
-from alphafair.kernels.index import BASE, INDEX, LARGEST, LEAD, NORMS, PREDICTED, SPREAD
+from alphafair.kernels.index import BASE, INDEX, LARGEST, LEAD, NORMS, PREDICTED, SHARE, SPREAD
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.safe_mixture import EXPLORATION, GUARANTEED, MIX, PARTS, PEAK, RAISED, RATE, SAFE
 from alphafair.kernels.utility import SLOPE
@@ -141,6 +141,7 @@ def test_the_twin_is_close_to_both_of_its_parts(
     rng = np.random.default_rng(seed)
     policy: Any = AlphaFairAdaptive(n_contexts, n_arms, alpha=alpha, feedback="full", seed=seed)
     gains, linear, of_index, waiting = np.zeros((n_contexts, n_arms)), 0.0, 0.0, []
+    norms, spread, drift = np.zeros(n_contexts), 0.0, 0.0  # S_j, Q and the drift, from their definitions
     for t in range(80 + delay):
         if t < 80:
             mask = np.ones(n_arms, dtype=bool)
@@ -154,10 +155,18 @@ def test_the_twin_is_close_to_both_of_its_parts(
             g = policy.cumulative_rewards**-alpha * r
             gains[decision.context] += g
             linear += float(g @ decision.probabilities)
-            of_index += float(g @ favourite(policy, decision.context))
+            a, x = favourite(policy, decision.context), policy._memory.learners[decision.context, BASE, ARMS:].copy()
+            of_index += float(g @ a)
+            norms[decision.context] += g @ g
+            d, h = float(g @ (x - a)), policy._numbers()[SHARE]
+            steps = abs(d) > 1e-12 * float(g @ (x + a))
+            spread += d * d if steps else 0.0
+            drift += float(g @ ((1 - h) * a + h * x - decision.probabilities)) + (0.0 if steps else abs(d))
             policy.update(decision, r)
     numbers = policy._numbers()
     total = max(1.0, gains.sum())
+    bound = 2.0 * np.sqrt(norms).sum() + math.sqrt(2.0 * spread) + drift
+    assert policy.surrogate_regret_bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
     assert gains.max(axis=1).sum() - linear <= policy.surrogate_regret_bound + ROUNDING * total
     only_master = math.sqrt(2.0 * numbers[SPREAD]) + numbers[twin.DRIFT]
     assert of_index - linear <= only_master + ROUNDING * total
@@ -262,6 +271,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         decision = policy.choose(j)
         i = decision.arm
         np.testing.assert_allclose(decision.probabilities, now.p, rtol=1e-13)
+        assert now.gamma == pytest.approx(min(0.5, 0.3 * math.sqrt(n / (t + 1))), rel=1e-12)
         assert now.p.min() >= KAPPA * now.gamma / n * (1 - tol)
         assert max((1 - now.q) * now.a[i], now.q * now.played[i]) <= decision.propensity  # P is the propensity
         losses, lead = policy._memory.learners[j, BASE, ARMS:].copy(), policy._numbers()[LEAD]
