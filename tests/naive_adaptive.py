@@ -144,7 +144,7 @@ class AlphaFairAdaptive(Policy):
         self.forgo(arm)
         now, reward = self.parts(context), float(outcome)
         if self.index.largest > 0:
-            chance = max(propensity, (1 - now["q"]) * now["a"][arm], now["q"] * now["played"][arm])
+            chance = max(propensity, (1 - now["q"]) * now["a"][arm] + now["q"] * now["played"][arm])
             hit = np.eye(self.n_arms)[arm] / chance
             known = min(reward, self.index.largest)
             gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()

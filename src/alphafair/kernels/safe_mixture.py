@@ -15,8 +15,8 @@ arm I drawn with probability p_I and the reward r, r' = min(r, c):
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2 ;   then the index learns, and R_I += r
 
 `learn` needs everything before the draw again: in order it is still in scratch. Late, it is made anew, and only the
-propensity is the decision's own; max(propensity, (1-q) a_I, q Bt_I) in its place keeps every ratio within what the
-proof allows, and in order that is the propensity. docs/theory.md has the theorem and its proof.
+propensity is the decision's own; the larger of it and p_I as made anew keeps every ratio within what the proof
+allows, and in order both are the same number. docs/theory.md has the theorem and its proof.
 
     shared, learners:  see `index`; BASE holds the losses L_j, NORMS is V_j, LEVEL where Newton's method begins
 """
@@ -171,7 +171,7 @@ def blame(work, shared, learners, context, arm, propensity, reward, n):
     slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
     peak, share, safe, gamma = parts[PEAK], parts[MIX], parts[SAFE], parts[EXPLORATION]
     played = (1.0 - gamma) * guaranteed[arm] + gamma / n
-    chance = max(propensity, max((1.0 - safe) * index[arm], safe * played))  # in order: the propensity itself
+    chance = max(propensity, (1.0 - safe) * index[arm] + safe * played)  # in order: the propensity itself
     expected = 0.0
     for i in range(n):
         expected += (index[i] - ((1.0 - gamma) * guaranteed[i] + gamma / n)) * slope[i] * predicted[i]
