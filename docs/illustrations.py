@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, streams
+from alphafair.experiments.pictures.arena import picture as arena_picture
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
 from alphafair.words import ALPHA
+from docs.paste_arena import results as arena_results
 from docs.shapes import (
     BLUE,
     SELLERS,
@@ -323,10 +326,16 @@ def newcomers() -> Figure:
     return figure
 
 
+def arena() -> Figure:
+    """The share of the gap closed at alpha = 0.9, from the results on the page of the arena."""
+    return arena_picture(replace(arena_results(), alphas=(0.9,)))
+
+
 PICTURES = {
     "reductions": reductions,
     "what-alpha-does": what_alpha_does,
     "price-of-fairness": price_of_fairness_toy,
     "tangent": tangent,
     "newcomers": newcomers,
+    "arena": arena,
 }

@@ -18,8 +18,11 @@ OF_METRICS = [value for value in vars(metrics).values() if getattr(value, "__mod
 SECTIONS: dict[str, tuple[str, list[Any]]] = {
     "Policies": ("", [*policies.POLICIES.values(), policies.load_policy, policies.register]),
     "What all policies share": ("", [policies.BasePolicy, types.Policy]),
-    "Values": ("", [types.Decision, types.Feedback, types.State, types.Stream, types.Log, types.Trace]),
-    "Running": ("", [simulation.simulate, drive.over_log, drive.over_full_log]),
+    "Values": (
+        "",
+        [types.Decision, types.Feedback, types.State, types.Stream, types.Log, types.Trace, types.Adversary],
+    ),
+    "Running": ("", [simulation.simulate, simulation.simulate_against, drive.over_log, drive.over_full_log]),
     "Hindsight": ("", [offline.offline_optimum, offline.offline_curve, offline.context_reward_totals]),
     "Metrics": ("metrics.", OF_METRICS),
     "Streams": ("streams.", [getattr(streams, name) for name in streams.__all__ if name != "Log"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from itertools import combinations
@@ -18,6 +19,7 @@ from matplotlib.text import Text
 
 import alphafair
 from alphafair import metrics
+from alphafair.experiments.courses import COURSES
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import POLICIES
 from docs import illustrations
@@ -111,6 +113,23 @@ def test_the_table_of_policies_is_up_to_date() -> None:
     for kind in POLICIES.values():
         (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", table, re.MULTILINE)
         assert row.endswith(f" | {str(kind.__doc__).splitlines()[0]} |")
+
+
+def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
+    arena = tool("paste_arena")
+    page = arena.PAGE.read_text(encoding="utf-8")
+    assert arena.refreshed(page) == page, "run: python docs/paste_arena.py"
+    found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
+    assert [each["name"] for each in found["meetings"]] == [course.name for course in COURSES]
+    assert all(each["seeds"] == list(range(20)) for each in found["meetings"])
+    for meeting in found["meetings"]:
+        for score in meeting["scores"]:
+            (table,) = re.findall(rf"<!-- paste: {score['feedback']} {score['alpha']} -->\n(.*?)\n\n", page, re.DOTALL)
+            header, _, *rows = table.splitlines()
+            (row,) = (row for row in rows if row.startswith(f"| {meeting['title']} |"))
+            text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
+            share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
+            assert share == pytest.approx(100 * score["gap_closed"]["mean"], abs=0.0501)
 
 
 # pictures

@@ -69,7 +69,8 @@ def _print_shares(console: Console, results: Arena) -> None:
 
     def text(score: Score) -> str:
         found = score.gap_closed
-        return f"{100.0 * found.mean:.0f} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}"
+        share = str(round(100.0 * found.mean))
+        return f"{share} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}" if found.random else share
 
     for feedback, sees in SEEING.items():
         for alpha in results.alphas:

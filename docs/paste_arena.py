@@ -1,0 +1,58 @@
+"""Paste the tables of the arena into docs/arena.md: `python docs/paste_arena.py`.
+
+They are made from docs/arena.json, which is the results.json that `alphafair arena` has written. tests/test_docs.py
+runs this too, and fails while the page says something else than the results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from alphafair.experiments.results import Arena, Score
+from alphafair.experiments.serialize import as_value
+from alphafair.words import number
+
+PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
+TABLE = re.compile(r"<!-- paste: (?P<feedback>bandit|full) (?P<alpha>0\.\d) -->\n.*?(?=\n\n)", re.DOTALL)
+
+
+def results() -> Arena:
+    found: Arena = as_value(Arena, json.loads(RESULTS.read_text(encoding="utf-8")))
+    return found
+
+
+def table(found: Arena, feedback: str, alpha: float) -> str:
+    """A row per course: percent of the gap closed with half of its band, and in brackets the alpha-performance."""
+    labels = [score.label for score in found.meetings[0].of(feedback, alpha)]
+    rows = [f"| course | {' | '.join(labels)} |", f"|---|{'---:|' * len(labels)}"]
+    for meeting in found.meetings:
+        scores = meeting.of(feedback, alpha)
+        best = max(score.gap_closed.mean for score in scores)
+        rows.append(f"| {meeting.title} | {' | '.join(cell(score, best) for score in scores)} |")
+    return "\n".join(rows)
+
+
+def cell(score: Score, best: float) -> str:
+    """The best share of a row is in bold."""
+    share, half = 100.0 * score.gap_closed.mean, 50.0 * (score.gap_closed.high - score.gap_closed.low)
+    text = f"{share:.1f}".replace("-0.0", "0.0").replace("-", "\N{MINUS SIGN}")
+    bold = "**" if score.gap_closed.mean == best else ""
+    band = f" \u00b1 {half:.1f}" if half >= 0.05 else ""
+    return f"{bold}{text}{bold}{band} ({number(score.alpha_performance.mean)})"
+
+
+def refreshed(page: str) -> str:
+    """The page with every table as the results have it."""
+    found = results()
+
+    def paste(block: re.Match[str]) -> str:
+        feedback, alpha = block["feedback"], block["alpha"]
+        return f"<!-- paste: {feedback} {alpha} -->\n{table(found, feedback, float(alpha))}"
+
+    return TABLE.sub(paste, page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
