@@ -1,4 +1,4 @@
-"""Paste the tables of the arena into docs/arena.md: `python docs/paste_arena.py`.
+"""Paste the tables of the arena into docs/arena.md: `python -m docs.paste_arena`.
 
 They are made from docs/arena.json, which is the results.json that `alphafair arena` has written. tests/test_docs.py
 runs this too, and fails while the page says something else than the results.
@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from alphafair.experiments.results import Arena, Score
-from alphafair.experiments.serialize import as_value
 from alphafair.words import number
+from tests.read_results import as_value
 
 PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
 TABLE = re.compile(r"<!-- paste: (?P<feedback>bandit|full) (?P<alpha>0\.\d) -->\n.*?(?=\n\n)", re.DOTALL)

@@ -21,10 +21,10 @@ from alphafair.experiments.experiment import KINDS, Contender
 from alphafair.experiments.match import Course, Match, key
 from alphafair.experiments.results import Arena, Score
 from alphafair.experiments.run import run
-from alphafair.experiments.serialize import as_value
 from alphafair.policies import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adversaries
+from tests.read_results import as_value
 
 pytestmark = [pytest.mark.compiled, pytest.mark.xdist_group("arena")]
 

@@ -118,7 +118,7 @@ def test_the_table_of_policies_is_up_to_date() -> None:
 def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
     arena = tool("paste_arena")
     page = arena.PAGE.read_text(encoding="utf-8")
-    assert arena.refreshed(page) == page, "run: python docs/paste_arena.py"
+    assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
     found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
     assert [each["name"] for each in found["meetings"]] == [course.name for course in COURSES]
     assert all(each["seeds"] == list(range(20)) for each in found["meetings"])
