@@ -255,6 +255,7 @@ def test_a_floor_that_no_longer_fits_is_refused() -> None:
     policy.retire(0)
     policy.grow(n_arms=4)
     assert load_policy(policy.snapshot()).live_arms.tolist() == [1, 2, 3]
+    assert np.array_equal(policy.distributions[0], policy.probabilities(0))
 
 
 def coming_and_going(n_rounds: int = 900, n_arms: int = 5, seed: int = 0) -> Stream:

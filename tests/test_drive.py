@@ -178,3 +178,17 @@ def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
 def test_refusals(call: Any, words: str) -> None:
     with pytest.raises(Refusal, match=words):
         call()
+
+
+def test_a_full_log_books_what_retired_arms_earned() -> None:
+    policy = AlphaFair(1, 3)
+    policy.retire(1)
+    drive.over_full_log(policy, [0, 0], [[0.5, 0.25, 0.25]] * 2, [[1.0, 0.8, 0.4]] * 2)
+    assert policy.cumulative_rewards.tolist() == pytest.approx([2.0, 1.4, 1.2])
+
+
+def test_a_run_wants_the_arms_it_was_started_with() -> None:
+    policy = AlphaFairBandit(1, 3)
+    with pytest.raises(Refusal, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
+        policy.run(np.array([0, 2]), "play")
+    assert Uniform(1, 3)._least_propensity(0) == 0.0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, State, load_policy
+from alphafair.kernels.index import LEAD, PENDING
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.utility import SLOPE
 
@@ -158,3 +159,21 @@ def test_what_load_policy_refuses() -> None:
         load_policy(State("nobody", 1, {}, {}, {}))
     with pytest.raises(Refusal, match="written by a newer alphafair"):
         load_policy(replace(learned().snapshot(), version=3))
+
+
+def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
+    policy = AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)
+    for _ in range(50):
+        policy.update(policy.choose(0), 0.5)
+    for _ in range(40):
+        policy.expect(policy.choose(0))
+    state = policy.snapshot()
+    assert (state.arrays["shared"][0, PENDING, ARMS:] > 0.0).all()
+    for row, column, value, words in (
+        (SLOPE, ARMS, 0.9, "slopes of alpha"),
+        (LEAD // ARMS, LEAD % ARMS, np.inf, "finite"),
+    ):
+        shared = state.arrays["shared"].copy()
+        shared[0, row, column] = value
+        with pytest.raises(Refusal, match=words):
+            load_policy(replace(state, arrays={**state.arrays, "shared": shared}))

@@ -167,7 +167,7 @@ def _face_bandit(work, shared, learners, rounds, book, kind, state):
 def _late_full(work, shared, learners, rounds, book, delays, start, stop):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
-    for t in range(start, stop + 1):
+    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
         past = _next_due(delays, t, rounds.contexts.shape[0])
         while past >= 0:
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
@@ -195,7 +195,7 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
 
 def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
     probabilities = np.empty(book.earned.shape[0])
-    for t in range(start, stop + 1):
+    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
         past = _next_due(delays, t, rounds.contexts.shape[0])
         while past >= 0:
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])

@@ -22,8 +22,8 @@ class RandomNumbers:
         self.block: list[float] = self._generator.random(self.BLOCK)[::-1].tolist()
 
     def random(self) -> float:
-        if not self.block:
-            self._refill()
+        """The first number of a new block, where the last is used up."""
+        self._refill()
         return self.block.pop()
 
     def state(self) -> dict[str, Any]:
