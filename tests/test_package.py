@@ -85,13 +85,14 @@ def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
 
 
 def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
+    from alphafair import AlphaFair
     from alphafair.kernels import draw, gradient_ascent, hindsight, log_barrier, loops, pull_floor
 
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":
         return
     for kernel in (draw.draw_arm, gradient_ascent.learn, log_barrier.absorb, pull_floor.solve):
         assert not kernel.targetoptions["nogil"], kernel
-    loop = loops.loop("play", "full", gradient_ascent.draw, gradient_ascent.learn)
+    loop = loops.loop("play", "full", AlphaFair.kernels, gradient_ascent.learn)
     for whole in (loop, hindsight.solve, hindsight.curve):
         assert whole.targetoptions["nogil"], whole
         assert not whole.targetoptions.get("fastmath", False)

@@ -15,20 +15,23 @@ _NAMES = {
     "simulation": ("simulate",),
     "offline": ("offline_optimum", "offline_curve"),
     "rewards": ("rescale_rewards",),
+    "engine": ("Engine",),
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
-_MODULES = ("checks", "data", "drive", "figures", "metrics", "policies", "streams", "types")
+_MODULES = ("checks", "data", "drive", "engine", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:
     from alphafair import checks as checks
     from alphafair import data as data
     from alphafair import drive as drive
+    from alphafair import engine as engine
     from alphafair import figures as figures
     from alphafair import metrics as metrics
     from alphafair import policies as policies
     from alphafair import streams as streams
     from alphafair import types as types
+    from alphafair.engine import Engine as Engine
     from alphafair.offline import offline_curve as offline_curve
     from alphafair.offline import offline_optimum as offline_optimum
     from alphafair.policies import *

@@ -2,14 +2,14 @@
 
 `over_stream` lets a policy play, `against` lets it play against an adversary; `alphafair.simulate` and
 `alphafair.simulation.simulate_against` are their doors. `over_log` lets it learn from decisions that were made before,
-here or elsewhere, in the order of the log.
+here or elsewhere, in the order of the log; `follow` does again all that a durable log says was done.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import Book, Delays, Rounds
+from alphafair.kernels.loops import DRAW, EXPECT, FORGO, Book, Delays, Rounds
 from alphafair.policies.base import BasePolicy
 from alphafair.types import (
     ADVERSARIES,
@@ -337,6 +337,54 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
             policy.update(Decision(context, arm, float(row[arm]), row), reward)
     else:
         cast(BasePolicy, policy).fold_full_log(seen, used, table)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What was done, in order: `steps` are those of `alphafair.kernels.loops`, each with its decision and reward.
+
+    `masks` has the arms that could be played, by the number of the step, where not all could; `full` the distribution
+    used and the rewards of all arms, where they were seen.
+    """
+
+    steps: NDArray[np.int8]
+    contexts: Indices
+    arms: Indices
+    propensities: Vector
+    rewards: Vector
+    masks: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    full: Mapping[int, tuple[Vector, Vector]] = field(default_factory=dict)
+
+
+def follow(policy: BasePolicy, log: Steps) -> Vector:
+    """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now."""
+    drawn = np.zeros(len(log.steps))
+    if not len(drawn):
+        return drawn
+    if policy.feedback is Feedback.BANDIT and policy.contexts_apart and _has_whole_runs(policy):
+        policy.grow(n_contexts=max(policy.n_contexts, int(log.contexts.max()) + 1))
+        masks, mask_of = np.empty((0, 0), dtype=np.bool_), np.full(len(drawn), -1, dtype=np.int32)
+        if log.masks:
+            masks = np.stack(list(log.masks.values()))
+            mask_of[list(log.masks)] = np.arange(len(masks))
+        policy.follow(log.steps, log.contexts, log.arms, log.propensities, log.rewards, masks, mask_of, drawn)
+        return drawn
+    columns = (log.steps.tolist(), log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist())
+    for t, (step, context, arm, propensity) in enumerate(zip(*columns, strict=True)):
+        if context >= policy.n_contexts:
+            policy.grow(n_contexts=context + 1)
+        decision = Decision(context, arm, propensity, cast(Vector, None))
+        if step == DRAW:
+            drawn[t] = policy.probabilities(context, available=log.masks.get(t))[arm]
+        elif step == EXPECT:
+            policy.expect(decision)
+        elif step == FORGO:
+            policy.forgo(decision)
+        elif t in log.full:
+            policy.update(decision._replace(probabilities=log.full[t][0]), log.full[t][1])
+        else:
+            policy.update(decision, float(log.rewards[t]))
+    return drawn
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

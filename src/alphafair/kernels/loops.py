@@ -3,7 +3,7 @@
 play    rounds of a stream, every reward learned from at once
 late    rounds of a stream whose rewards arrive later
 face    rounds against an adversary, which says what arms pay once it has seen the distribution
-fold    rewards of decisions that were made before, in the order in which they are learned from
+fold    what a log says was done before, in its order: LEARN a reward, EXPECT one, FORGO one, or DRAW the same arm again
 """
 
 from functools import cache
@@ -12,15 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel, specialise
+from alphafair.kernels import Kernels
 from alphafair.kernels.adversaries import react
+from alphafair.kernels.draw import mask_distribution
 from alphafair.kernels.prefetch import prefetch
 
 draw: Any = None  # the policy's kernels, put in by `loop`
 learn: Any = None
 expect: Any = None
+forgo: Any = None
 
 
 AHEAD = 4  # rounds between asking for a row and using it
+LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
 FREE, LEARNED = 0, 1  # counters of `Delays`
 ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
 
@@ -226,16 +230,27 @@ def _fold_full(work, shared, learners, contexts, probabilities, rewards):
         for i in range(n):
             used[i], seen[i] = probabilities[t, i], rewards[t, i]
         learn(work, shared, learners, np.int64(contexts[t]), used, seen)
-    return -1
 
 
-def _fold_bandit(work, shared, learners, contexts, arms, propensities, rewards):
-    """The first entry that was refused, or -1."""
+def _fold_bandit(
+    work, shared, learners, steps, contexts, arms, propensities, rewards, mask_of, masks, drawn, probabilities
+):
+    """The first step that was refused, or -1; `probabilities` is scratch."""
     for t in range(contexts.shape[0]):
         prefetch(learners, contexts[min(t + AHEAD, contexts.shape[0] - 1)])
-        context, arm = np.int64(contexts[t]), np.int64(arms[t])
-        if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
-            return t
+        context, arm, step = np.int64(contexts[t]), arms[t], steps[t]
+        if step == LEARN:
+            if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
+                return t
+        elif step == EXPECT:
+            expect(work, shared, learners, context, arm)
+        elif step == FORGO:
+            forgo(work, shared, learners, context, arm)
+        else:
+            draw(work, shared, learners, context, 0.0, probabilities)
+            if mask_of[t] >= 0:
+                mask_distribution(probabilities, masks[mask_of[t]])
+            drawn[t] = probabilities[arm]
     return -1
 
 
@@ -252,13 +267,14 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 
 @kernel
-def expect_nothing(work, shared, learners, context, arm):
+def nothing_to_do(work, shared, learners, context, arm):
     """What most policies do about rewards on their way."""
 
 
 @cache
-def loop(job: str, feedback: str, draw: Any, learn: Any, expect: Any = None) -> Any:
-    """The compiled loop for one policy's kernels."""
-    name = f"{job}.{feedback}.{draw.__module__}.{draw.__name__}.{learn.__module__}.{learn.__name__}"
-    steps = {"draw": draw, "learn": learn, "expect": expect or expect_nothing}
+def loop(job: str, feedback: str, kernels: Kernels, learn: Any) -> Any:
+    """The compiled loop for one policy's kernels, with this `learn` of theirs."""
+    name = f"{job}.{feedback}.{kernels.draw.__module__}.{kernels.draw.__name__}.{learn.__module__}.{learn.__name__}"
+    steps = {"draw": kernels.draw, "learn": learn}
+    steps |= {"expect": kernels.expect or nothing_to_do, "forgo": kernels.forgo or nothing_to_do}
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -10,7 +10,7 @@ from alphafair import validate
 from alphafair.kernels import Kernels, gradient_ascent
 from alphafair.kernels.gradient_ascent import CLOSED_ROOTS, DRIFT, X
 from alphafair.kernels.memory import ARMS
-from alphafair.kernels.utility import SLOPE, TOTAL
+from alphafair.kernels.utility import SLOPE, TOTAL, open_accounts
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix, Vector
 
@@ -107,6 +107,11 @@ class AlphaFair(BasePolicy):
 
     def _check_memory(self) -> None:
         check_slopes(self._memory.accounts, self._memory.shared[:, SLOPE, ARMS:], self.alpha)
+
+    def _alpha_changed(self) -> None:
+        memory = self._memory
+        open_accounts(memory.shared[0, :, ARMS:], memory.accounts[0].copy(), self.alpha)
+        memory.learners[:, X, CLOSED_ROOTS] = memory.shared[0, TOTAL, DRIFT] = 0.0
 
     @property
     def cumulative_rewards(self) -> Vector:

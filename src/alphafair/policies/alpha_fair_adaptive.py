@@ -10,7 +10,7 @@ from alphafair import validate
 from alphafair.kernels import Kernels, index, safe_mixture, twin
 from alphafair.kernels.index import BASE, CLOSED_ROOTS, DRIFT, N_NUMBERS, NORMS, PENDING, ROUNDS, SPREAD
 from alphafair.kernels.memory import ARMS
-from alphafair.kernels.utility import SLOPE, TOTAL
+from alphafair.kernels.utility import ACCOUNT_ROWS, SLOPE, TOTAL, open_accounts
 from alphafair.policies.alpha_fair import check_slopes
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix, Vector
@@ -112,6 +112,16 @@ class AlphaFairAdaptive(BasePolicy):
 
     def _least_propensity(self, context: int) -> float:
         return float(safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms)))
+
+    def _alpha_changed(self) -> None:
+        memory, numbers = self._memory, self._numbers()
+        open_accounts(memory.shared[0, :ACCOUNT_ROWS, ARMS:], memory.accounts[0].copy(), self.alpha)
+        if self.feedback is Feedback.BANDIT:
+            for arm in range(len(memory.live_arms)):
+                safe_mixture.refresh(self._work, memory.shared, arm)
+        else:
+            memory.learners[:, BASE, CLOSED_ROOTS] = numbers[DRIFT] = 0.0
+            index.scatter(numbers, memory.shared)
 
     def _check_memory(self) -> None:
         totals, slopes = self._memory.accounts[0], self._memory.shared[0, SLOPE, ARMS:]

@@ -17,15 +17,15 @@ from alphafair import validate
 from alphafair.jit import machine_code
 from alphafair.kernels import Kernels
 from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_distribution
-from alphafair.kernels.loops import loop
 from alphafair.policies.memory import DAMAGED, Memory, Row, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
-from alphafair.types import Account, Decision, Feedback, Indices, Matrix, Policy, State, UniformSource, Vector
+from alphafair.policies.whole_runs import WholeRuns
+from alphafair.types import Account, Decision, Feedback, Matrix, Policy, State, UniformSource, Vector
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-class BasePolicy(Policy):
+class BasePolicy(WholeRuns, Policy):
     """Derive from it, name the kernels, and pass the settings and the first shared memory to `__init__`.
 
     One policy may be used from many threads: every call is done as a whole before the next one begins. Whole runs give
@@ -38,6 +38,7 @@ class BasePolicy(Policy):
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True
     kernels: Kernels
+    contexts_apart: ClassVar[bool] = True  # False: what a context plays depends on how many others there are
     _accounts_in: ClassVar[Row | None] = None  # where the memory has what arms have earned
 
     def __init__(
@@ -75,6 +76,9 @@ class BasePolicy(Policy):
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         """The settings with so many contexts."""
         return self.settings
+
+    def _alpha_changed(self) -> None:
+        """Bring what the memory derives from alpha up to date, and begin the certificate anew."""
 
     # choosing and learning
 
@@ -226,7 +230,20 @@ class BasePolicy(Policy):
             "To learn from it all the same, raise it to that number.",
         )
 
-    # contexts and arms that come and go
+    # what changes while it runs
+
+    def set_alpha(self, alpha: float) -> None:
+        """Be fair by another alpha from here on.
+
+        Accounts and what was learned stay. A certificate then speaks of the time since, from the accounts of now.
+        """
+        if "alpha" not in self.settings:
+            raise validate.Refusal("alpha", f"left alone: {self.name} has none", alpha, "Choose a fair policy.")
+        alpha = validate.alpha(alpha)
+        with self._lock:
+            self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
+            self._arms_changed()
+            self._alpha_changed()
 
     def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None:
         """Make room for contexts and arms that nobody announced: so many in all from now on.
@@ -346,50 +363,6 @@ class BasePolicy(Policy):
             self._draw(self._work, memory.shared, memory.learners, context, 0.0, out)
             if not is_distribution(out):
                 raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
-
-    # whole runs, for `alphafair.drive`
-
-    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
-        """A whole run in one compiled call, made of this policy's own kernels; arms are columns of `live` ones here."""
-        learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
-        with self._lock:
-            if not np.array_equal(live, self._memory.live_arms):
-                allowed = f"one that keeps its arms {live.tolist()} while it plays"
-                raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
-            run = loop(job, self.feedback.value, self.kernels.draw, learn, self.kernels.expect)
-            run(self._work, self._memory.shared, self._memory.learners, *arguments)
-
-    def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:
-        """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
-        with self._lock:
-            memory = self._memory
-            is_live = memory.live[arms]
-            columns = contexts, np.searchsorted(memory.live_arms, arms), propensities, rewards
-            refused = self._fold(*(np.ascontiguousarray(column[is_live]) for column in columns))
-            if refused >= 0:
-                entry = int(np.flatnonzero(is_live)[refused])
-                self._refuse_propensity(int(contexts[entry]), float(propensities[entry]), f"log.propensities[{entry}]")
-            memory.book_late(contexts[~is_live], arms[~is_live], rewards[~is_live])
-
-    def fold_full_log(self, contexts: Indices, probabilities: Matrix, rewards: Matrix) -> None:
-        """Learn from decisions under full information, in their order."""
-        with self._lock:
-            live = self._memory.live_arms
-            self._fold(contexts, np.ascontiguousarray(probabilities[:, live]), np.ascontiguousarray(rewards[:, live]))
-            if not self._memory.all_live:
-                self._memory.book_retired(contexts, probabilities * rewards)
-
-    def _fold(self, *columns: NDArray[Any]) -> int:
-        """The first entry that was refused, with the memory as it was before; or -1."""
-        memory = self._memory
-        shared, learners = memory.shared.copy(), memory.learners.copy()
-        fold = loop("fold", self.feedback.value, self.kernels.draw, self.kernels.learn)
-        work = self._make_work(len(memory.live_arms))  # what is in the policy's own belongs to its memory
-        refused = int(fold(work, shared, learners, *columns))
-        if refused < 0:
-            memory.shared[...], memory.learners[...] = shared, learners
-            self._work = work
-        return refused
 
 
 def _blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:

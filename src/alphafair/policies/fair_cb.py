@@ -67,6 +67,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
+    contexts_apart = False
     feedbacks = tuple(Feedback)
     look = ("#CC79A7", "P")
 

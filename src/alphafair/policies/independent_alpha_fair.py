@@ -8,7 +8,7 @@ from alphafair import validate
 from alphafair.kernels import Kernels, gradient_ascent
 from alphafair.kernels.gradient_ascent import OWN_ACCOUNT
 from alphafair.kernels.memory import ARMS, blank
-from alphafair.kernels.utility import SLOPE, TOTAL
+from alphafair.kernels.utility import SLOPE, TOTAL, open_accounts
 from alphafair.policies.alpha_fair import check_slopes
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Feedback, Matrix
@@ -56,6 +56,10 @@ class IndependentAlphaFair(BasePolicy):
 
     def _make_work(self, n_live: int) -> Matrix:
         return gradient_ascent.make_work(n_live, self.alpha)
+
+    def _alpha_changed(self) -> None:
+        accounts = self._memory.learners[:, OWN_ACCOUNT:, ARMS:]
+        open_accounts(accounts.swapaxes(0, 1), accounts[:, TOTAL].copy(), self.alpha)
 
     def _check_memory(self) -> None:
         check_slopes(self._memory.accounts, self._memory.learners[:, OWN_ACCOUNT + SLOPE, ARMS:], self.alpha)

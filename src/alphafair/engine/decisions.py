@@ -1,0 +1,382 @@
+"""Decisions and their rewards: the log is the truth, the policies' state a fold over it.
+
+Requests of all threads gather; one of the callers takes all that wait, draws arms from memory, writes one transaction,
+folds it, and only then is anybody answered. A crash at any line loses nothing that was acknowledged and repeats
+nothing: what is in memory is never ahead of what is on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from alphafair import __version__, validate
+from alphafair.engine.errors import Mismatch, Refused
+from alphafair.engine.events import Activated, Context, Decided, Settled, Snapshot
+from alphafair.engine.experiment import Experiment, checked_label, packed
+from alphafair.engine.fold import Fold
+from alphafair.engine.ledger import Ledger, Update
+from alphafair.engine.replay import Replay
+from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward
+
+RECENT = 50_000  # decisions remembered, so that their rewards need not be looked up
+GROUP = 5_000  # the most requests in one transaction
+SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
+LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
+PAGE = 5_000  # decisions settled by the clock in one transaction
+
+FIND = """select d.seq, d.experiment, d.context, c.label, d.arm, d.propensity, d.deferred = 0 or a.seq is not null,
+    ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward, iif(l.seq is null, r.source, 'late'), r.rewards
+    from decision d left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+    left join late_reward l on l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context where d.id = ?"""
+OPEN = """select d.id, d.seq, ifnull(a.at, d.at) from decision d
+    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+    where d.experiment = ? and d.seq > ? and d.at <= ? and r.seq is null order by d.seq limit ?"""
+KEEP_THREE = """delete from snapshot where experiment = ?1 and seq not in
+    (select seq from snapshot where experiment = ?1 order by seq desc limit 3)"""
+FIRST_OPEN = """select d.seq, d.at from decision d left join reward r on r.decision = d.seq
+    where d.experiment = ? and d.seq > ? and r.seq is null order by d.seq limit 1"""
+
+
+class _Ticket:
+    """The requests of one call, and the answers once they are on the disk."""
+
+    __slots__ = ("answers", "problem", "requests")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.answers: list[Any] | None = None
+        self.problem: BaseException | None = None
+
+
+class Decisions:
+    """The part of `Engine` that decides and learns."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        seed: int | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._ledger, self._clock = ledger, clock
+        self._random = random.Random(secrets.randbits(128) if seed is None else seed)
+        self._writer = threading.RLock()
+        self._waiting: deque[_Ticket] = deque()
+        self._stale, self._closed = False, False
+        self._problem: str | None = None
+        self.last_commit_seconds = 0.0
+        self._load()
+
+    # the state in memory
+
+    def _load(self) -> None:
+        """Fold the log into memory, from the last snapshots on; anything that was in memory is forgotten."""
+        ledger = self._ledger
+        with ledger.at_one_moment():
+            self.position = ledger.position
+            experiments = Replay(ledger, self.position).from_snapshots().run()
+            for key, number, label in ledger.rows("select experiment, number, label from context order by number"):
+                experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
+                if label is not None:
+                    experiments[key].contexts[label] = number
+            ((latest,),) = ledger.rows(
+                "select max(ifnull((select at from decision order by seq desc limit 1), 0),"
+                " ifnull((select at from reward order by seq desc limit 1), 0),"
+                " ifnull((select at from change order by seq desc limit 1), 0))"
+            )
+        self._latest = int(latest)
+        self._keyed = experiments
+        self._experiments = {experiment.name: experiment for experiment in experiments.values()}
+        self._recent: OrderedDict[str, Known] = OrderedDict()
+        self._stale = False
+        self._salt = f"{self._random.getrandbits(32):08x}"
+
+    def _now(self) -> int:
+        """Microseconds since 1970; never before the last event, whatever the clock does."""
+        return max(self._clock() // 1000, self._latest)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Nobody writes meanwhile, and what is in memory is what is on the disk."""
+        with self._writer:
+            self._check_open()
+            self._freshen()
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """The writer's turn; everything that waits is served first."""
+        if self._ledger.read_only:
+            raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
+        with self._reading():
+            while self._waiting:
+                self._serve()
+            self._freshen()
+            yield
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Refused("closed", "engine", "open", "closed", "Open it again with Engine.open.")
+
+    def _freshen(self) -> None:
+        """After a failed write, or for a reader that is behind: what is on the disk is the truth."""
+        if self._stale or (self._ledger.read_only and self._ledger.position != self.position):
+            self._load()
+
+    def _append(self, fold: Fold, updates: Sequence[Update] = ()) -> None:
+        """Write, then fold: the one place where the state moves on."""
+        began = time.perf_counter()
+        try:
+            self._ledger.append(self.position, fold.events, last=fold.last, updates=updates)
+        except BaseException as problem:
+            self._stale, self._problem = True, str(problem)
+            raise
+        self.last_commit_seconds, self._problem = time.perf_counter() - began, None
+        self.position, self._latest = fold.last, max(self._latest, fold.at)
+        try:
+            fold.apply()
+        except BaseException:
+            self._stale = True
+            raise
+
+    # many requests at once
+
+    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | Refused]:
+        """Answer all requests once they are on the disk, in one transaction; what is refused is an answer too."""
+        if self._ledger.read_only:
+            raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
+        ticket = _Ticket(requests)
+        self._waiting.append(ticket)
+        with self._writer:  # whoever comes first serves all that wait
+            while ticket.answers is None and ticket.problem is None:
+                self._serve()
+        if ticket.problem is not None:
+            raise ticket.problem
+        return ticket.answers or []
+
+    def _serve(self) -> None:
+        group: list[_Ticket] = []
+        size = 0
+        while self._waiting and size < GROUP:
+            group.append(self._waiting.popleft())
+            size += len(group[-1].requests)
+        try:
+            self._check_open()
+            self._freshen()
+            self._expire_due()
+            fold = Fold(self.position, self._now())
+            answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
+            if fold.events:
+                self._append(fold)
+                self._take_snapshots()
+        except BaseException as problem:
+            for ticket in group:
+                ticket.problem = problem
+            if not isinstance(problem, (OSError, ValueError, Mismatch)):
+                raise
+            return
+        for ticket, own in zip(group, answers, strict=True):
+            ticket.answers = own
+
+    def _answer(self, request: Request, fold: Fold) -> Receipt | Outcome | Refused:
+        try:
+            if type(request) is Decide:
+                return self._decide(request, fold)
+            if type(request) is Reward:
+                return self._reward(request, fold)
+            if type(request) is Activate:
+                return self._activate(request, fold)
+            raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
+        except Refused as refused:
+            return refused
+        except validate.Refusal as refused:
+            return Refused("bad_request", refused.argument, refused.allowed, refused.value, refused.repair)
+
+    def _decide(self, request: Decide, fold: Fold) -> Receipt:
+        name, label, id, available, deferred = request
+        experiment = self._find_experiment(name)
+        if id is not None:
+            known = self._find(checked_label("id", id))
+            if known is not None:
+                if known.experiment is not experiment or known.label != label:
+                    repair = "Use an id once; to ask again, repeat the request as it was."
+                    raise Refused("id_taken", "id", "one that no other decision has", id, repair)
+                return Receipt(id, experiment.arms[known.arm], known.propensity, label)
+        if experiment.paused:
+            raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
+        mask = experiment.mask(available)
+        number = experiment.contexts.get(label) if type(label) is str else None
+        if number is None:
+            number = experiment.add_context(checked_label("context", label))
+            fold.events.append(Context(experiment.key, number, label))
+        policy = experiment.policy
+        chosen = policy.choose(number, rng=self._random, available=mask)
+        seq, at = fold.next(), fold.at
+        if id is None:
+            id = f"{self._salt}-{seq:010x}"
+        used = chosen.probabilities.astype("<f8").tobytes() if experiment.full else None
+        known = Known(seq, experiment, number, label, chosen.arm, chosen.propensity, not deferred, at, used, None)
+        fold.decided(
+            Decided(
+                seq,
+                id,
+                experiment.key,
+                number,
+                chosen.arm,
+                chosen.propensity,
+                fold.start,
+                experiment.version,
+                1 if deferred else 0,
+                None if mask is None else packed(mask),
+                used,
+                at,
+            ),
+            known,
+        )
+        self._remember(id, known)
+        if experiment.next_due is None and experiment.wait is not None:
+            experiment.next_due = at + experiment.wait
+        return Receipt(id, experiment.arms[chosen.arm], chosen.propensity, label)
+
+    def _reward(self, request: Reward, fold: Fold) -> Outcome:
+        id, value, name = request
+        known = self._find(id)
+        if known is None or (name is not None and known.experiment.name != name):
+            return Outcome("unknown")
+        experiment = known.experiment
+        reward, rewards = experiment.checked_reward(value, len(known.probabilities or b"") // 8)
+        if known.settled is None and self._is_overdue(known, fold.at):
+            fold.settled(self._by_the_clock(known, fold), known)
+        if known.settled is not None:
+            first, source, first_rewards = known.settled
+            if source == "client":
+                return Outcome("repeated" if (reward, rewards) == (first, first_rewards) else "conflict")
+            fold.late(known, reward, rewards)
+            return Outcome("expired")
+        if not known.active:
+            repair = "Activate the decision first: a deferred one counts from then on."
+            raise Refused("not_activated", "id", "an activated decision", id, repair)
+        fold.settled(Settled(fold.next(), known.seq, reward, "client", rewards, fold.at), known)
+        return Outcome("applied")
+
+    def _activate(self, request: Activate, fold: Fold) -> Outcome:
+        known = self._find(request.id)
+        if known is None or (request.experiment is not None and known.experiment.name != request.experiment):
+            return Outcome("unknown")
+        if known.active:
+            return Outcome("repeated")
+        if known.settled is None and self._is_overdue(known, fold.at):
+            fold.settled(self._by_the_clock(known, fold), known)
+        if known.settled is not None:
+            return Outcome("expired")
+        known.active, known.since = True, fold.at
+        fold.activated(Activated(fold.next(), known.seq, fold.at), known)
+        return Outcome("activated")
+
+    # decisions
+
+    def _find_experiment(self, name: Any) -> Experiment:
+        experiment = self._experiments.get(name) if isinstance(name, str) else None
+        if experiment is None:
+            repair = f"There are {sorted(self._experiments)[:10]}." if self._experiments else "Create it first."
+            shown = name[:40] if isinstance(name, str) else name
+            raise Refused("unknown_experiment", "experiment", "one of those in the file", shown, repair)
+        return experiment
+
+    def _find(self, id: Any) -> Known | None:
+        """A decision by its id, from memory or from the disk."""
+        if not isinstance(id, str):
+            raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
+        known = self._recent.get(id)
+        if known is not None:
+            return known
+        if "\x00" in id or len(id) > 1000:
+            return None
+        try:
+            found = self._ledger.rows(FIND, (id,))
+        except UnicodeEncodeError:
+            return None
+        if not found:
+            return None
+        seq, key, context, label, arm, propensity, active, since, used, is_settled, reward, source, rewards = found[0]
+        settled = (reward, source, rewards) if is_settled else None
+        known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, settled)
+        self._remember(id, known)
+        return known
+
+    def _remember(self, id: str, known: Known) -> None:
+        self._recent[id] = known
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+
+    # the clock
+
+    def _is_overdue(self, known: Known, now: int) -> bool:
+        wait = known.experiment.wait
+        return wait is not None and known.since + wait <= now
+
+    @staticmethod
+    def _by_the_clock(known: Known, fold: Fold) -> Settled:
+        """The default reward, if there is one; none where there is not, or where the decision never counted."""
+        default = known.experiment.default_reward if known.active else None
+        source = "lapsed" if not known.active else "expired" if default is None else "default"
+        rewards = None
+        if default is not None and known.experiment.full:
+            rewards = np.full(len(known.probabilities or b"") // 8, default).astype("<f8").tobytes()
+        return Settled(fold.next(), known.seq, None if rewards else default, source, rewards, fold.at)
+
+    def expire(self) -> int:
+        """Settle every decision whose waiting time is over; how many there were. Any other request does it too."""
+        with self._writing():
+            return self._expire_due()
+
+    def _expire_due(self) -> int:
+        now = self._now()
+        due = [e for e in self._keyed.values() if e.wait is not None and e.next_due is not None and e.next_due <= now]
+        return sum(self._expire(experiment, experiment.wait or 0, now) for experiment in due)
+
+    def _expire(self, experiment: Experiment, wait: int, now: int) -> int:
+        """Settle what is overdue, page by page, and note when to look again."""
+        n_settled, after, waiting = 0, experiment.tally.settled_to, []
+        while page := self._ledger.rows(OPEN, (experiment.key, after, now - wait, PAGE)):
+            fold = Fold(self.position, now)
+            for id, seq, since in page:
+                after = seq
+                if since + wait > now:
+                    waiting.append((seq, since))
+                elif (known := self._find(id)) is not None:
+                    fold.settled(self._by_the_clock(known, fold), known)
+            if fold.events:
+                self._append(fold)
+                n_settled += len(fold.events)
+        following = self._ledger.rows(FIRST_OPEN, (experiment.key, after))
+        experiment.tally.settled_to = min([seq for seq, *_ in (*waiting, *following)], default=self.position + 1) - 1
+        experiment.next_due = min([since + wait for *_, since in (*waiting, *following)], default=None)
+        return n_settled
+
+    # snapshots
+
+    def _snapshot(self, experiment: Experiment, position: int) -> Snapshot:
+        state = experiment.policy.snapshot().to_bytes()
+        return Snapshot(experiment.key, position, __version__, experiment.tally.to_json(), state)
+
+    def _take_snapshots(self, least: int | None = None) -> None:
+        """Shorten the next recovery; larger states are kept more rarely, the last three of each experiment."""
+        for experiment in self._keyed.values():
+            if experiment.unsaved >= (least or experiment.snapshot_every or SNAPSHOT_EVERY):
+                snapshot = self._snapshot(experiment, self.position)
+                experiment.snapshot_every = max(SNAPSHOT_EVERY, len(snapshot.state) // 100)
+                experiment.unsaved = 0
+                if len(snapshot.state) <= LARGEST_STATE:
+                    self._ledger.append(
+                        self.position, [snapshot], last=self.position, updates=[(KEEP_THREE, [(experiment.key,)])]
+                    )

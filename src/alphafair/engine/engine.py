@@ -1,0 +1,351 @@
+"""The engine: experiments in one file, decided and learned durably."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+from alphafair import validate
+from alphafair.engine import export
+from alphafair.engine.decisions import Decisions
+from alphafair.engine.errors import Mismatch, Refused
+from alphafair.engine.events import Change, Context, Settled
+from alphafair.engine.experiment import Experiment, checked_label, checked_settings, same_state
+from alphafair.engine.fold import Fold
+from alphafair.engine.ledger import Ledger, Update
+from alphafair.engine.replay import Replay, put_back
+from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
+from alphafair.policies import load_policy
+from alphafair.types import Account, Log, State
+
+STILL_OPEN = """select d.id, d.seq from decision d left join activation a on a.decision = d.seq
+    left join reward r on r.decision = d.seq
+    where d.experiment = ? and max(d.seq, ifnull(a.seq, 0)) > ? and r.seq is null order by d.seq"""
+
+
+class Engine(Decisions):
+    """Experiments in one file; many threads may call one engine, and one process at a time may write.
+
+    Contexts and arms are your own strings; contexts appear by themselves. Whatever is answered is on the disk.
+
+    >>> import os, tempfile
+    >>> from alphafair import Engine
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> engine = Engine.open(os.path.join(folder.name, "shop.db"), seed=7)
+    >>> engine.create("home", arms=["ada", "ben"], alpha=0.9)
+    >>> receipt = engine.decide("home", "visitor-7")
+    >>> engine.reward(receipt.id, 0.8).outcome
+    'applied'
+    >>> engine.reward(receipt.id, 0.8).outcome
+    'repeated'
+    >>> engine.verify()
+    2
+    >>> engine.close(); folder.cleanup()
+    """
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, seed: int | None = None) -> Self:
+        """The engine of a file, which is made if it is not there; read-only beside another that writes.
+
+        A `seed` makes the draws of this opening repeatable, for tests.
+        """
+        return cls(Ledger(path, read_only=read_only), seed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer what waits, keep a snapshot so that opening is quick, and let the file go."""
+        with self._writer:
+            if self._closed:
+                return
+            try:
+                if not self._ledger.read_only:
+                    while self._waiting:
+                        self._serve()
+                    if not self._stale:
+                        self._take_snapshots(least=1)
+            finally:
+                self._closed = True
+                self._ledger.close()
+
+    # one request at a time
+
+    def decide(
+        self,
+        experiment: str,
+        context: str,
+        id: str | None = None,
+        available: Sequence[str] | None = None,
+        deferred: bool = False,
+    ) -> Receipt:
+        """Draw an arm for a context. The same `id` again is answered with the same arm and propensity.
+
+        `available` names the arms that can be played this time; a `deferred` decision counts once it is activated.
+        """
+        return self._one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
+
+    def reward(self, id: str, reward: Value) -> Outcome:
+        """What the arm of a decision has earned: applied, repeated, conflict, unknown or expired."""
+        return self._one(Reward(id, reward))  # type: ignore[return-value]
+
+    def activate(self, id: str) -> Outcome:
+        """A deferred decision was carried out: activated, repeated, unknown or expired."""
+        return self._one(Activate(id))  # type: ignore[return-value]
+
+    def _one(self, request: Decide | Reward | Activate) -> Receipt | Outcome:
+        (answer,) = self.submit([request])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    # experiments
+
+    def create(
+        self,
+        name: str,
+        *,
+        arms: Sequence[str],
+        policy: str = "alpha-fair-adaptive",
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        reward_wait: float | None = None,
+        default_reward: float | None = None,
+        start: State | None = None,
+        contexts: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        """A new experiment, with any registered policy and its settings, such as `alpha`.
+
+        Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
+        is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order.
+        """
+        checked_label("name", name)
+        labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
+        known = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
+        low = validate.number("reward_range[0]", reward_range[0], low=validate.ANY_REWARD[0], high=0.0 + 1e99)
+        high = validate.number("reward_range[1]", reward_range[1], low=low, high=validate.ANY_REWARD[1], low_open=True)
+        if reward_wait is not None:
+            reward_wait = validate.number("reward_wait", reward_wait, low=0.0, high=1e9, low_open=True)
+        if default_reward is not None:
+            default_reward = validate.number("default_reward", default_reward, low=low, high=high)
+            if reward_wait is None:
+                repair = "Say reward_wait too: how long to wait before it is applied."
+                raise Refused("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
+        if start is not None:
+            ready = load_policy(start)
+            policy = ready.name
+            if (ready.n_arms, len(ready.live_arms)) != (len(labels), len(labels)) or ready.n_contexts != len(known):
+                allowed = f"of {len(labels)} live arms and {len(known)} contexts"
+                repair = "Name as many arms and contexts as the policy knows."
+                raise Refused("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
+            settings = dict(ready.settings)
+        else:
+            settings = checked_settings(policy, labels, settings)
+        body = {
+            "name": name,
+            "arms": labels,
+            "policy": policy,
+            "settings": settings,
+            "reward_range": [low, high],
+            "reward_wait": reward_wait,
+            "default_reward": default_reward,
+            "n_contexts": len(known),
+        }
+        with self._writing():
+            if name in self._experiments:
+                raise Refused("experiment_exists", "name", "new", name, "Choose another, or use the one that is there.")
+            fold = Fold(self.position, self._now())
+            seq = fold.next()
+            blob = None if start is None else start.to_bytes()
+            created = Change(seq, seq, "create", json.dumps(body), blob, fold.at)
+            fold.events = [created, *(Context(seq, number, label) for number, label in enumerate(known))]
+            self._append(fold)
+            experiment = Experiment(created)
+            experiment.contexts = {label: number for number, label in enumerate(known)}
+            self._keyed[seq] = self._experiments[name] = experiment
+
+    def experiments(self) -> list[str]:
+        """The names of all experiments, as they were created."""
+        with self._reading():
+            return list(self._experiments)
+
+    def experiment(self, name: str) -> Status:
+        """How an experiment stands."""
+        with self._reading():
+            return Status.of(self._find_experiment(name))
+
+    def add_arm(self, name: str, arm: str, account: Account = "least") -> None:
+        """A new arm, which enters with the least account of the live ones (or "fresh", or a number): see `grow`."""
+        checked_label("arm", arm)
+        validate.account(account)
+        with self._writing():
+            if arm in self._find_experiment(name).arms:
+                raise Refused("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
+            self._change(name, "add_arm", {"arm": arm, "account": account})
+
+    def retire_arm(self, name: str, arm: str) -> None:
+        """Never draw an arm again; rewards of it that come late are still booked."""
+        with self._writing():
+            experiment = self._find_experiment(name)
+            number = experiment.number_of(arm)
+            if number not in experiment.retired and len(experiment.live_arms) > 1:
+                self._change(name, "retire_arm", {"arm": number})
+            elif number not in experiment.retired:
+                raise Refused("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
+
+    def mask_arm(self, name: str, arm: str) -> None:
+        """Do not draw an arm until it is unmasked: out of stock, say."""
+        with self._writing():
+            self._change(name, "mask_arm", {"arm": self._find_experiment(name).number_of(arm)})
+
+    def unmask_arm(self, name: str, arm: str) -> None:
+        """Draw an arm again."""
+        with self._writing():
+            self._change(name, "unmask_arm", {"arm": self._find_experiment(name).number_of(arm)})
+
+    def set_alpha(self, name: str, alpha: float) -> None:
+        """Be fair by another alpha from here on; accounts and what was learned stay."""
+        with self._writing():
+            self._change(name, "set_alpha", {"alpha": validate.alpha(alpha)})
+
+    def pause(self, name: str) -> None:
+        """Refuse decisions until `resume`; rewards are still taken."""
+        with self._writing():
+            self._change(name, "pause", {})
+
+    def resume(self, name: str) -> None:
+        """Decide again."""
+        with self._writing():
+            self._change(name, "resume", {})
+
+    def rollback(self, name: str, position: int) -> None:
+        """Forget what was learned after a position, as a new event; arms, masks and alpha stay as they are.
+
+        Decisions made since are closed: their rewards will be answered with "expired". Nothing is deleted.
+        """
+        with self._writing():
+            experiment = self._find_experiment(name)
+            position = validate.integer("position", position, low=experiment.key, high=self.position)
+            with self._ledger.reader() as past:
+                then = Replay(past, position).from_snapshots().run()[experiment.key].policy
+            still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
+            fold = Fold(self.position, self._now())
+            change = Change(fold.next(), experiment.key, "rollback", json.dumps({"position": position}), None, fold.at)
+            fold.events.append(change)
+            for id in still_open:
+                known = self._find(id)
+                if known is not None:
+                    fold.settled(Settled(fold.next(), known.seq, None, "rollback", None, fold.at), known)
+            trial = copy.deepcopy(experiment)  # the snapshot goes into the same transaction
+            put_back(self._ledger, trial, then, position, change.seq)
+            trial.apply(change)
+            fold.events.append(self._snapshot(trial, fold.last))
+            self._append(fold)
+            experiment.policy = trial.policy
+            experiment.apply(change)
+            experiment.unsaved = 0
+
+    def erase(self, name: str, context: str) -> None:
+        """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
+
+        The label may come again: it is then a context that nobody has seen.
+        """
+        with self._writing():
+            experiment = self._find_experiment(name)
+            number = experiment.contexts.get(context)
+            if number is None:
+                raise Refused("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
+            decisions = self._ledger.rows(
+                "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
+            )
+            ids = [(f"erased-{seq:010x}", seq) for (seq,) in decisions]
+            updates: list[Update] = [
+                ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
+                ("update decision set id = ? where seq = ?", ids),
+            ]
+            self._change(name, "erase", {"context": number}, updates)
+            del experiment.contexts[context]
+            self._recent.clear()
+            self._ledger.checkpoint()
+
+    def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:
+        """Try it on a copy, write it down, do it."""
+        experiment = self._find_experiment(name)
+        fold = Fold(self.position, self._now())
+        change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at)
+        if kind in ("add_arm", "retire_arm", "set_alpha"):
+            copy.deepcopy(experiment).apply(change)
+        fold.events.append(change)
+        self._append(fold, updates)
+        experiment.apply(change)
+        experiment.unsaved += 1
+
+    # looking back
+
+    def log(self, name: str) -> Log:
+        """All decisions that have a reward, in their order."""
+        with self._reading():
+            experiment = self._find_experiment(name)
+        return export.log(self._ledger, experiment)
+
+    def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
+        """Write all decisions as parquet, csv or jsonl, by the file's ending or as said; how many there were."""
+        with self._reading():
+            experiment = self._find_experiment(name)
+        return export.write(self._ledger, experiment, target, format)
+
+    def verify(self, progress: Callable[[int], None] = lambda events: None) -> int:
+        """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.
+
+        The number of events; `Mismatch` says where the first difference is.
+        """
+        with self._reading(), self._ledger.reader() as reader:
+            sound = reader.rows("pragma integrity_check(1)")[0][0]
+            if sound != "ok":
+                raise Mismatch(f"{reader.path} is damaged: {sound}.")
+            again = Replay(reader, self.position, check=True).run(progress)
+            for key, experiment in self._keyed.items():
+                if not same_state(again[key].policy.snapshot(), experiment.policy.snapshot()):
+                    raise Mismatch(f"{experiment.name}: the state in memory is not what the log leads to.")
+                counted = {**vars(again[key].tally), "settled_to": experiment.tally.settled_to}
+                if counted != vars(experiment.tally):
+                    raise Mismatch(
+                        f"{experiment.name}: counted {experiment.tally}, but the log has {again[key].tally}."
+                    )
+            return self.position
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """A consistent copy of the file, while it is in use."""
+        with self._ledger.reader() as reader:
+            reader.copy_to(path)
+
+    def health(self) -> dict[str, Any]:
+        """Whether requests can be served, and if not, why."""
+        behind = max(0.0, (self._latest - self._clock() // 1000) / 1e6)
+        reason = "closed" if self._closed else self._problem
+        return {
+            "ready": reason is None,
+            "reason": reason,
+            "position": self.position,
+            "waiting": len(self._waiting),
+            "last_commit_seconds": self.last_commit_seconds,
+            "clock_behind_seconds": behind,
+        }
+
+
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
+    """A new file from a backup, which is verified before it takes its name; the number of events."""
+    target = Path(path)
+    if target.exists():
+        raise validate.Refusal("path", "a new file", str(path), "Move the old one away first: nothing is overwritten.")
+    with Engine.open(backup, read_only=True) as engine:
+        n_events = engine.verify()
+        engine.backup(target)
+    return n_events

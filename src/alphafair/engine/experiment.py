@@ -1,0 +1,245 @@
+"""One experiment as it stands in memory: labels, settings, the policy, and what a change makes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.engine.errors import Refused
+from alphafair.engine.events import Change
+from alphafair.policies import POLICIES, BasePolicy, load_policy
+from alphafair.types import Feedback, State, Vector
+
+LONGEST_LABEL = 200
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def checked_label(argument: str, value: Any) -> str:
+    """A name that can be stored, printed and put into a URL."""
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_LABEL and not UNPRINTABLE.search(value):
+        return value
+    shown = value[:40] if isinstance(value, str) else value
+    allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
+    raise Refused("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
+
+
+@dataclass
+class Tally:
+    """What has been counted so far: kept with every snapshot, because counting again would take long."""
+
+    decisions: int = 0
+    rewards: int = 0
+    expired: int = 0  # settled by the clock
+    pending: int = 0  # decisions that still wait for their reward, or to be activated
+    settled_to: int = 0  # no decision up to here waits any more
+    pulls: list[int] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+
+class Experiment:
+    """Built by folding changes; `apply` is the only thing that alters how it runs."""
+
+    def __init__(self, created: Change) -> None:
+        body = json.loads(created.body)
+        self.key: int = created.seq
+        self.name: str = body["name"]
+        self.arms: list[str] = list(body["arms"])
+        self.retired: set[int] = set()
+        self.masked: set[int] = set()
+        self.paused = False
+        self.erased: set[int] = set()
+        self.low, self.high = body["reward_range"]
+        self.reward_wait: float | None = body["reward_wait"]
+        self.wait = None if self.reward_wait is None else int(self.reward_wait * 1e6)  # microseconds
+        self.next_due: int | None = 0  # when to look for overdue decisions; None while none is open
+        self.default_reward: float | None = body["default_reward"]
+        self.version = created.seq
+        self.changes: list[Change] = [created]
+        self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and how many to wait for
+        self.contexts: dict[str, int] = {}
+        self.n_contexts: int = body["n_contexts"]
+        self.tally = Tally(pulls=[0] * len(self.arms))
+        if created.state is not None:
+            self.policy = load_policy(State.from_bytes(created.state))
+        else:
+            self.policy = POLICIES[body["policy"]](1, len(self.arms), **body["settings"])
+
+    # what is asked of it
+
+    @property
+    def full(self) -> bool:
+        return self.policy.feedback is Feedback.FULL
+
+    @property
+    def live_arms(self) -> list[str]:
+        return [arm for number, arm in enumerate(self.arms) if number not in self.retired]
+
+    @property
+    def cumulative_rewards(self) -> dict[str, float]:
+        """What every arm has earned, in units of the reward range, on top of the initial 1; empty without accounts."""
+        earned = getattr(self.policy, "cumulative_rewards", None)
+        if earned is None or np.ndim(earned) != 1:
+            return {}
+        return dict(zip(self.arms, earned.tolist(), strict=True))
+
+    def number_of(self, arm: Any, argument: str = "arm") -> int:
+        if not isinstance(arm, str) or arm not in self.arms:
+            repair = f"{self.name} has {', '.join(map(repr, self.arms[:10]))}."
+            raise Refused("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
+        return self.arms.index(arm)
+
+    def mask(self, available: Iterable[str] | None) -> NDArray[np.bool_] | None:
+        """Which arms can be played now, or None where all can that are live."""
+        if available is None and not self.masked:
+            return None
+        mask = np.zeros(len(self.arms), dtype=np.bool_)
+        if available is None:
+            mask[:] = True
+        elif isinstance(available, str):
+            raise Refused("bad_request", "available", "a list of arms", available, "Put it into a list.")
+        else:
+            mask[[self.number_of(arm, "available") for arm in available]] = True
+        mask[[*self.masked, *self.retired]] = False
+        if not mask.any():
+            repair = "Leave the decision out when nothing can be played."
+            raise Refused("no_arm_available", "available", "at least one arm that can be played", [], repair)
+        return mask
+
+    def to_unit(self, reward: Any) -> Any:
+        """From the reward range to what the policy learns from."""
+        if self.policy.reward_range != (0.0, 1.0):
+            return reward
+        return (reward - self.low) / (self.high - self.low)
+
+    def checked_reward(self, value: Any, n_arms: int) -> tuple[float | None, bytes | None]:
+        """One number, or under full information one per arm of then: by label or in the order of `arms`."""
+        allowed = f"in [{self.low:g}, {self.high:g}]"
+        if self.full:
+            arms = self.arms[:n_arms]
+            if isinstance(value, Mapping):
+                missing = [arm for number, arm in enumerate(arms) if number not in self.retired and arm not in value]
+                unknown = [arm for arm in value if arm not in arms]
+                if missing or unknown:
+                    repair = f"Missing: {missing[:5]}; unknown: {unknown[:5]}."
+                    raise Refused("bad_reward", "reward", "a value for every arm", sorted(map(str, value)), repair)
+                value = [value.get(arm, self.low) for arm in arms]
+            rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
+            if rewards.shape != (n_arms,) or not ((rewards >= self.low) & (rewards <= self.high)).all():
+                repair = "Give one per arm, in the order of the experiment's arms."
+                raise Refused("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
+            return None, rewards.astype("<f8").tobytes()
+        try:
+            number = float(value) if not isinstance(value, str | bytes | bool) else np.nan
+        except (TypeError, ValueError):
+            number = np.nan
+        if not self.low <= number <= self.high:
+            repair = f"Rewards of {self.name} lie in that range: say another reward_range when you create it."
+            raise Refused("bad_reward", "reward", f"a number {allowed}", value, repair)
+        return number, None
+
+    def stored_rewards(self, blob: bytes) -> Vector:
+        """What `checked_reward` made of a value per arm, for the policy; arms that came later had none."""
+        rewards: Vector = self.to_unit(np.frombuffer(blob, dtype="<f8"))
+        return rewards
+
+    # what happens to it
+
+    def add_context(self, label: str | None) -> int:
+        number = self.n_contexts
+        self.n_contexts += 1
+        if label is not None:
+            self.contexts[label] = number
+        if self.n_contexts > self.policy.n_contexts:
+            self.policy.grow(n_contexts=self.n_contexts)
+        return number
+
+    def apply(self, change: Change) -> None:
+        """Run differently from here on; a rollback and the closing of decisions are the fold's affair."""
+        body = json.loads(change.body)
+        getattr(self, f"_{change.kind}")(body)
+        self.version = change.seq
+        self.changes.append(change)
+
+    def _add_arm(self, body: dict[str, Any]) -> None:
+        self.policy.grow(n_arms=len(self.arms) + 1, account=body["account"])
+        self.arms.append(body["arm"])
+        self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
+
+    def _retire_arm(self, body: dict[str, Any]) -> None:
+        self.policy.retire(body["arm"])
+        self.retired.add(body["arm"])
+
+    def _mask_arm(self, body: dict[str, Any]) -> None:
+        self.masked.add(body["arm"])
+
+    def _unmask_arm(self, body: dict[str, Any]) -> None:
+        self.masked.discard(body["arm"])
+
+    def _set_alpha(self, body: dict[str, Any]) -> None:
+        self.policy.set_alpha(body["alpha"])
+
+    def _pause(self, body: dict[str, Any]) -> None:
+        self.paused = True
+
+    def _resume(self, body: dict[str, Any]) -> None:
+        self.paused = False
+
+    def _erase(self, body: dict[str, Any]) -> None:
+        self.erased.add(body["context"])
+
+    def _rollback(self, body: dict[str, Any]) -> None:
+        """The policy is put back by the fold, which has the log."""
+
+    def put_back(self, policy: BasePolicy, position: int) -> None:
+        """What was learned is that of an earlier position; arms and alpha that changed since, change again."""
+        self.policy = policy
+        policy.grow(n_contexts=max(self.n_contexts, policy.n_contexts))
+        for change in self.changes:
+            if change.seq > position and change.kind in ("add_arm", "retire_arm", "set_alpha"):
+                body = json.loads(change.body)
+                if change.kind == "add_arm":
+                    policy.grow(n_arms=policy.n_arms + 1, account=body["account"])
+                elif change.kind == "retire_arm":
+                    policy.retire(body["arm"])
+                else:
+                    policy.set_alpha(body["alpha"])
+
+
+def packed(mask: NDArray[np.bool_]) -> bytes:
+    return np.packbits(mask).tobytes()
+
+
+def unpacked(blob: bytes, n_arms: int) -> NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(blob, dtype=np.uint8), count=n_arms).astype(np.bool_)
+
+
+def same_state(first: State, second: State) -> bool:
+    """Whether two policies have learned the same, to the last bit; random numbers are not part of it."""
+    return (
+        (first.policy, first.version, dict(first.settings)) == (second.policy, second.version, dict(second.settings))
+        and first.arrays.keys() == second.arrays.keys()
+        and all(_same_bits(first.arrays[key], second.arrays[key]) for key in first.arrays)
+    )
+
+
+def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a registered policy is made with; refused where it would not be."""
+    kind = POLICIES[validate.choice("policy", policy, POLICIES)]
+    try:
+        made = kind(1, len(arms), **settings)
+    except TypeError as problem:
+        raise Refused("bad_request", "settings", f"those of {policy}", sorted(settings), f"{problem}.") from None
+    return dict(made.settings)

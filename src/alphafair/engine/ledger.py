@@ -1,0 +1,247 @@
+"""The file: an append-only log in SQLite, with one writer and any number of readers.
+
+`append(expected, events)` is the only way in: one durable transaction, committed only if the last event in the file is
+the one that the caller has folded. WAL with synchronous=FULL: when it returns, the events are on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from alphafair import __version__
+from alphafair.engine.errors import Mismatch, Unavailable
+from alphafair.engine.events import TABLES, Event
+from alphafair.validate import Refusal
+
+APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
+INSERTS: Final = {
+    kind: f"insert into {table} ({', '.join(kind._fields)}) values ({', '.join('?' * len(kind._fields))})"  # type: ignore[attr-defined]
+    for kind, table in TABLES.items()
+}
+BUSY: Final = 5.0  # seconds to wait for somebody who holds SQLite's own lock
+
+Connect = Callable[..., sqlite3.Connection]
+Update = tuple[str, Iterable[Sequence[Any]]]  # a statement and its rows
+
+
+class Ledger:
+    """A connection to the file. A writer holds the file's lock until it is closed."""
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
+        self.path, self.read_only, self._connect = Path(path), read_only, connect
+        self._lock: _WriterLock | None = None
+        if read_only and not self.path.exists():
+            raise Refusal("path", "a file that is there", str(path), "Open it for writing to make a new one.")
+        if not read_only:
+            self._lock = _WriterLock(self.path)
+        try:
+            self.connection = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            uri = f"{self.path.absolute().as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+            connection = self._connect(
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY, cached_statements=256
+            )
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be opened: {problem}") from problem
+        try:
+            (application,) = connection.execute("pragma application_id").fetchone()
+            (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+            if application != APPLICATION and (tables or self.read_only):
+                repair = "Name another file, or a new one."
+                raise Refusal("path", "a file that alphafair made", str(self.path), repair)
+            if not self.read_only:
+                connection.execute(f"pragma application_id = {APPLICATION}")
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = full")
+                connection.execute("pragma secure_delete = on")
+            migrate(connection, schema(), read_only=self.read_only)
+        except sqlite3.Error as problem:
+            connection.close()
+            raise Unavailable(f"{self.path}: {problem}") from problem
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def position(self) -> int:
+        """The seq of the last event."""
+        (last,) = self.rows("select last from position")[0]
+        return int(last)
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
+
+    def append(self, expected: int, events: Sequence[Event], *, last: int, updates: Sequence[Update] = ()) -> None:
+        """Write all events in one transaction, after `expected` and up to `last`, or none of them."""
+        connection, kinds = self.connection, {type(event) for event in events}
+        try:
+            connection.execute("begin immediate")
+            moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
+            if moved != 1:
+                raise Mismatch(f"{self.path} has moved on from position {expected}: somebody else has written to it.")
+            for kind in kinds:
+                connection.executemany(INSERTS[kind], [event for event in events if type(event) is kind])
+            for statement, rows in updates:
+                connection.executemany(statement, rows)
+            connection.execute("commit")
+        except BaseException as problem:
+            with contextlib.suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("rollback")
+            if isinstance(problem, sqlite3.Error):
+                raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
+            raise
+
+    def checkpoint(self) -> None:
+        """Move everything into the main file and empty the write-ahead log: what was overwritten is gone for good."""
+        ((busy, _, _),) = self.rows("pragma wal_checkpoint(truncate)")
+        if busy:
+            raise Unavailable(f"{self.path} is being read: try again when the reader has finished.")
+
+    @contextlib.contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Reads inside see the file as it is now, whatever is written meanwhile."""
+        self.connection.execute("begin")
+        try:
+            yield
+        finally:
+            self.connection.execute("commit")
+
+    def reader(self) -> Ledger:
+        """Another connection to the same file, for reading."""
+        return Ledger(self.path, read_only=True, connect=self._connect)
+
+    def copy_to(self, path: str | os.PathLike[str]) -> None:
+        """A consistent copy, made while others may write; whole or not there at all."""
+        target = Path(path)
+        if target.exists():
+            raise Refusal("path", "a new file", str(path), "Name another: nothing is overwritten.")
+        part = target.with_name(target.name + ".part")
+        part.unlink(missing_ok=True)
+        copy = sqlite3.connect(part)
+        try:
+            self.connection.backup(copy)
+            copy.execute("pragma journal_mode = delete")
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{path} cannot be written: {problem}") from problem
+        finally:
+            copy.close()
+        with part.open("rb+") as handle:
+            os.fsync(handle.fileno())
+        part.rename(target)
+        folder = os.open(target.absolute().parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+def schema() -> list[tuple[int, str, str]]:
+    """The numbered SQL files: number, name, text."""
+    files = sorted(
+        (
+            file
+            for file in resources.files("alphafair.engine").joinpath("schema").iterdir()
+            if file.name.endswith("sql")
+        ),
+        key=lambda file: file.name,
+    )
+    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
+
+
+def migrate(connection: sqlite3.Connection, known: Sequence[tuple[int, str, str]], *, read_only: bool = False) -> None:
+    """Bring a file up to date, one numbered step after the other, each written down in its own transaction."""
+    newest = known[-1][0]
+    (present,) = connection.execute("select count(*) from sqlite_master where name = 'migration'").fetchone()
+    done = connection.execute("select max(number) from migration").fetchone()[0] if present else 0
+    if done > newest:
+        written = connection.execute("select code_version from migration order by number desc").fetchone()[0]
+        raise Refusal("path", f"a file of version {newest} or older", done, f"Install alphafair {written} or later.")
+    if read_only and done < newest:
+        raise Refusal(
+            "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
+        )
+    for number, name, text in known:
+        if number > done:
+            record = "insert into migration values (?, ?, ?, ?)"
+            connection.execute("begin immediate")
+            try:
+                if not present:
+                    connection.execute(
+                        "create table migration "
+                        "(number integer primary key, name text, code_version text, at integer) strict"
+                    )
+                    present = 1
+                for statement in _statements(text):
+                    connection.execute(statement)
+                connection.execute(record, (number, name, __version__, time.time_ns() // 1000))
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+
+
+def _statements(text: str) -> Iterator[str]:
+    """One by one: `executescript` would commit on its own."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+class _WriterLock:
+    """One writer per file, across processes; the system drops the lock of a process that dies."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import fcntl
+        except ImportError as problem:  # pragma: no cover - Windows
+            raise Unavailable("The engine needs a system with file locks, such as Linux or macOS.") from problem
+        self._path = path.with_name(path.name + ".lock")
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._handle, 64).decode(errors="replace").strip() or "unknown"
+            os.close(self._handle)
+            raise Unavailable(
+                f"{path} has a writer already: process {holder}. "
+                "Stop it first, or open the file with read_only=True beside it."
+            ) from None
+        os.ftruncate(self._handle, 0)
+        os.write(self._handle, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        os.close(self._handle)

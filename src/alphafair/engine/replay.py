@@ -1,0 +1,249 @@
+"""From the log to the state: recovery, rollback and verification are the same fold, over more or less of it.
+
+Steps are sorted by the position at which they took effect: a reward by its own, a draw by the position that had been
+folded when it was made. So every logged propensity can be asked for again from the very state it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.drive import Steps, follow
+from alphafair.engine.errors import Mismatch
+from alphafair.engine.events import Change
+from alphafair.engine.experiment import Experiment, Tally, same_state, unpacked
+from alphafair.engine.ledger import Ledger
+from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
+from alphafair.policies import BasePolicy, load_policy
+from alphafair.types import State
+
+CHUNK = 200_000  # events read at a time
+NOTHING = -1  # a step that teaches nothing
+TEACHES = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING], dtype=np.int8)  # by source: see SETTLED
+
+DECISIONS = """select seq, experiment, context, arm, propensity, state_version, deferred
+    from decision where seq > ? and seq <= ? order by seq"""
+ACTIVATIONS = "select seq, decision from activation where seq > ? and seq <= ? order by seq"
+SETTLED = """select seq, decision, ifnull(reward, 0),
+    case source when 'client' then 0 when 'default' then 1 when 'expired' then 2 when 'lapsed' then 3 else 4 end
+    from reward where seq > ? and seq <= ? order by seq"""
+EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
+    from {table} r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
+MASKS = "select seq, available from decision where seq > ? and seq <= ? and available is not null"
+FULL = """select r.seq, d.probabilities, r.rewards from reward r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.rewards is not null"""
+UNDONE = """select d.context, d.arm, d.propensity from decision d
+    left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
+    where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
+    order by d.seq"""
+LATEST = "select seq, tally, state from snapshot where experiment = ? and seq <= ? order by seq desc limit 1"
+
+
+class Replay:
+    """Folds the log from the start, or from snapshots, up to a position."""
+
+    def __init__(self, ledger: Ledger, until: int, *, check: bool = False) -> None:
+        self.ledger, self.until, self.check = ledger, until, check
+        self.experiments: dict[int, Experiment] = {}
+        self.changes = [
+            Change(*row) for row in ledger.rows("select * from change where seq <= ? order by seq", (until,))
+        ]
+        self.start: dict[int, int] = {}  # the position from which each experiment is folded
+        self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come
+        self._stops: dict[int, list[tuple[int, Callable[[], None]]]] = {}
+
+    def from_snapshots(self) -> Replay:
+        """Begin where the last snapshots were taken."""
+        for change in self.changes:
+            if change.kind == "create":
+                experiment = self.experiments[change.seq] = Experiment(change)
+                self.start[change.seq] = change.seq
+                for seq, tally, state in self.ledger.rows(LATEST, (change.seq, self.until)):
+                    self.start[change.seq] = seq
+                    for later in self.changes:
+                        if later.experiment == change.seq and change.seq < later.seq <= seq:
+                            experiment.apply(later)
+                    experiment.policy = load_policy(State.from_bytes(state))
+                    experiment.n_contexts = experiment.policy.n_contexts
+                    experiment.tally = Tally(**json.loads(tally))
+        return self
+
+    def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
+        """All experiments as they stood at the end."""
+        for change in self.changes:
+            if change.kind == "create" and change.seq not in self.experiments:
+                self.experiments[change.seq] = Experiment(change)
+                self.start[change.seq] = change.seq
+        self._plan()
+        position = min(self.start.values(), default=self.until)
+        while position < self.until:
+            end = self._end_of_chunk(position)
+            self._fold(position, end)
+            advance(end - position)
+            position = end
+        return self.experiments
+
+    def _plan(self) -> None:
+        """Where to stop on the way: changes to apply, states to keep for a rollback or to compare with a snapshot."""
+        for key in self.experiments:
+            self._stops[key] = []
+        for change in self.changes:
+            if change.seq > self.start[change.experiment]:
+                experiment = self.experiments[change.experiment]
+                self._stops[change.experiment].append((change.seq, lambda c=change, e=experiment: self._apply(c, e)))  # type: ignore[misc]
+                if change.kind == "rollback":
+                    target = json.loads(change.body)["position"]
+                    if target >= self.start[change.experiment]:
+                        keep = lambda e=experiment, t=target: self._kept.__setitem__((e.key, t), e.policy.snapshot())  # noqa: E731
+                        self._stops[change.experiment].append((target, keep))
+        if self.check:
+            for key, seq in self.ledger.rows("select experiment, seq from snapshot where seq <= ?", (self.until,)):
+                self._stops[key].append((seq, lambda k=key, s=seq: self._compare(k, s)))  # type: ignore[misc]
+        for stops in self._stops.values():
+            stops.sort(key=lambda stop: stop[0])  # stable: a change first, then what asks for the state after it
+
+    def _apply(self, change: Change, experiment: Experiment) -> None:
+        if change.kind == "rollback":
+            position = json.loads(change.body)["position"]
+            put_back(self.ledger, experiment, load_policy(self._kept[experiment.key, position]), position, change.seq)
+        experiment.apply(change)
+
+    def _compare(self, key: int, seq: int) -> None:
+        ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", (key, seq))
+        experiment = self.experiments[key]
+        if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
+            raise Mismatch(f"{experiment.name}: the snapshot at position {seq} is not what the log leads to.")
+
+    def _end_of_chunk(self, position: int) -> int:
+        """A position that no later draw reaches behind."""
+        end = min(position + CHUNK, self.until)
+        if self.check:
+            ((least,),) = self.ledger.rows(
+                "select min(state_version) from decision where seq > ? and seq <= ?", (end, end + CHUNK)
+            )
+            if least is not None and position < least < end:
+                end = int(least)
+        return end
+
+    def _fold(self, start: int, end: int) -> None:
+        steps = self._steps(start, end)
+        for key, experiment in self.experiments.items():
+            mine = steps[steps["experiment"] == key]
+            mine = mine[mine["seq"] > self.start[key]]
+            self._count(experiment, mine)
+            if not (self.check or not experiment.policy.contexts_apart):
+                mine = mine[mine["step"] != DRAW]
+            mine = mine[np.argsort(mine["order"], kind="stable")]
+            masks = dict(self.ledger.rows(MASKS, (start, end))) if (mine["step"] == DRAW).any() else {}
+            full = {seq: rest for seq, *rest in self.ledger.rows(FULL, (start, end))} if experiment.full else {}
+            stops = self._stops[key]
+            while stops and stops[0][0] <= end:
+                position, act = stops.pop(0)
+                before = int(np.searchsorted(mine["order"], 2 * position, side="right"))
+                self._do(experiment, mine[:before], masks, full)
+                mine = mine[before:]
+                act()
+            self._do(experiment, mine, masks, full)
+
+    def _steps(self, start: int, end: int) -> NDArray[Any]:
+        """All steps of a chunk, as one table."""
+        decided = _table(self.ledger.rows(DECISIONS, (start, end)), 7)
+        activated = _table(self.ledger.rows(ACTIVATIONS, (start, end)), 2)
+        settled = _table(self.ledger.rows(SETTLED, (start, end)), 4)
+        dtype = [("seq", "i8"), ("order", "i8"), ("experiment", "i8"), ("step", "i1"), ("context", "i4"), ("arm", "i4")]
+        dtype += [("propensity", "f8"), ("reward", "f8"), ("source", "i1")]
+        n = len(decided)
+        out = np.zeros(2 * n + len(activated) + len(settled), dtype=dtype)
+        for first, order in ((0, 2 * decided[:, 5] + 1), (n, 2 * decided[:, 0])):
+            part = out[first : first + n]
+            part["seq"], part["order"], part["source"] = decided[:, 0], order, NOTHING
+            part["experiment"], part["context"], part["arm"], part["propensity"] = decided[:, 1:5].T
+        out["step"][:n] = DRAW
+        out["step"][n : 2 * n] = np.where(decided[:, 6] == 0, EXPECT, NOTHING)
+        for first, events, table in ((2 * n, activated, "activation"), (2 * n + len(activated), settled, "reward")):
+            part = out[first : first + len(events)]
+            part["seq"], part["order"], part["source"] = events[:, 0], 2 * events[:, 0], NOTHING
+            here = events[:, 1] > start
+            at = np.searchsorted(decided[:, 0], events[here, 1])
+            earlier = _table(self.ledger.rows(EARLIER.format(table=table), (start, end, start)), 5)
+            for column, field in enumerate(("experiment", "context", "arm", "propensity"), start=1):
+                part[field][here] = decided[at, column]
+                part[field][~here] = earlier[:, column]
+            part["step"] = EXPECT
+            if table == "reward":
+                part["source"] = events[:, 3]
+                part["reward"] = events[:, 2]
+                part["step"] = TEACHES[part["source"]]
+        return out
+
+    @staticmethod
+    def _count(experiment: Experiment, steps: NDArray[Any]) -> None:
+        tally, drawn, source = experiment.tally, steps[steps["step"] == DRAW], steps["source"]
+        tally.decisions += len(drawn)
+        tally.rewards += int((source == 0).sum())
+        tally.expired += int(((source >= 1) & (source <= 3)).sum())
+        tally.pending += len(drawn) - int((source >= 0).sum())
+        counts = np.bincount(drawn["arm"], minlength=len(tally.pulls))
+        tally.pulls += [0] * (len(counts) - len(tally.pulls))
+        tally.pulls = (np.array(tally.pulls) + counts).tolist()
+
+    def _do(
+        self, experiment: Experiment, steps: NDArray[Any], masks: dict[int, bytes], full: dict[int, list[bytes]]
+    ) -> None:
+        if not len(steps):
+            return
+        experiment.n_contexts = max(experiment.n_contexts, int(steps["context"].max()) + 1)
+        if experiment.policy.contexts_apart:
+            experiment.policy.grow(n_contexts=max(experiment.policy.n_contexts, experiment.n_contexts))
+        steps = steps[steps["step"] != NOTHING]
+        if not len(steps):
+            return
+        n_arms = len(experiment.arms)
+        masked = {t: unpacked(masks[seq], n_arms) for t, seq in enumerate(steps["seq"].tolist()) if seq in masks}
+        seen = {}
+        for t, seq in enumerate(steps["seq"].tolist()) if full else ():
+            if seq in full and steps["step"][t] == LEARN:
+                used, rewards = full[seq]
+                seen[t] = np.frombuffer(used, dtype="<f8"), experiment.stored_rewards(rewards)
+        log = Steps(
+            np.ascontiguousarray(steps["step"]),
+            np.ascontiguousarray(steps["context"]),
+            np.ascontiguousarray(steps["arm"]),
+            np.ascontiguousarray(steps["propensity"]),
+            np.ascontiguousarray(experiment.to_unit(steps["reward"])),
+            {t: mask for t, mask in masked.items() if steps["step"][t] == DRAW},
+            seen,
+        )
+        drawn = follow(experiment.policy, log)
+        if self.check:
+            wrong = np.flatnonzero((log.steps == DRAW) & (drawn != log.propensities))
+            if len(wrong):
+                t = wrong[0]
+                raise Mismatch(
+                    f"{experiment.name}: decision {steps['seq'][t]} was logged with propensity "
+                    f"{float(log.propensities[t])!r}, but the log before it leads to {float(drawn[t])!r}."
+                )
+
+
+def put_back(ledger: Ledger, experiment: Experiment, policy: BasePolicy, position: int, now: int) -> None:
+    """What was learned goes back to a position; rewards that were on their way then and have come since, never will."""
+    experiment.put_back(policy, position)
+    undone = ledger.rows(UNDONE, (experiment.key, position, position, position, now))
+    if undone:
+        contexts, arms, propensities = (np.array(column) for column in zip(*undone, strict=True))
+        steps = np.full(len(undone), FORGO, dtype=np.int8)
+        rewards = np.zeros(len(undone))
+        follow(policy, Steps(steps, contexts.astype(np.int32), arms.astype(np.int32), propensities, rewards))
+
+
+def _table(rows: list[tuple[Any, ...]], width: int) -> NDArray[np.float64]:
+    """Rows of numbers as one array; positions are exact up to 2^53."""
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=width * len(rows))
+    return flat.reshape(-1, width)

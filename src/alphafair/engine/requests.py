@@ -1,0 +1,138 @@
+"""What an engine is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from alphafair.engine.experiment import Experiment
+
+Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
+
+
+class Decide(NamedTuple):
+    """Draw an arm. The same id again is answered with the same arm."""
+
+    experiment: str
+    context: str
+    id: str | None = None
+    available: Sequence[str] | None = None
+    deferred: bool = False
+
+
+class Reward(NamedTuple):
+    """What the arm of a decision has earned."""
+
+    id: str
+    reward: Value
+    experiment: str | None = None
+
+
+class Activate(NamedTuple):
+    """A deferred decision was carried out."""
+
+    id: str
+    experiment: str | None = None
+
+
+Request = Decide | Reward | Activate
+
+
+class Receipt(NamedTuple):
+    """An arm was drawn, and it is on the disk."""
+
+    id: str
+    arm: str
+    propensity: float
+    context: str
+
+
+class Outcome(NamedTuple):
+    """What became of a reward or an activation: applied or activated, repeated, conflict, unknown, expired."""
+
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """An experiment at one moment."""
+
+    name: str
+    policy: str
+    feedback: str
+    alpha: float | None
+    arms: tuple[str, ...]  # those that can be drawn, masked ones included
+    retired_arms: tuple[str, ...]
+    masked_arms: tuple[str, ...]
+    paused: bool
+    reward_range: tuple[float, float]
+    reward_wait: float | None
+    default_reward: float | None
+    policy_version: int
+    contexts: int
+    decisions: int
+    rewards: int
+    expired: int
+    pending: int
+    pulls: dict[str, int]
+    cumulative_rewards: dict[str, float]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Status:
+        policy, tally = experiment.policy, experiment.tally
+        return cls(
+            name=experiment.name,
+            policy=policy.name,
+            feedback=policy.feedback.value,
+            alpha=getattr(policy, "alpha", None),
+            arms=tuple(experiment.live_arms),
+            retired_arms=tuple(experiment.arms[number] for number in sorted(experiment.retired)),
+            masked_arms=tuple(experiment.arms[number] for number in sorted(experiment.masked)),
+            paused=experiment.paused,
+            reward_range=(experiment.low, experiment.high),
+            reward_wait=experiment.reward_wait,
+            default_reward=experiment.default_reward,
+            policy_version=experiment.version,
+            contexts=experiment.n_contexts,
+            decisions=tally.decisions,
+            rewards=tally.rewards,
+            expired=tally.expired,
+            pending=tally.pending,
+            pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
+            cumulative_rewards=experiment.cumulative_rewards,
+        )
+
+
+class Known:
+    """A decision that is on the disk, or will be once its group is: what its reward needs."""
+
+    __slots__ = (
+        "active",
+        "arm",
+        "context",
+        "experiment",
+        "label",
+        "probabilities",
+        "propensity",
+        "seq",
+        "settled",
+        "since",
+    )
+
+    def __init__(
+        self,
+        seq: int,
+        experiment: Experiment,
+        context: int,
+        label: str | None,
+        arm: int,
+        propensity: float,
+        active: bool,
+        since: int,
+        probabilities: bytes | None,
+        settled: tuple[float | None, str, bytes | None] | None,
+    ) -> None:
+        self.seq, self.experiment, self.context, self.label = seq, experiment, context, label
+        self.arm, self.propensity, self.active, self.since = arm, propensity, active, since
+        self.probabilities, self.settled = probabilities, settled

@@ -1,0 +1,123 @@
+"""Whole runs and logs in one compiled call, made of a policy's own kernels; `alphafair.drive` is their door."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.kernels.loops import LEARN, loop
+
+if TYPE_CHECKING:
+    from alphafair.kernels import Kernels
+    from alphafair.policies.memory import Memory
+    from alphafair.types import Feedback, Indices, Matrix, Vector
+
+NO_MASKS = np.empty((0, 0), dtype=np.bool_)
+
+
+class WholeRuns:
+    """The part of `BasePolicy` that calls compiled loops."""
+
+    feedback: Feedback
+    kernels: Kernels
+    _lock: threading.Lock
+    _memory: Memory
+    _work: Matrix
+
+    if TYPE_CHECKING:
+
+        def _make_work(self, n_live: int) -> Matrix: ...
+        def _refuse_propensity(self, context: int, propensity: float, argument: str = ...) -> None: ...
+
+    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
+        """A whole run in one compiled call; arms are columns of `live` ones here."""
+        with self._lock:
+            if not np.array_equal(live, self._memory.live_arms):
+                allowed = f"one that keeps its arms {live.tolist()} while it plays"
+                raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
+            learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
+            run = loop(job, self.feedback.value, self.kernels, learn)
+            run(self._work, self._memory.shared, self._memory.learners, *arguments)
+
+    def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:
+        """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
+        with self._lock:
+            memory = self._memory
+            before = memory.shared.copy(), memory.learners.copy(), memory.retired_accounts.copy(), self._work
+            self._work = self._make_work(len(memory.live_arms))  # what is in the old one belongs to the memory of then
+            steps = np.full(len(contexts), LEARN, dtype=np.int8)
+            refused = self._fold(steps, contexts, arms, propensities, rewards)
+            if refused >= 0:
+                memory.shared[...], memory.learners[...], memory.retired_accounts[...], self._work = before
+                self._refuse_propensity(
+                    int(contexts[refused]), float(propensities[refused]), f"log.propensities[{refused}]"
+                )
+
+    def follow(
+        self,
+        steps: NDArray[np.int8],
+        contexts: Indices,
+        arms: Indices,
+        propensities: Vector,
+        rewards: Vector,
+        masks: NDArray[np.bool_] = NO_MASKS,
+        mask_of: Indices | None = None,
+        drawn: Vector | None = None,
+    ) -> None:
+        """Do again what a log says, in its order: see `alphafair.kernels.loops` for the steps.
+
+        `drawn` takes the probability that a DRAW step finds for its arm, among the arms of row `mask_of` of `masks`
+        where that is not -1. A propensity that is refused ends it there, with what came before learned.
+        """
+        with self._lock:
+            refused = self._fold(steps, contexts, arms, propensities, rewards, masks, mask_of, drawn)
+            if refused >= 0:
+                self._refuse_propensity(
+                    int(contexts[refused]), float(propensities[refused]), f"propensities[{refused}]"
+                )
+
+    def _fold(
+        self,
+        steps: NDArray[np.int8],
+        contexts: Indices,
+        arms: Indices,
+        propensities: Vector,
+        rewards: Vector,
+        masks: NDArray[np.bool_] = NO_MASKS,
+        mask_of: Indices | None = None,
+        drawn: Vector | None = None,
+    ) -> int:
+        """Do the steps; the first that was refused, or -1. Late rewards of retired arms are booked, and no more."""
+        memory = self._memory
+        n_live = len(memory.live_arms)
+        mask_of = np.full(len(steps), -1, dtype=np.int32) if mask_of is None else mask_of
+        found = np.empty(len(steps)) if drawn is None else drawn
+        log: list[Any] = [steps, contexts, arms.astype(np.int64), propensities, rewards, mask_of]
+        fold = loop("fold", "bandit", self.kernels, self.kernels.learn)
+        arrays = self._work, memory.shared, memory.learners
+        if memory.all_live:
+            return int(fold(*arrays, *log, masks, found, np.empty(n_live)))
+        is_live = memory.live[arms]
+        log[2] = np.searchsorted(memory.live_arms, arms)
+        masks = np.ascontiguousarray(masks[:, memory.live_arms]) if masks.size else masks
+        found_live = np.empty(int(is_live.sum()))
+        refused = int(fold(*arrays, *(column[is_live] for column in log), masks, found_live, np.empty(n_live)))
+        found[is_live] = found_live
+        late = ~is_live & (steps == LEARN)
+        memory.book_late(contexts[late], arms[late], rewards[late])
+        return refused if refused < 0 else int(np.flatnonzero(is_live)[refused])
+
+    def fold_full_log(self, contexts: Indices, probabilities: Matrix, rewards: Matrix) -> None:
+        """Learn from decisions under full information, in their order."""
+        with self._lock:
+            memory = self._memory
+            columns = (np.ascontiguousarray(table[:, memory.live_arms]) for table in (probabilities, rewards))
+            fold = loop("fold", "full", self.kernels, self.kernels.learn)
+            self._work = self._make_work(len(memory.live_arms))
+            fold(self._work, memory.shared, memory.learners, contexts, *columns)
+            if not memory.all_live:
+                memory.book_retired(contexts, probabilities * rewards)

@@ -1,0 +1,502 @@
+"""The engine through its own methods: exactly once, labels, the clock, changes while it runs, files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphafair import Engine, drive, load_policy
+from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
+from alphafair.engine.ledger import Ledger, migrate, schema
+from alphafair.validate import Refusal
+
+
+class Clock:
+    """Time that moves when it is told to, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> int:
+        return int(self.now * 1e9)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
+    engine = Engine(Ledger(tmp_path / "shop.db"), seed=1, clock=clock)
+    yield engine
+    engine.close()
+
+
+def reopened(engine: Engine, clock: Clock) -> Engine:
+    path = engine._ledger.path
+    engine.close()
+    return Engine(Ledger(path), seed=2, clock=clock)
+
+
+def test_the_same_id_gives_the_same_arm_for_ever(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben", "cyd"])
+    first = engine.decide("home", "visitor", id="order-1")
+    for _ in range(20):
+        assert engine.decide("home", "visitor", id="order-1") == first
+    engine = reopened(engine, clock)
+    assert engine.decide("home", "visitor", id="order-1") == first
+    assert engine.experiment("home").decisions == 1
+    with pytest.raises(Refused, match="id must be one that no other decision has") as refusal:
+        engine.decide("home", "somebody else", id="order-1")
+    assert refusal.value.code == "id_taken"
+    engine.verify()
+
+
+def test_a_reward_counts_once(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    receipt = engine.decide("home", "visitor")
+    outcomes = [engine.reward(receipt.id, value).outcome for value in (0.5, 0.5, 0.25)]
+    assert outcomes == ["applied", "repeated", "conflict"]
+    assert engine.reward("nobody", 0.5).outcome == "unknown"
+    engine = reopened(engine, clock)
+    assert [engine.reward(receipt.id, value).outcome for value in (0.5, 0.25)] == ["repeated", "conflict"]
+    assert engine.experiment("home").cumulative_rewards[receipt.arm] == 1.5
+    engine.close()
+
+
+def test_one_group_answers_in_order_and_knows_its_own_decisions(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    answers = engine.submit(
+        [
+            Decide("home", "v", "a"),
+            Decide("home", "v", "a"),
+            Reward("a", 1.0),
+            Reward("a", 1.0),
+            Reward("a", 0.5),
+            Decide("nowhere", "v"),
+            Activate("a"),
+            Reward("a", 2.0),
+            "nonsense",  # type: ignore[list-item]
+        ]
+    )
+    assert isinstance(answers[0], Receipt)
+    assert answers[1] == answers[0]
+    assert answers[2:5] == [Outcome("applied"), Outcome("repeated"), Outcome("conflict")]
+    codes = [answer.code for answer in answers if isinstance(answer, Refused)]
+    assert codes == ["unknown_experiment", "bad_reward", "bad_request"]
+    assert answers[6] == Outcome("repeated")
+    assert engine.verify() == 3
+
+
+def test_a_deferred_decision_counts_once_activated(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    receipt = engine.decide("home", "v", deferred=True)
+    with pytest.raises(Refused) as refusal:
+        engine.reward(receipt.id, 1.0)
+    assert refusal.value.code == "not_activated"
+    assert [engine.activate(receipt.id).outcome for _ in range(2)] == ["activated", "repeated"]
+    assert engine.reward(receipt.id, 1.0).outcome == "applied"
+    assert engine.activate("nobody").outcome == "unknown"
+    engine.verify()
+
+
+@pytest.mark.parametrize("default", [None, 0.25])
+def test_after_the_waiting_time_the_clock_settles(engine: Engine, clock: Clock, default: float | None) -> None:
+    engine.create("home", arms=["ada", "ben"], reward_wait=60, default_reward=default)
+    first, second = engine.decide("home", "v"), engine.decide("home", "v", deferred=True)
+    clock.now += 30
+    third = engine.decide("home", "v")
+    fourth = engine.decide("home", "v", deferred=True)
+    engine.activate(fourth.id)
+    clock.now += 31
+    assert engine.expire() == 2
+    assert engine.expire() == 0
+    assert engine.experiment("home").pending == 2
+    assert engine.reward(first.id, 1.0).outcome == "expired"
+    assert engine.reward(first.id, 0.5).outcome == "expired"
+    assert engine.activate(second.id).outcome == "expired"
+    assert engine.reward(third.id, 1.0).outcome == "applied"
+    clock.now += 60
+    assert engine.reward(fourth.id, 1.0).outcome == "expired"
+    status = engine.experiment("home")
+    assert (status.decisions, status.rewards, status.expired, status.pending) == (4, 1, 3, 0)
+    earned = sum(status.cumulative_rewards.values()) - 2
+    assert earned == pytest.approx(1.0 + 2 * (default or 0.0))
+    assert engine._ledger.rows("select decision, reward from late_reward order by seq") == [(2, 1.0), (5, 1.0)]
+    engine.verify()
+    engine = reopened(engine, clock)
+    assert engine.reward(first.id, 1.0).outcome == "expired"
+    assert engine.experiment("home") == status
+    engine.close()
+
+
+def test_time_never_runs_backwards_in_the_log(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], reward_wait=60)
+    engine.decide("home", "v")
+    clock.now -= 3600
+    engine.decide("home", "v")
+    assert engine.health()["clock_behind_seconds"] == pytest.approx(3600)
+    assert engine.expire() == 0
+    times = [at for (at,) in engine._ledger.rows("select at from decision order by seq")]
+    assert times == sorted(times)
+
+
+def test_arms_and_alpha_change_while_it_runs(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], alpha=0.9)
+    pending = [engine.decide("home", f"v{k % 3}") for k in range(12)]
+    engine.add_arm("home", "cyd")
+    engine.set_alpha("home", 0.5)
+    engine.retire_arm("home", "ada")
+    engine.mask_arm("home", "ben")
+    assert {engine.decide("home", f"v{k}").arm for k in range(5)} == {"cyd"}
+    engine.unmask_arm("home", "ben")
+    assert {engine.decide("home", f"v{k}").arm for k in range(40)} == {"ben", "cyd"}
+    assert {engine.reward(receipt.id, 0.5).outcome for receipt in pending} == {"applied"}
+    engine.pause("home")
+    with pytest.raises(Refused) as refusal:
+        engine.decide("home", "v0")
+    assert refusal.value.code == "paused"
+    engine.resume("home")
+    engine.decide("home", "v0")
+    status = engine.experiment("home")
+    assert (status.alpha, status.arms, status.retired_arms) == (0.5, ("ben", "cyd"), ("ada",))
+    with pytest.raises(Refused, match="new"):
+        engine.add_arm("home", "ada")
+    with pytest.raises(Refusal, match="alpha"):
+        engine.set_alpha("home", 1.5)
+    engine.retire_arm("home", "ben")
+    with pytest.raises(Refused, match="at least two live arms"):
+        engine.retire_arm("home", "cyd")
+    engine.verify()
+    before = engine.experiment("home")
+    engine = reopened(engine, clock)
+    assert engine.experiment("home") == before
+    engine.verify()
+    engine.close()
+
+
+def test_a_change_that_the_policy_refuses_leaves_nothing_behind(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_floor=0.4, horizon=100)
+    position = engine.position
+    with pytest.raises(Refusal, match="pull_floor"):
+        engine.add_arm("home", "cyd")
+    with pytest.raises(Refusal, match="alpha"):
+        engine.set_alpha("home", 0.5)
+    assert engine.position == position
+    engine.verify()
+
+
+def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    open_before = engine.decide("home", "v0")
+    for k in range(30):
+        engine.reward(engine.decide("home", f"v{k % 3}").id, 0.5)
+    then, accounts = engine.position, engine.experiment("home").cumulative_rewards
+    spoiled = [engine.decide("home", f"v{k % 3}") for k in range(10)]
+    for receipt in spoiled[:5]:
+        engine.reward(receipt.id, 1.0)
+    engine.add_arm("home", "cyd")
+    engine.rollback("home", then)
+    assert engine.experiment("home").cumulative_rewards == {**accounts, "cyd": min(accounts.values())}
+    assert engine.reward(spoiled[0].id, 1.0).outcome == "repeated"
+    assert engine.reward(spoiled[7].id, 1.0).outcome == "expired"
+    assert engine.reward(open_before.id, 1.0).outcome == "applied"
+    engine.verify()
+    for k in range(10):
+        engine.reward(engine.decide("home", f"w{k}").id, 0.3)
+    engine.rollback("home", then)
+    engine.rollback("home", engine.position)
+    engine.verify()
+    engine = reopened(engine, clock)
+    engine.verify()
+    with pytest.raises(Refusal, match="position"):
+        engine.rollback("home", engine.position + 1)
+    engine.close()
+
+
+def test_full_information(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben", "cyd"], policy="alpha-fair", alpha=0.5, reward_range=(0, 10))
+    for k in range(50):
+        receipt = engine.decide("home", f"v{k % 4}")
+        value: Any = {"ada": 1, "ben": 5, "cyd": 10} if k % 2 else [1, 5, 10]
+        assert engine.reward(receipt.id, value).outcome == "applied"
+        assert engine.reward(receipt.id, [1, 5, 10]).outcome == "repeated"
+        assert engine.reward(receipt.id, [2, 5, 10]).outcome == "conflict"
+    for bad in (0.5, {"ada": 1}, [1, 2], {"ada": 1, "ben": 2, "cyd": 3, "dan": 4}, [1, 2, 11], "x"):
+        with pytest.raises(Refusal, match="reward"):
+            engine.reward(engine.decide("home", "v").id, bad)  # type: ignore[arg-type]
+    engine.add_arm("home", "dan")
+    engine.reward(engine.decide("home", "v").id, [1, 5, 10, 2])
+    engine.verify()
+    engine = reopened(engine, clock)
+    engine.verify()
+    assert engine.log("home").n_rounds == 51
+    engine.close()
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-bandit", "scale-free", "hedge", "uniform", "independent-alpha-fair"])
+def test_any_registered_policy(engine: Engine, clock: Clock, policy: str) -> None:
+    engine.create("home", arms=["ada", "ben"], policy=policy)
+    full = engine.experiment("home").feedback == "full"
+    for k in range(40):
+        engine.reward(engine.decide("home", f"v{k % 5}").id, [0.3, 0.7] if full else 0.5)
+    engine.verify()
+    engine = reopened(engine, clock)
+    engine.verify()
+    engine.close()
+
+
+def test_fair_cb_whose_contexts_depend_on_each_other(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_floor=0.2, horizon=100, feedback="bandit")
+    ids: list[str] = []
+    for k in range(30):  # new contexts and rewards in one group
+        answers = engine.submit([*(Reward(id, 0.5) for id in ids), *(Decide("home", f"v{k + j}") for j in range(3))])
+        ids = [answer.id for answer in answers if isinstance(answer, Receipt)]
+    engine.verify()
+    path = engine._ledger.path
+    with Engine.open(path, read_only=True) as reader:
+        reader.verify()
+
+
+def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    secret = "jane.doe@example.com"
+    for k in range(20):
+        engine.reward(
+            engine.decide("home", secret if k % 2 else "other", id=f"{secret}-{k}" if k == 1 else None).id, 0.5
+        )
+    assert any(secret.encode() in file.read_bytes() for file in tmp_path.iterdir())
+    engine.erase("home", secret)
+    assert not any(secret.encode() in file.read_bytes() for file in tmp_path.iterdir())
+    engine.export("home", tmp_path / "log.csv")
+    assert "erased-1" in (tmp_path / "log.csv").read_text()
+    engine.verify()
+    with pytest.raises(Refused, match="one that was seen"):
+        engine.erase("home", secret)
+    engine.decide("home", secret)
+    assert engine.experiment("home").contexts == 3
+    engine = reopened(engine, clock)
+    engine.verify()
+    engine.close()
+
+
+def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    assert engine.export("home", tmp_path / "empty.parquet") == 0
+    for k in range(50):
+        receipt = engine.decide("home", f"v,{k % 5}")
+        if k % 3:
+            engine.reward(receipt.id, k / 50)
+    columns = [
+        "seq",
+        "id",
+        "context",
+        "arm",
+        "propensity",
+        "reward",
+        "reward_source",
+        "decided_at",
+        "rewarded_at",
+        "policy_version",
+    ]
+    for name in ("log.parquet", "log.csv", "log.jsonl"):
+        assert engine.export("home", tmp_path / name) == 50
+    read = {
+        "parquet": pl.read_parquet(tmp_path / "log.parquet"),
+        "csv": pl.read_csv(tmp_path / "log.csv"),
+        "jsonl": pl.read_ndjson(tmp_path / "log.jsonl"),
+    }
+    for frame in read.values():
+        assert frame.columns == columns
+        assert frame["reward"].null_count() == 17
+        assert frame["propensity"].to_list() == read["parquet"]["propensity"].to_list()
+    log = engine.log("home")
+    assert log.n_rounds == 33
+    assert log.context_labels == tuple(f"v,{k}" for k in range(5))
+    with pytest.raises(Refusal, match="format"):
+        engine.export("home", tmp_path / "log.xlsx")
+
+
+def test_the_log_replays_to_the_live_state(engine: Engine) -> None:
+    """Rewards at once and in order: the plain loop over a log, which knows nothing of the engine, ends in the same."""
+    engine.create("home", arms=["ada", "ben", "cyd"], policy="alpha-fair-bandit")
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        engine.reward(engine.decide("home", f"v{rng.integers(4)}").id, float(rng.random()))
+    live = engine._experiments["home"].policy
+    twin = type(live)(4, 3, alpha=0.9)
+    drive.over_log(twin, engine.log("home"))
+    for context in range(4):
+        assert (twin.probabilities(context) == live.probabilities(context)).all()
+
+
+def test_warm_start(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(50):
+        engine.reward(engine.decide("home", f"v{k % 2}").id, 0.2 + 0.6 * (k % 2))
+    state = engine._experiments["home"].policy.snapshot()
+    engine.create("next", arms=["ada", "ben"], start=state, contexts=["v0", "v1"])
+    warm, old = engine._experiments["next"].policy, load_policy(state)
+    assert (warm.probabilities(1) == old.probabilities(1)).all()
+    engine.reward(engine.decide("next", "v1").id, 0.5)
+    engine.decide("next", "v9")
+    assert engine.experiment("next").contexts == 3
+    with pytest.raises(Refused, match="start"):
+        engine.create("wrong", arms=["ada"], start=state, contexts=["v0", "v1"])
+    engine.verify()
+    engine = reopened(engine, clock)
+    engine.verify()
+    engine.close()
+
+
+def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    position = engine.position
+    for label in ("", "x" * 201, "a\nb", "\x00", "\ud800", 7, None, "x" * 10_000_000):
+        with pytest.raises(Refusal) as refusal:
+            engine.decide("home", label)  # type: ignore[arg-type]
+        assert len(str(refusal.value)) < 300
+        with pytest.raises(Refusal):
+            engine.create(label, arms=["ada"])  # type: ignore[arg-type]
+    for options in (
+        {"arms": []},
+        {"arms": ["ada", "ada"]},
+        {"arms": "ada"},
+        {"arms": ["a"], "policy": "alpha-fare"},
+        {"arms": ["a"], "alpha": 1.0},
+        {"arms": ["a"], "beta": 1.0},
+        {"arms": ["a"], "reward_range": (1, 0)},
+        {"arms": ["a"], "reward_wait": 0},
+        {"arms": ["a"], "default_reward": 0.5},
+        {"arms": ["a"], "reward_wait": 1, "default_reward": 2},
+    ):
+        with pytest.raises(Refusal):
+            engine.create("other", **options)  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="new"):
+        engine.create("home", arms=["ada"])
+    with pytest.raises(Refused, match="at least one arm"):
+        engine.decide("home", "v", available=[])
+    with pytest.raises(Refused, match="an arm of home"):
+        engine.decide("home", "v", available=["eve"])
+    assert engine.position == position
+    receipts = [engine.decide("home", label) for label in ("'; drop table decision; --", "имя 名前 😀", "a/b?c=d")]
+    assert [receipt.context for receipt in receipts] == ["'; drop table decision; --", "имя 名前 😀", "a/b?c=d"]
+    engine.verify()
+
+
+def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Path) -> None:
+    import os
+
+    engine.create("home", arms=["ada", "ben"])
+    with pytest.raises(Unavailable, match=f"process {os.getpid()}"):
+        Engine.open(tmp_path / "shop.db")
+    with Engine.open(tmp_path / "shop.db", read_only=True) as reader:
+        assert reader.experiment("home").decisions == 0
+        engine.decide("home", "v")
+        assert reader.experiment("home").decisions == 1
+        with pytest.raises(Refused, match="opened for writing"):
+            reader.decide("home", "v")
+        with pytest.raises(Refused, match="opened for writing"):
+            reader.pause("home")
+    engine.close()
+    with pytest.raises(Refused, match="open"):
+        engine.decide("home", "v")
+    with pytest.raises(Refusal, match="a file that is there"):
+        Engine.open(tmp_path / "none.db", read_only=True)
+
+
+def test_files_from_elsewhere_or_the_future_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("not a database, but long enough to look at: " * 100)
+    with pytest.raises(Unavailable, match="not a database"):
+        Engine.open(tmp_path / "text.db")
+    foreign = sqlite3.connect(tmp_path / "foreign.db")
+    foreign.execute("create table t (x)")
+    foreign.close()
+    with pytest.raises(Refusal, match="a file that alphafair made"):
+        Engine.open(tmp_path / "foreign.db")
+    Engine.open(tmp_path / "shop.db").close()
+    future = sqlite3.connect(tmp_path / "shop.db")
+    future.execute("insert into migration values (99, 'teleport', '9.0', 0)")
+    future.commit()
+    future.close()
+    with pytest.raises(Refusal, match=r"version \d+ or older; got 99. Install alphafair 9.0 or later"):
+        Engine.open(tmp_path / "shop.db")
+
+
+def test_migrations_are_whole_or_not_at_all(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+    steps = [(1, "first", "create table a (x);\ncreate table b (x);"), (2, "broken", "create table c (x);\nnonsense;")]
+    with pytest.raises(sqlite3.Error):
+        migrate(connection, steps)
+    names = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+    assert names == {"migration", "a", "b"}
+    migrate(connection, [steps[0], (2, "mended", "create table c (x);")])
+    assert connection.execute("select number, name from migration").fetchall() == [(1, "first"), (2, "mended")]
+    connection.close()
+    assert [number for number, _, _ in schema()] == list(range(1, len(schema()) + 1))
+
+
+def test_verify_finds_every_forgery(tmp_path: Path) -> None:
+    def forged(statement: str) -> None:
+        path = tmp_path / f"{abs(hash(statement))}.db"
+        with Engine.open(path, seed=3) as engine:
+            engine.create("home", arms=["ada", "ben"])
+            for k in range(30):
+                engine.reward(engine.decide("home", f"v{k % 2}").id, 0.5)
+            assert engine.verify() == 61
+        hand = sqlite3.connect(path)
+        assert hand.execute(statement).rowcount == 1, statement
+        hand.commit()
+        hand.close()
+        with Engine.open(path, read_only=True) as reader, pytest.raises(Mismatch):
+            reader.verify()
+
+    forged("update reward set reward = 0.75 where seq = 31")
+    forged("update decision set propensity = propensity * (1 + 1e-15) where seq = 40")
+    forged("update decision set context = 1 - context where seq = 20")
+    forged("update decision set state_version = state_version - 2 where seq = 40")
+    forged("delete from reward where seq = 33")
+    forged("update change set body = replace(body, '0.9', '0.8')")
+
+
+def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(20):
+        engine.reward(engine.decide("home", f"v{k}").id, 0.5)
+    engine.backup(tmp_path / "copy.db")
+    lost = engine.decide("home", "v")
+    assert restore(tmp_path / "copy.db", tmp_path / "new.db") == 41
+    with Engine.open(tmp_path / "new.db") as other:
+        assert other.experiment("home").decisions == 20
+        again = other.decide("home", "v")
+        assert again.id != lost.id  # an id that was given out after the backup never means another decision
+        assert other.reward(lost.id, 1.0).outcome == "unknown"
+        other.verify()
+    for target in ("copy.db", "new.db"):
+        with pytest.raises(Refusal, match="a new file"):
+            restore(tmp_path / "copy.db", tmp_path / target)
+
+
+def test_snapshots_shorten_recovery_and_the_oldest_go(
+    engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alphafair.engine.decisions.SNAPSHOT_EVERY", 10)
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(300):
+        engine.reward(engine.decide("home", f"v{k % 7}").id, 0.5)
+    taken = [seq for (seq,) in engine._ledger.rows("select seq from snapshot order by seq")]
+    assert len(taken) == 3
+    assert taken[-1] > 500
+    engine.verify()
+    before = json.dumps(engine.experiment("home").cumulative_rewards)
+    engine = reopened(engine, clock)
+    assert json.dumps(engine.experiment("home").cumulative_rewards) == before
+    engine.close()
