@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from alphafair import __version__, validate
-from alphafair.engine.errors import Mismatch, Refused
-from alphafair.engine.events import Activated, Context, Decided, Settled, Snapshot
+from alphafair.engine.errors import Mismatch, Refused, Unavailable
+from alphafair.engine.events import Context, Snapshot
 from alphafair.engine.experiment import Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
@@ -45,6 +45,10 @@ KEEP_THREE = """delete from snapshot where experiment = ?1 and seq not in
     (select seq from snapshot where experiment = ?1 order by seq desc limit 3)"""
 FIRST_OPEN = """select d.seq, d.at from decision d left join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq > ? and r.seq is null order by d.seq limit 1"""
+
+
+APPLIED = Outcome("applied")
+_new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
 class _Ticket:
@@ -136,7 +140,7 @@ class Decisions:
         """Write, then fold: the one place where the state moves on."""
         began = time.perf_counter()
         try:
-            self._ledger.append(self.position, fold.events, last=fold.last, updates=updates)
+            self._ledger.append(self.position, fold.last, fold.rows, updates)
         except BaseException as problem:
             self._stale, self._problem = True, str(problem)
             raise
@@ -175,10 +179,10 @@ class Decisions:
             self._expire_due()
             fold = Fold(self.position, self._now())
             answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
-            if fold.events:
+            if fold.last > fold.start:
                 self._append(fold)
-                self._take_snapshots()
         except BaseException as problem:
+            self._stale = True
             for ticket in group:
                 ticket.problem = problem
             if not isinstance(problem, (OSError, ValueError, Mismatch)):
@@ -186,6 +190,8 @@ class Decisions:
             return
         for ticket, own in zip(group, answers, strict=True):
             ticket.answers = own
+        with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
+            self._take_snapshots()
 
     def _answer(self, request: Request, fold: Fold) -> Receipt | Outcome | Refused:
         try:
@@ -217,35 +223,21 @@ class Decisions:
         number = experiment.contexts.get(label) if type(label) is str else None
         if number is None:
             number = experiment.add_context(checked_label("context", label))
-            fold.events.append(Context(experiment.key, number, label))
-        policy = experiment.policy
-        chosen = policy.choose(number, rng=self._random, available=mask)
+            fold.add(Context(experiment.key, number, label))
+        _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
         seq, at = fold.next(), fold.at
         if id is None:
             id = f"{self._salt}-{seq:010x}"
-        used = chosen.probabilities.astype("<f8").tobytes() if experiment.full else None
-        known = Known(seq, experiment, number, label, chosen.arm, chosen.propensity, not deferred, at, used, None)
-        fold.decided(
-            Decided(
-                seq,
-                id,
-                experiment.key,
-                number,
-                chosen.arm,
-                chosen.propensity,
-                fold.start,
-                experiment.version,
-                1 if deferred else 0,
-                None if mask is None else packed(mask),
-                used,
-                at,
-            ),
-            known,
-        )
+        used = probabilities.astype("<f8").tobytes() if experiment.full else None
+        known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
+        could = None if mask is None else packed(mask)
+        version, later = experiment.version, 1 if deferred else 0
+        row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
+        fold.decided(row, known)
         self._remember(id, known)
         if experiment.next_due is None and experiment.wait is not None:
             experiment.next_due = at + experiment.wait
-        return Receipt(id, experiment.arms[chosen.arm], chosen.propensity, label)
+        return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
     def _reward(self, request: Reward, fold: Fold) -> Outcome:
         id, value, name = request
@@ -253,9 +245,13 @@ class Decisions:
         if known is None or (name is not None and known.experiment.name != name):
             return Outcome("unknown")
         experiment = known.experiment
-        reward, rewards = experiment.checked_reward(value, len(known.probabilities or b"") // 8)
-        if known.settled is None and self._is_overdue(known, fold.at):
-            fold.settled(self._by_the_clock(known, fold), known)
+        if type(value) is float and experiment.low <= value <= experiment.high and not experiment.full:
+            reward: float | None = value
+            rewards: bytes | None = None
+        else:
+            reward, rewards = experiment.checked_reward(value, len(known.probabilities or b"") // 8)
+        if known.settled is None and experiment.wait is not None and known.since + experiment.wait <= fold.at:
+            self._settle_by_the_clock(known, fold)
         if known.settled is not None:
             first, source, first_rewards = known.settled
             if source == "client":
@@ -265,8 +261,8 @@ class Decisions:
         if not known.active:
             repair = "Activate the decision first: a deferred one counts from then on."
             raise Refused("not_activated", "id", "an activated decision", id, repair)
-        fold.settled(Settled(fold.next(), known.seq, reward, "client", rewards, fold.at), known)
-        return Outcome("applied")
+        fold.settled(known, reward, "client", rewards)
+        return APPLIED
 
     def _activate(self, request: Activate, fold: Fold) -> Outcome:
         known = self._find(request.id)
@@ -274,12 +270,12 @@ class Decisions:
             return Outcome("unknown")
         if known.active:
             return Outcome("repeated")
-        if known.settled is None and self._is_overdue(known, fold.at):
-            fold.settled(self._by_the_clock(known, fold), known)
+        wait = known.experiment.wait
+        if known.settled is None and wait is not None and known.since + wait <= fold.at:
+            self._settle_by_the_clock(known, fold)
         if known.settled is not None:
             return Outcome("expired")
-        known.active, known.since = True, fold.at
-        fold.activated(Activated(fold.next(), known.seq, fold.at), known)
+        fold.activated(known)
         return Outcome("activated")
 
     # decisions
@@ -320,19 +316,19 @@ class Decisions:
 
     # the clock
 
-    def _is_overdue(self, known: Known, now: int) -> bool:
-        wait = known.experiment.wait
-        return wait is not None and known.since + wait <= now
-
     @staticmethod
-    def _by_the_clock(known: Known, fold: Fold) -> Settled:
+    def _settle_by_the_clock(known: Known, fold: Fold) -> None:
         """The default reward, if there is one; none where there is not, or where the decision never counted."""
-        default = known.experiment.default_reward if known.active else None
-        source = "lapsed" if not known.active else "expired" if default is None else "default"
-        rewards = None
-        if default is not None and known.experiment.full:
-            rewards = np.full(len(known.probabilities or b"") // 8, default).astype("<f8").tobytes()
-        return Settled(fold.next(), known.seq, None if rewards else default, source, rewards, fold.at)
+        default = known.experiment.default_reward
+        if not known.active:
+            fold.settled(known, None, "lapsed")
+        elif default is None:
+            fold.settled(known, None, "expired")
+        elif known.probabilities is None:
+            fold.settled(known, default, "default")
+        else:
+            n_arms = len(known.probabilities) // 8
+            fold.settled(known, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
     def expire(self) -> int:
         """Settle every decision whose waiting time is over; how many there were. Any other request does it too."""
@@ -354,10 +350,10 @@ class Decisions:
                 if since + wait > now:
                     waiting.append((seq, since))
                 elif (known := self._find(id)) is not None:
-                    fold.settled(self._by_the_clock(known, fold), known)
-            if fold.events:
+                    self._settle_by_the_clock(known, fold)
+            n_settled += fold.last - fold.start
+            if fold.last > fold.start:
                 self._append(fold)
-                n_settled += len(fold.events)
         following = self._ledger.rows(FIRST_OPEN, (experiment.key, after))
         experiment.tally.settled_to = min([seq for seq, *_ in (*waiting, *following)], default=self.position + 1) - 1
         experiment.next_due = min([since + wait for *_, since in (*waiting, *following)], default=None)
@@ -377,6 +373,5 @@ class Decisions:
                 experiment.snapshot_every = max(SNAPSHOT_EVERY, len(snapshot.state) // 100)
                 experiment.unsaved = 0
                 if len(snapshot.state) <= LARGEST_STATE:
-                    self._ledger.append(
-                        self.position, [snapshot], last=self.position, updates=[(KEEP_THREE, [(experiment.key,)])]
-                    )
+                    older = [(KEEP_THREE, [(experiment.key,)])]
+                    self._ledger.append(self.position, self.position, {Snapshot: [snapshot]}, older)

@@ -13,7 +13,7 @@ from alphafair import validate
 from alphafair.engine import export
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused
-from alphafair.engine.events import Change, Context, Settled
+from alphafair.engine.events import Change, Context
 from alphafair.engine.experiment import Experiment, checked_label, checked_settings, same_state
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
@@ -165,9 +165,11 @@ class Engine(Decisions):
             seq = fold.next()
             blob = None if start is None else start.to_bytes()
             created = Change(seq, seq, "create", json.dumps(body), blob, fold.at)
-            fold.events = [created, *(Context(seq, number, label) for number, label in enumerate(known))]
-            self._append(fold)
             experiment = Experiment(created)
+            fold.changed(experiment, created)
+            for number, label in enumerate(known):
+                fold.add(Context(seq, number, label))
+            self._append(fold)
             experiment.contexts = {label: number for number, label in enumerate(known)}
             self._keyed[seq] = self._experiments[name] = experiment
 
@@ -238,15 +240,16 @@ class Engine(Decisions):
             still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
             fold = Fold(self.position, self._now())
             change = Change(fold.next(), experiment.key, "rollback", json.dumps({"position": position}), None, fold.at)
-            fold.events.append(change)
+            fold.changed(experiment, change)
             for id in still_open:
                 known = self._find(id)
                 if known is not None:
-                    fold.settled(Settled(fold.next(), known.seq, None, "rollback", None, fold.at), known)
+                    fold.settled(known, None, "rollback")
             trial = copy.deepcopy(experiment)  # the snapshot goes into the same transaction
             put_back(self._ledger, trial, then, position, change.seq)
             trial.apply(change)
-            fold.events.append(self._snapshot(trial, fold.last))
+            trial.tally.pending -= len(still_open)
+            fold.add(self._snapshot(trial, fold.last))
             self._append(fold)
             experiment.policy = trial.policy
             experiment.apply(change)
@@ -282,10 +285,9 @@ class Engine(Decisions):
         change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at)
         if kind in ("add_arm", "retire_arm", "set_alpha"):
             copy.deepcopy(experiment).apply(change)
-        fold.events.append(change)
+        fold.changed(experiment, change)
         self._append(fold, updates)
         experiment.apply(change)
-        experiment.unsaved += 1
 
     # looking back
 

@@ -72,12 +72,9 @@ class Experiment:
             self.policy = load_policy(State.from_bytes(created.state))
         else:
             self.policy = POLICIES[body["policy"]](1, len(self.arms), **body["settings"])
+        self.full = self.policy.feedback is Feedback.FULL
 
     # what is asked of it
-
-    @property
-    def full(self) -> bool:
-        return self.policy.feedback is Feedback.FULL
 
     @property
     def live_arms(self) -> list[str]:

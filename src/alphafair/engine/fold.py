@@ -2,90 +2,119 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from alphafair.drive import Steps, follow
-from alphafair.engine.events import Activated, Decided, Event, Late, Settled
+from alphafair.engine.events import TABLES, Activated, Change, Decided, Event, Late, Settled
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.requests import Known
 from alphafair.kernels.loops import EXPECT, FORGO, LEARN
+from alphafair.types import Vector
 
-STEP_OF = {"client": LEARN, "default": LEARN, "expired": FORGO}
+STEP_OF = {"client": LEARN, "default": LEARN, "expired": FORGO}  # by source; the others teach nothing
+
+
+class Lessons:
+    """What a group has for one experiment: counts, and steps for its policy."""
+
+    def __init__(self) -> None:
+        self.drawn: list[int] = []  # arms
+        self.sources: list[str] = []  # of what was settled
+        self.n_events = 0
+        self.steps: list[int] = []
+        self.contexts: list[int] = []
+        self.arms: list[int] = []
+        self.propensities: list[float] = []
+        self.rewards: list[float] = []
+        self.full: dict[int, tuple[Vector, Vector]] = {}
+
+    def add(self, step: int, known: Known, reward: float = 0.0) -> None:
+        self.steps.append(step)
+        self.contexts.append(known.context)
+        self.arms.append(known.arm)
+        self.propensities.append(known.propensity)
+        self.rewards.append(reward)
 
 
 class Fold:
-    """Events after `start`, and what each of them teaches."""
+    """Events after `start`, by their tables, and what they teach."""
 
     def __init__(self, start: int, at: int) -> None:
         self.start = self.last = start
         self.at = at
-        self.events: list[Event] = []
-        self._steps: dict[int, list[tuple[int, Known, Settled | None]]] = {}
-        self._experiments: dict[int, Experiment] = {}
+        self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their kind
+        self._lessons: dict[Experiment, Lessons] = {}
 
     def next(self) -> int:
         self.last += 1
         return self.last
 
-    def _add(self, step: int, known: Known, settled: Settled | None = None) -> None:
-        key = known.experiment.key
-        self._experiments[key] = known.experiment
-        self._steps.setdefault(key, []).append((step, known, settled))
+    def add(self, event: Event) -> None:
+        self.rows[type(event)].append(event)
 
-    def _append(self, event: Event, known: Known) -> None:
-        self.events.append(event)
-        known.experiment.unsaved += 1
+    def _of(self, experiment: Experiment) -> Lessons:
+        lessons = self._lessons.get(experiment)
+        if lessons is None:
+            lessons = self._lessons[experiment] = Lessons()
+        lessons.n_events += 1
+        return lessons
 
-    def decided(self, event: Decided, known: Known) -> None:
-        self._append(event, known)
-        tally = known.experiment.tally
-        tally.decisions += 1
-        tally.pending += 1
-        tally.pulls[known.arm] += 1
+    def changed(self, experiment: Experiment, change: Change) -> None:
+        self.rows[Change].append(change)
+        self._of(experiment)
+
+    def decided(self, row: tuple[Any, ...], known: Known) -> None:
+        """`row` has the fields of `Decided`."""
+        self.rows[Decided].append(row)
+        lessons = self._of(known.experiment)
+        lessons.drawn.append(known.arm)
         if known.active:
-            self._add(EXPECT, known)
+            lessons.add(EXPECT, known)
 
-    def activated(self, event: Activated, known: Known) -> None:
-        self._append(event, known)
-        self._add(EXPECT, known)
+    def activated(self, known: Known) -> None:
+        known.active, known.since = True, self.at
+        self.rows[Activated].append((self.next(), known.seq, self.at))
+        self._of(known.experiment).add(EXPECT, known)
 
-    def settled(self, event: Settled, known: Known) -> None:
-        self._append(event, known)
-        known.settled = (event.reward, event.source, event.rewards)
-        tally = known.experiment.tally
-        tally.pending -= 1
-        if event.source == "client":
-            tally.rewards += 1
-        elif event.source != "rollback":
-            tally.expired += 1
-        if event.source in STEP_OF:
-            self._add(STEP_OF[event.source], known, event)
+    def settled(self, known: Known, reward: float | None, source: str, rewards: bytes | None = None) -> None:
+        known.settled = (reward, source, rewards)
+        self.rows[Settled].append((self.next(), known.seq, reward, source, rewards, self.at))
+        lessons = self._of(known.experiment)
+        lessons.sources.append(source)
+        if rewards is not None:
+            used = np.frombuffer(known.probabilities or b"", dtype="<f8")
+            lessons.full[len(lessons.steps)] = used, known.experiment.stored_rewards(rewards)
+        if source in STEP_OF:
+            lessons.add(STEP_OF[source], known, reward or 0.0)
 
     def late(self, known: Known, reward: float | None, rewards: bytes | None) -> None:
         """Write down the first reward that came too late; more of them say nothing new."""
         if known.settled is not None and known.settled[1] != "late":
-            self._append(Late(self.next(), known.seq, reward, rewards, self.at), known)
             known.settled = (known.settled[0], "late", known.settled[2])
+            self.rows[Late].append((self.next(), known.seq, reward, rewards, self.at))
+            self._of(known.experiment)
 
     def apply(self) -> None:
-        """Teach the policies what was written."""
-        for key, steps in self._steps.items():
-            experiment = self._experiments[key]
-            settled = [event for _, _, event in steps]
-            full = {
-                t: (np.frombuffer(known.probabilities or b"", dtype="<f8"), experiment.stored_rewards(event.rewards))
-                for t, (_, known, event) in enumerate(steps)
-                if event is not None and event.rewards is not None
-            }
-            rewards = np.array([0.0 if event is None else event.reward or 0.0 for event in settled])
+        """Count, and teach the policies."""
+        for experiment, lessons in self._lessons.items():
+            experiment.unsaved += lessons.n_events
+            tally, sources = experiment.tally, lessons.sources
+            tally.decisions += len(lessons.drawn)
+            tally.pending += len(lessons.drawn) - len(sources)
+            tally.rewards += sources.count("client")
+            tally.expired += len(sources) - sources.count("client") - sources.count("rollback")
+            for arm in lessons.drawn:
+                tally.pulls[arm] += 1
             follow(
                 experiment.policy,
                 Steps(
-                    np.array([step for step, _, _ in steps], dtype=np.int8),
-                    np.array([known.context for _, known, _ in steps], dtype=np.int32),
-                    np.array([known.arm for _, known, _ in steps], dtype=np.int32),
-                    np.array([known.propensity for _, known, _ in steps]),
-                    experiment.to_unit(rewards),
-                    full=full,
+                    np.array(lessons.steps, dtype=np.int8),
+                    np.array(lessons.contexts, dtype=np.int32),
+                    np.array(lessons.arms, dtype=np.int32),
+                    np.array(lessons.propensities),
+                    experiment.to_unit(np.array(lessons.rewards)),
+                    full=lessons.full,
                 ),
             )

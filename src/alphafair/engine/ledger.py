@@ -10,14 +10,14 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from alphafair import __version__
 from alphafair.engine.errors import Mismatch, Unavailable
-from alphafair.engine.events import TABLES, Event
+from alphafair.engine.events import TABLES
 from alphafair.validate import Refusal
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
@@ -65,6 +65,8 @@ class Ledger:
                 connection.execute(f"pragma application_id = {APPLICATION}")
                 connection.execute("pragma journal_mode = wal")
                 connection.execute("pragma synchronous = full")
+                connection.execute("pragma wal_autocheckpoint = 10000")  # pages of 4 kB
+                connection.execute("pragma cache_size = -65536")  # kB
                 connection.execute("pragma secure_delete = on")
             migrate(connection, schema(), read_only=self.read_only)
         except sqlite3.Error as problem:
@@ -87,18 +89,24 @@ class Ledger:
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
 
-    def append(self, expected: int, events: Sequence[Event], *, last: int, updates: Sequence[Update] = ()) -> None:
-        """Write all events in one transaction, after `expected` and up to `last`, or none of them."""
-        connection, kinds = self.connection, {type(event) for event in events}
+    def append(
+        self, expected: int, last: int, rows: Mapping[type, Sequence[Any]], updates: Sequence[Update] = ()
+    ) -> None:
+        """Write all events in one transaction, after `expected` and up to `last`, or none of them.
+
+        `rows` has the events by their kind: see `alphafair.engine.events`.
+        """
+        connection = self.connection
         try:
             connection.execute("begin immediate")
             moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
             if moved != 1:
                 raise Mismatch(f"{self.path} has moved on from position {expected}: somebody else has written to it.")
-            for kind in kinds:
-                connection.executemany(INSERTS[kind], [event for event in events if type(event) is kind])
-            for statement, rows in updates:
-                connection.executemany(statement, rows)
+            for kind, events in rows.items():
+                if events:
+                    connection.executemany(INSERTS[kind], events)
+            for statement, values in updates:
+                connection.executemany(statement, values)
             connection.execute("commit")
         except BaseException as problem:
             with contextlib.suppress(sqlite3.Error):
