@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import alphafair
-from alphafair import checks, drive, figures, metrics, offline, policies, rewards, simulation, streams, types, validate
+from alphafair import (
+    checks,
+    drive,
+    engine,
+    figures,
+    metrics,
+    offline,
+    policies,
+    rewards,
+    simulation,
+    streams,
+    types,
+    validate,
+)
 
 PAGE = Path(__file__).with_name("api.md")
 OF_METRICS = [value for value in vars(metrics).values() if getattr(value, "__module__", "") == metrics.__name__]
@@ -26,10 +39,28 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
     "Hindsight": ("", [offline.offline_optimum, offline.offline_curve, offline.context_reward_totals]),
     "Metrics": ("metrics.", OF_METRICS),
     "Streams": ("streams.", [getattr(streams, name) for name in streams.__all__ if name != "Log"]),
+    "The engine": ("engine.", [engine.Engine, engine.Status, engine.restore]),
+    "What an engine is asked, and answers": (
+        "engine.",
+        [engine.Decide, engine.Reward, engine.Activate, engine.Receipt, engine.Outcome],
+    ),
     "Rewards, errors": ("", [rewards.rescale_rewards, validate.Refusal]),
+    "Errors of the engine": ("engine.", [engine.Refused, engine.Unavailable, engine.Mismatch]),
     "Checks and pictures": ("", [checks.run_checks, figures.overview, figures.save]),
 }
-METHODS = ("probabilities", "choose", "update", "expect", "forgo", "grow", "retire", "snapshot", "restore", "fresh")
+METHODS = (
+    "probabilities",
+    "choose",
+    "update",
+    "expect",
+    "forgo",
+    "grow",
+    "retire",
+    "set_alpha",
+    "snapshot",
+    "restore",
+    "fresh",
+)
 
 
 def page() -> str:
@@ -50,7 +81,7 @@ def entry(thing: Any, prefix: str) -> str:
     """One class or function: its name, how it is called, what its docstring says; and a class's own public methods."""
     name = f"{prefix}{thing.__name__}"
     text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(thing)}\n"
-    if thing in (policies.BasePolicy, types.Stream, types.State):
+    if thing in (policies.BasePolicy, types.Stream, types.State, engine.Engine):
         names = METHODS if thing is policies.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
         for key in names:
             method = inspect.getattr_static(thing, key, None)

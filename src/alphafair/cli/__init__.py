@@ -8,11 +8,14 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import arena, check, data, offline, reproduce, simulate
+from alphafair.cli import arena, backup, check, data, erase, export, offline, reproduce, simulate, verify
 
 
 class _OneLineRefusals(TyperGroup):
-    """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback."""
+    """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback.
+
+    A file that cannot be used, or is not what it should be, is one line too, exit code 1.
+    """
 
     def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
         try:
@@ -24,6 +27,11 @@ class _OneLineRefusals(TyperGroup):
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(2) from None
+        except Exception as problem:
+            if type(problem).__module__ != "alphafair.engine.errors":
+                raise
+            typer.echo(f"error: {problem}", err=True)
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(
@@ -39,6 +47,11 @@ app.command("arena")(arena.command)
 app.command("simulate")(simulate.command)
 app.command("offline")(offline.command)
 app.command("check")(check.command)
+app.command("verify")(verify.command)
+app.command("export")(export.command)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("erase")(erase.command)
 app.add_typer(data.app, name="data")
 
 

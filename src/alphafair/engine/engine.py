@@ -48,11 +48,20 @@ class Engine(Decisions):
     """
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, seed: int | None = None) -> Self:
-        """The engine of a file, which is made if it is not there; read-only beside another that writes.
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        create: bool = True,
+        seed: int | None = None,
+    ) -> Self:
+        """The engine of a file, which is made if it is not there (`create`); read-only beside another that writes.
 
         A `seed` makes the draws of this opening repeatable, for tests.
         """
+        if not Path(path).exists() and (read_only or not create):
+            raise validate.Refusal("path", "a file that is there", str(path), "Look for a typo.")
         return cls(Ledger(path, read_only=read_only), seed)
 
     def __enter__(self) -> Self:

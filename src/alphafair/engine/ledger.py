@@ -37,8 +37,6 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
         self.path, self.read_only, self._connect = Path(path), read_only, connect
         self._lock: _WriterLock | None = None
-        if read_only and not self.path.exists():
-            raise Refusal("path", "a file that is there", str(path), "Open it for writing to make a new one.")
         if not read_only:
             self._lock = _WriterLock(self.path)
         try:

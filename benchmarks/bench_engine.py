@@ -1,0 +1,86 @@
+"""The engine: durable batches, recovery, opening a large file, and memory over a million decisions."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from alphafair.engine import Decide, Engine, Receipt, Reward
+from alphafair.engine.replay import Replay
+from benchmarks.jobs import ALPHA, N_ARMS
+from benchmarks.table import Row
+from benchmarks.timing import seconds
+
+BATCH, THREADS, EVENTS = 100, 16, 1_000_000
+LARGE = 10_000_000
+VISITORS = 1_000
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shop.db"
+        with Engine.open(path, seed=0) as engine:
+            engine.create("home", arms=[f"arm-{k}" for k in range(N_ARMS)], alpha=ALPHA)
+            play(engine, 100_000)  # compiles, and fills caches
+            before = resident()
+            alone = EVENTS / 10 / seconds(lambda: play(engine, EVENTS // 10, threads=1))
+            rate = 2 * EVENTS / seconds(lambda: play(engine, 2 * EVENTS))
+            grown = resident() - before
+            yield _row(f"batches of {BATCH}, {THREADS} threads", rate, "one thread", alone, 100_000)
+            yield Row(
+                "memory over a million decisions",
+                f"{grown / 1e6:.0f} MB more",
+                "a decision kept whole",
+                "500 MB",
+                "",
+                "flat: under 50 MB",
+                grown < 50e6,
+            )
+            position = engine.position
+            with engine._ledger.reader() as reader:
+                rate = position / seconds(lambda: Replay(reader, position).run())
+            proof = position / seconds(engine.verify)
+            yield _row("recovery without a snapshot", rate, "verify, which draws every arm again", proof, 500_000)
+            while engine.position < LARGE:
+                play(engine, 500_000)
+        spent = seconds(lambda: Engine.open(path, read_only=True).close())
+        size = path.stat().st_size / 1e9
+        yield Row(
+            f"open a file of {LARGE / 1e6:g} million events ({size:.1f} GB)",
+            f"{spent:.2f} s",
+            "replay all of it",
+            f"{LARGE / rate:.0f} s",
+            f"{LARGE / rate / spent:,.3g} x",
+            "under 2 s",
+            spent < 2.0,
+        )
+
+
+def _row(job: str, rate: float, rival: str, theirs: float, target: float) -> Row:
+    mine, other, ratio = f"{rate:,.0f} events/s", f"{theirs:,.0f} events/s", f"{rate / theirs:.3g} x"
+    return Row(job, mine, rival, other, ratio, f"at least {target:,.0f}/s", rate >= target)
+
+
+def play(engine: Engine, n_events: int, threads: int = THREADS) -> None:
+    """Half decisions, half rewards of the batch before, by several threads."""
+
+    def visit(first: int) -> None:
+        ids: list[str] = []
+        for batch in range(n_events // BATCH // threads):
+            asked = [Decide("home", f"visitor-{(first + batch + k * 7) % VISITORS}") for k in range(BATCH // 2)]
+            answers = engine.submit([*asked, *(Reward(id, 0.5) for id in ids)])
+            ids = [answer.id for answer in answers if isinstance(answer, Receipt)]
+
+    workers = [threading.Thread(target=visit, args=(k,)) for k in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def resident() -> int:
+    """The most memory this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

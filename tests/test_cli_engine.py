@@ -1,0 +1,78 @@
+"""The commands for an engine's file, as a shell would call them."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from alphafair import Engine
+from alphafair.cli import app
+
+
+def run(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=["ada", "ben"])
+        for k in range(10):
+            engine.reward(engine.decide("home", f"visitor-{k % 3}").id, 0.5)
+    return tmp_path / "shop.db"
+
+
+def test_verify_says_what_it_saw(file: Path) -> None:
+    code, text = run("verify", file)
+    assert code == 0
+    assert "21 events replayed" in text
+    hand = sqlite3.connect(file)
+    hand.execute("update reward set reward = 0.75 where seq = 5")
+    hand.commit()
+    hand.close()
+    code, text = run("verify", file)
+    assert code == 1
+    assert "error: home: decision 6 was logged with propensity" in text
+
+
+def test_verify_works_beside_the_writer(file: Path) -> None:
+    with Engine.open(file) as engine:
+        engine.decide("home", "visitor-9")
+        assert run("verify", file)[0] == 0
+        code, text = run("erase", file, "--experiment", "home", "--context", "visitor-9")
+        assert code == 1
+        assert "has a writer already" in text
+
+
+def test_export_by_ending_or_by_name(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("export", file, "--experiment", "home")[0] == 0
+    assert run("export", file, "-e", "home", "-o", "log.csv")[0] == 0
+    assert run("export", file, "-e", "home", "--format", "jsonl")[0] == 0
+    frames = [pl.read_parquet("home.parquet"), pl.read_csv("log.csv"), pl.read_ndjson("home.jsonl")]
+    assert {len(frame) for frame in frames} == {10}
+    code, text = run("export", file, "-e", "hime")
+    assert code == 2
+    assert "There are ['home']" in text
+
+
+def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:
+    assert run("backup", file, tmp_path / "copy.db") == (0, f"{tmp_path / 'copy.db'}: 21 events\n")
+    assert run("restore", tmp_path / "copy.db", tmp_path / "new.db")[0] == 0
+    assert run("verify", tmp_path / "new.db")[0] == 0
+    assert run("erase", file, "--experiment", "home", "--context", "visitor-1")[0] == 0
+    assert b"visitor-1" not in file.read_bytes()
+    assert run("verify", file)[0] == 0
+
+
+def test_a_typo_is_one_line(tmp_path: Path) -> None:
+    for command in (["verify"], ["export", "-e", "x"], ["erase", "-e", "x", "--context", "y"]):
+        code, text = run(command[0], tmp_path / "shpo.db", *command[1:])
+        assert code == 2
+        assert text.startswith("error: path must be a file that is there")
+    assert not list(tmp_path.iterdir())
