@@ -485,6 +485,33 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
             restore(tmp_path / "copy.db", tmp_path / target)
 
 
+def test_many_threads_on_one_engine(engine: Engine) -> None:
+    """Eight threads with retries: every decision is made once, every reward booked once, and the log verifies."""
+    import threading
+
+    engine.create("home", arms=["ada", "ben", "cyd"])
+    earned = [0.0] * 8
+
+    def work(me: int) -> None:
+        for k in range(40):
+            receipts = {engine.decide("home", f"v{k % 5}", id=f"{me}-{k}") for _ in range(2)}
+            outcomes = [engine.reward(receipts.pop().id, k / 64).outcome for _ in range(2) if receipts]
+            assert outcomes == ["applied"]
+            assert engine.reward(f"{me}-{k}", k / 64).outcome == "repeated"
+            earned[me] += k / 64
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    status = engine.experiment("home")
+    assert (status.decisions, status.rewards, status.pending) == (320, 320, 0)
+    assert sum(status.cumulative_rewards.values()) == 3 + sum(earned)  # multiples of 1/64: exact in any order
+    assert sum(earned) == 8 * sum(range(40)) / 64
+    engine.verify()
+
+
 def test_snapshots_shorten_recovery_and_the_oldest_go(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

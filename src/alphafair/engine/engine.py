@@ -312,7 +312,7 @@ class Engine(Decisions):
             experiment = self._find_experiment(name)
         return export.write(self._ledger, experiment, target, format)
 
-    def verify(self, progress: Callable[[int], None] = lambda events: None) -> int:
+    def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.
 
         The number of events; `Mismatch` says where the first difference is.
@@ -321,7 +321,7 @@ class Engine(Decisions):
             sound = reader.rows("pragma integrity_check(1)")[0][0]
             if sound != "ok":
                 raise Mismatch(f"{reader.path} is damaged: {sound}.")
-            again = Replay(reader, self.position, check=True).run(progress)
+            again = Replay(reader, self.position, check=True).run(progress or (lambda events: None))
             for key, experiment in self._keyed.items():
                 if not same_state(again[key].policy.snapshot(), experiment.policy.snapshot()):
                     raise Mismatch(f"{experiment.name}: the state in memory is not what the log leads to.")
