@@ -39,10 +39,10 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
     "Hindsight": ("", [offline.offline_optimum, offline.offline_curve, offline.context_reward_totals]),
     "Metrics": ("metrics.", OF_METRICS),
     "Streams": ("streams.", [getattr(streams, name) for name in streams.__all__ if name != "Log"]),
-    "The engine": ("engine.", [engine.Engine, engine.Status, engine.restore]),
+    "The engine": ("", [engine.Engine]),
     "What an engine is asked, and answers": (
         "engine.",
-        [engine.Decide, engine.Reward, engine.Activate, engine.Receipt, engine.Outcome],
+        [engine.Status, engine.restore, engine.Decide, engine.Reward, engine.Activate, engine.Receipt, engine.Outcome],
     ),
     "Rewards, errors": ("", [rewards.rescale_rewards, validate.Refusal]),
     "Errors of the engine": ("engine.", [engine.Refused, engine.Unavailable, engine.Mismatch]),

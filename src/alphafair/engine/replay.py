@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,22 @@ UNDONE = """select d.context, d.arm, d.propensity from decision d
 LATEST = "select seq, tally, state from snapshot where experiment = ? and seq <= ? order by seq desc limit 1"
 
 
+APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
+
+
+class Stop(NamedTuple):
+    """Where folding stops for a change to apply, a state to keep for a rollback, or one to compare with a snapshot."""
+
+    seq: int
+    why: int
+    change: Change | None = None
+
+
+def _target(rollback: Change) -> int:
+    """The position to go back to."""
+    return int(json.loads(rollback.body)["position"])
+
+
 class Replay:
     """Folds the log from the start, or from snapshots, up to a position."""
 
@@ -57,7 +73,7 @@ class Replay:
         ]
         self.start: dict[int, int] = {}  # the position from which each experiment is folded
         self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come
-        self._stops: dict[int, list[tuple[int, Callable[[], None]]]] = {}
+        self._stops: dict[int, list[Stop]] = {}
 
     def from_snapshots(self) -> Replay:
         """Begin where the last snapshots were taken."""
@@ -91,35 +107,32 @@ class Replay:
         return self.experiments
 
     def _plan(self) -> None:
-        """Where to stop on the way: changes to apply, states to keep for a rollback or to compare with a snapshot."""
-        for key in self.experiments:
-            self._stops[key] = []
+        """Where to stop on the way, and why."""
+        stops: dict[int, list[Stop]] = {key: [] for key in self.experiments}
         for change in self.changes:
             if change.seq > self.start[change.experiment]:
-                experiment = self.experiments[change.experiment]
-                self._stops[change.experiment].append((change.seq, lambda c=change, e=experiment: self._apply(c, e)))  # type: ignore[misc]
+                stops[change.experiment].append(Stop(change.seq, APPLY, change))
                 if change.kind == "rollback":
-                    target = json.loads(change.body)["position"]
-                    if target >= self.start[change.experiment]:
-                        keep = lambda e=experiment, t=target: self._kept.__setitem__((e.key, t), e.policy.snapshot())  # noqa: E731
-                        self._stops[change.experiment].append((target, keep))
+                    stops[change.experiment].append(Stop(_target(change), KEEP))
         if self.check:
             for key, seq in self.ledger.rows("select experiment, seq from snapshot where seq <= ?", (self.until,)):
-                self._stops[key].append((seq, lambda k=key, s=seq: self._compare(k, s)))  # type: ignore[misc]
-        for stops in self._stops.values():
-            stops.sort(key=lambda stop: stop[0])  # stable: a change first, then what asks for the state after it
+                stops[key].append(Stop(seq, COMPARE))
+        self._stops = {key: sorted(mine, key=lambda stop: stop[:2]) for key, mine in stops.items()}
 
-    def _apply(self, change: Change, experiment: Experiment) -> None:
-        if change.kind == "rollback":
-            position = json.loads(change.body)["position"]
-            put_back(self.ledger, experiment, load_policy(self._kept[experiment.key, position]), position, change.seq)
-        experiment.apply(change)
-
-    def _compare(self, key: int, seq: int) -> None:
-        ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", (key, seq))
-        experiment = self.experiments[key]
-        if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
-            raise Mismatch(f"{experiment.name}: the snapshot at position {seq} is not what the log leads to.")
+    def _stop(self, experiment: Experiment, stop: Stop) -> None:
+        if stop.why == KEEP:
+            self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
+        elif stop.why == COMPARE:
+            of = experiment.key, stop.seq
+            ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
+            if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
+                raise Mismatch(f"{experiment.name}: the snapshot at position {stop.seq} is not what the log leads to.")
+        elif stop.change is not None:
+            if stop.change.kind == "rollback":
+                position = _target(stop.change)
+                policy = load_policy(self._kept[experiment.key, position])
+                put_back(self.ledger, experiment, policy, position, stop.seq)
+            experiment.apply(stop.change)
 
     def _end_of_chunk(self, position: int) -> int:
         """A position that no later draw reaches behind."""
@@ -138,18 +151,18 @@ class Replay:
             mine = steps[steps["experiment"] == key]
             mine = mine[mine["seq"] > self.start[key]]
             self._count(experiment, mine)
-            if not (self.check or not experiment.policy.contexts_apart):
+            if experiment.policy.contexts_apart and not self.check:
                 mine = mine[mine["step"] != DRAW]
             mine = mine[np.argsort(mine["order"], kind="stable")]
             masks = dict(self.ledger.rows(MASKS, (start, end))) if (mine["step"] == DRAW).any() else {}
             full = {seq: rest for seq, *rest in self.ledger.rows(FULL, (start, end))} if experiment.full else {}
             stops = self._stops[key]
             while stops and stops[0][0] <= end:
-                position, act = stops.pop(0)
-                before = int(np.searchsorted(mine["order"], 2 * position, side="right"))
+                stop = stops.pop(0)
+                before = int(np.searchsorted(mine["order"], 2 * stop.seq, side="right"))
                 self._do(experiment, mine[:before], masks, full)
                 mine = mine[before:]
-                act()
+                self._stop(experiment, stop)
             self._do(experiment, mine, masks, full)
 
     def _steps(self, start: int, end: int) -> NDArray[Any]:
