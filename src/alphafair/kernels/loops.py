@@ -18,6 +18,7 @@ from alphafair.kernels.prefetch import prefetch
 draw: Any = None  # the policy's kernels, put in by `loop`
 learn: Any = None
 expect: Any = None
+show: Any = None
 
 
 AHEAD = 4  # rounds between asking for a row and using it
@@ -26,12 +27,13 @@ ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
 
 
 class Rounds(NamedTuple):
-    """Rounds of a stream, and the uniform number that each of them draws with."""
+    """Rounds of a stream, and the uniform number that each of them draws with; a row of features per round, or none."""
 
     contexts: Any
     items: Any
     reward_table: Any
     uniforms: Any
+    features: Any
 
 
 class Book(NamedTuple):
@@ -118,6 +120,7 @@ def _play_full(work, shared, learners, rounds, book):
     for t in range(rounds.contexts.shape[0]):
         _ask_ahead(t, learners, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
@@ -131,6 +134,7 @@ def _play_bandit(work, shared, learners, rounds, book):
     for t in range(rounds.contexts.shape[0]):
         _ask_ahead(t, learners, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
@@ -143,6 +147,7 @@ def _face_full(work, shared, learners, rounds, book, kind, state):
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(rounds.contexts.shape[0]):
         context = np.int64(rounds.contexts[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         react(kind, state, context, probabilities, rounds.reward_table, t)
         for i in range(n):
@@ -156,6 +161,7 @@ def _face_bandit(work, shared, learners, rounds, book, kind, state):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(rounds.contexts.shape[0]):
         context = np.int64(rounds.contexts[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         react(kind, state, context, probabilities, rounds.reward_table, t)
         reward = rounds.reward_table[t, arm]
@@ -174,12 +180,14 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
             for i in range(n):
                 probabilities[i] = delays.waiting[delays.slots[past], i]
                 rewards[i] = rounds.reward_table[item, i]
+            show(work, rounds.features, past)
             learn(work, shared, learners, context, probabilities, rewards)
             _release(delays, past)
             past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
@@ -201,12 +209,14 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
             waiting = delays.waiting[delays.slots[past]]
             arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
+            show(work, rounds.features, past)
             learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
             _release(delays, past)
             past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
@@ -219,21 +229,23 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         _note(t - start, arm, propensity, book)
 
 
-def _fold_full(work, shared, learners, contexts, probabilities, rewards):
+def _fold_full(work, shared, learners, features, contexts, probabilities, rewards):
     n = rewards.shape[1]
     used, seen = np.empty(n), np.empty(n)
     for t in range(contexts.shape[0]):
         for i in range(n):
             used[i], seen[i] = probabilities[t, i], rewards[t, i]
+        show(work, features, t)
         learn(work, shared, learners, np.int64(contexts[t]), used, seen)
     return -1
 
 
-def _fold_bandit(work, shared, learners, contexts, arms, propensities, rewards):
+def _fold_bandit(work, shared, learners, features, contexts, arms, propensities, rewards):
     """The first entry that was refused, or -1."""
     for t in range(contexts.shape[0]):
         prefetch(learners, contexts[min(t + AHEAD, contexts.shape[0] - 1)])
         context, arm = np.int64(contexts[t]), np.int64(arms[t])
+        show(work, features, t)
         if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
             return t
     return -1
@@ -256,9 +268,14 @@ def expect_nothing(work, shared, learners, context, arm):
     """What most policies do about rewards on their way."""
 
 
+@kernel
+def show_nothing(work, features, t):
+    """What most policies make of features."""
+
+
 @cache
-def loop(job: str, feedback: str, draw: Any, learn: Any, expect: Any = None) -> Any:
+def loop(job: str, feedback: str, draw: Any, learn: Any, expect: Any = None, show: Any = None) -> Any:
     """The compiled loop for one policy's kernels."""
     name = f"{job}.{feedback}.{draw.__module__}.{draw.__name__}.{learn.__module__}.{learn.__name__}"
-    steps = {"draw": draw, "learn": learn, "expect": expect or expect_nothing}
+    steps = {"draw": draw, "learn": learn, "expect": expect or expect_nothing, "show": show or show_nothing}
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

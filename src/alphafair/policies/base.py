@@ -17,15 +17,15 @@ from alphafair import validate
 from alphafair.jit import machine_code
 from alphafair.kernels import Kernels
 from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_distribution
-from alphafair.kernels.loops import loop
 from alphafair.policies.memory import DAMAGED, Memory, Row, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
-from alphafair.types import Account, Decision, Feedback, Indices, Matrix, Policy, State, UniformSource, Vector
+from alphafair.policies.whole_runs import WholeRuns, feature_table
+from alphafair.types import Account, Decision, DescribedDecision, Feedback, Matrix, Policy, State, UniformSource, Vector
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-class BasePolicy(Policy):
+class BasePolicy(WholeRuns, Policy):
     """Derive from it, name the kernels, and pass the settings and the first shared memory to `__init__`.
 
     One policy may be used from many threads: every call is done as a whole before the next one begins. Whole runs give
@@ -38,6 +38,7 @@ class BasePolicy(Policy):
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True
     kernels: Kernels
+    compiles: bool = True  # False for one that does more in a round than its kernels
     _accounts_in: ClassVar[Row | None] = None  # where the memory has what arms have earned
 
     def __init__(
@@ -76,6 +77,11 @@ class BasePolicy(Policy):
         """The settings with so many contexts."""
         return self.settings
 
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """Of the features that `choose` asks for: (n_features,), (n_arms, n_features), or () for none."""
+        return ()
+
     # choosing and learning
 
     @staticmethod
@@ -91,11 +97,15 @@ class BasePolicy(Policy):
         """The arms that are not retired."""
         return self._memory.live_arms.copy()
 
-    def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector:
+    def probabilities(
+        self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
+    ) -> Vector:
         """The distribution that `choose` would draw from; a question that changes nothing."""
         with self._lock:
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
+            if features is not None or self.n_features:
+                self._show(features)
             out = np.empty(self.n_arms)
             self._draw_among(context, 0.0, out, mask)
         out.setflags(write=False)
@@ -107,6 +117,7 @@ class BasePolicy(Policy):
         *,
         rng: UniformSource | None = None,
         available: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Decision:
         """Draw an arm with one uniform number; learns nothing."""
         self._acquire()  # as `with self._lock`, in half the time
@@ -114,6 +125,7 @@ class BasePolicy(Policy):
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
+            shown = self._show(features) if features is not None or self.n_features else None
             if rng is None:
                 block = self._random_numbers.block
                 uniform = block.pop() if block else self._random_numbers.random()
@@ -129,7 +141,17 @@ class BasePolicy(Policy):
                 arm, propensity = self._draw_among(context, uniform, out, mask)
         finally:
             self._release()
-        return _new_decision(Decision, (context, arm, propensity, probabilities))
+        if shown is None:
+            return _new_decision(Decision, (context, arm, propensity, probabilities))
+        return DescribedDecision(context, arm, propensity, probabilities, shown)
+
+    def _show(self, features: Any) -> NDArray[np.float64]:
+        """Have the features of a round in scratch; a copy of them."""
+        shown = validate.features(features, self.feature_shape)
+        if self.kernels.show is not None:
+            live = self._memory.live_arms
+            self.kernels.show(self._work, feature_table(shown[None], live), 0)
+        return shown
 
     def _mask(self, available: ArrayLike) -> NDArray[np.bool_]:
         mask = validate.available(available, self.n_arms)
@@ -183,6 +205,8 @@ class BasePolicy(Policy):
                 if type(reward) is not float or not low <= reward <= high:
                     reward = validate.reward(reward, low, high)
                 column = arm if memory.all_live else memory.column(arm)
+                if self.n_features:
+                    self._show(getattr(decision, "features", None))
                 if column < 0:  # a retired arm: there is nothing to learn any more
                     memory.book_late(np.array([context]), np.array([arm]), np.array([reward]))
                 elif not self._learn(self._work, memory.shared, memory.learners, context, column, propensity, reward):
@@ -194,6 +218,8 @@ class BasePolicy(Policy):
                     rewards = validate.rewards(reward, self.n_arms, n_then)
                 if used is None or not is_distribution(used):
                     used = validate.decision_probabilities(probabilities, self.n_arms)
+                if self.n_features:
+                    self._show(getattr(decision, "features", None))
                 if not memory.all_live:
                     memory.book_retired([context], (used * rewards)[None])
                     used, rewards = used[memory.live_arms], rewards[memory.live_arms]
@@ -346,50 +372,6 @@ class BasePolicy(Policy):
             self._draw(self._work, memory.shared, memory.learners, context, 0.0, out)
             if not is_distribution(out):
                 raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
-
-    # whole runs, for `alphafair.drive`
-
-    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
-        """A whole run in one compiled call, made of this policy's own kernels; arms are columns of `live` ones here."""
-        learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
-        with self._lock:
-            if not np.array_equal(live, self._memory.live_arms):
-                allowed = f"one that keeps its arms {live.tolist()} while it plays"
-                raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
-            run = loop(job, self.feedback.value, self.kernels.draw, learn, self.kernels.expect)
-            run(self._work, self._memory.shared, self._memory.learners, *arguments)
-
-    def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:
-        """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
-        with self._lock:
-            memory = self._memory
-            is_live = memory.live[arms]
-            columns = contexts, np.searchsorted(memory.live_arms, arms), propensities, rewards
-            refused = self._fold(*(np.ascontiguousarray(column[is_live]) for column in columns))
-            if refused >= 0:
-                entry = int(np.flatnonzero(is_live)[refused])
-                self._refuse_propensity(int(contexts[entry]), float(propensities[entry]), f"log.propensities[{entry}]")
-            memory.book_late(contexts[~is_live], arms[~is_live], rewards[~is_live])
-
-    def fold_full_log(self, contexts: Indices, probabilities: Matrix, rewards: Matrix) -> None:
-        """Learn from decisions under full information, in their order."""
-        with self._lock:
-            live = self._memory.live_arms
-            self._fold(contexts, np.ascontiguousarray(probabilities[:, live]), np.ascontiguousarray(rewards[:, live]))
-            if not self._memory.all_live:
-                self._memory.book_retired(contexts, probabilities * rewards)
-
-    def _fold(self, *columns: NDArray[Any]) -> int:
-        """The first entry that was refused, with the memory as it was before; or -1."""
-        memory = self._memory
-        shared, learners = memory.shared.copy(), memory.learners.copy()
-        fold = loop("fold", self.feedback.value, self.kernels.draw, self.kernels.learn)
-        work = self._make_work(len(memory.live_arms))  # what is in the policy's own belongs to its memory
-        refused = int(fold(work, shared, learners, *columns))
-        if refused < 0:
-            memory.shared[...], memory.learners[...] = shared, learners
-            self._work = work
-        return refused
 
 
 def _blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:
