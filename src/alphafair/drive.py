@@ -2,14 +2,14 @@
 
 `over_stream` lets a policy play, `against` lets it play against an adversary; `alphafair.simulate` and
 `alphafair.simulation.simulate_against` are their doors. `over_log` lets it learn from decisions that were made before,
-here or elsewhere, in the order of the log; `follow` does again all that a durable log says was done.
+here or elsewhere, in the order of the log.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
@@ -18,13 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import DRAW, EXPECT, FORGO, Book, Delays, Rounds
+from alphafair.kernels.loops import Book, Delays, Rounds
 from alphafair.policies.base import BasePolicy
+from alphafair.policies.whole_runs import feature_table
 from alphafair.types import (
     ADVERSARIES,
     Account,
     Adversary,
     Decision,
+    DescribedDecision,
     Feedback,
     Indices,
     Log,
@@ -107,7 +109,7 @@ def _play(
 ) -> None:
     """Epoch by epoch, block by block."""
     n_rounds = stream.n_rounds
-    whole = compiled and _has_whole_runs(policy) and (delays is None or not stream.epochs)
+    whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs)
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
     for first, last in pairwise([0, *stream.epochs, n_rounds]):
@@ -139,18 +141,27 @@ def against(
     items, table = np.arange(n_rounds, dtype=np.int32), np.empty((n_rounds, n_arms))
     kind, state = ADVERSARIES.index(adversary.kind), first_state(given.reward_table)
     uniforms = generator.random(n_rounds)
-    if compiled and _has_whole_runs(policy):
-        rounds = Rounds(given.contexts, items, table, uniforms)
+    if compiled and has_whole_runs(policy):
         ours = cast(BasePolicy, policy)
+        rounds = Rounds(given.contexts, items, table, uniforms, feature_table(given.features, ours.live_arms))
         ours.run(ours.live_arms, "face", rounds, played.book(0, n_rounds), kind, state, in_order=True)
     else:
         replay = _Replay(uniforms)
         for t, context in enumerate(given.contexts.tolist()):
-            decision = policy.choose(context, rng=replay)
+            decision = _choose(policy, given, t, replay)
             react(kind, state, context, np.array(decision.probabilities), table, t)
             policy.update(decision, _book(policy, played, t, decision, table[t]))
     played.records[-1] = played.earned
     return played, Stream(given.contexts, items, table, n_contexts=given.n_contexts)
+
+
+def _choose(policy: Policy, stream: Stream, t: int, replay: _Replay) -> Decision:
+    """The policy's decision in round t, which it is shown the features of if it asks for them."""
+    if policy.n_features == 0:
+        return policy.choose(int(stream.contexts[t]), rng=replay)
+    features = cast(Matrix, stream.features)[t]
+    shown = features[: policy.n_arms] if features.ndim == 2 else features
+    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), rng=replay, features=shown)
 
 
 def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: Vector) -> Any:
@@ -169,12 +180,12 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
     return shown
 
 
-def _has_whole_runs(policy: Policy) -> bool:
+def has_whole_runs(policy: Policy) -> bool:
     """Not one that has its own way to choose or to learn on top of the kernels."""
     if policy.kernels is None or not isinstance(policy, BasePolicy):
         return False
     kind = type(policy)
-    return kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
+    return policy.compiles and kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> None:
@@ -208,11 +219,14 @@ def _run(
         book = book._replace(
             earned=played.earned[live], pulls=played.pulls[live], records=np.empty((rows + 1, len(live)))
         )
+    features = stream.features if policy.n_features else None
     if waits is None:
-        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms)
+        described = feature_table(None if features is None else features[start:stop], live)
+        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
         policy.run(live, "play", rounds, book, in_order=True)
     else:
-        policy.run(live, "late", Rounds(stream.contexts, stream.items, table, uniforms), book, waits, start, stop)
+        rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
+        policy.run(live, "late", rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -261,7 +275,7 @@ def _step(
         while waiting and waiting[0][0] <= t:
             _, _, decision, reward = heapq.heappop(waiting)
             policy.update(decision, reward)
-        decision = policy.choose(int(stream.contexts[t]), rng=replay)
+        decision = _choose(policy, stream, t, replay)
         reward = _book(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is not None:
             policy.expect(decision)
@@ -297,22 +311,30 @@ def over_log(policy: Policy, log: Log) -> None:
         repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
         raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
     _fits(policy, "log", log.n_contexts, log.n_arms)
+    features = matching_features(policy, "log", log.features, log.n_arms)
     low, high = policy.reward_range
     rewards = validate.column("log.rewards", log.rewards, log.n_rounds, low, high)
-    if not _has_whole_runs(policy):
+    if not has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
         before = policy.snapshot()
         try:
-            for context, arm, propensity, reward in zip(*columns, strict=True):
-                policy.update(Decision(context, arm, propensity, cast(Vector, None)), reward)
+            for t, (context, arm, propensity, reward) in enumerate(zip(*columns, strict=True)):
+                shown = None if features is None else features[t]
+                policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
         except ValueError:
             policy.restore(before)
             raise
     else:
-        cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards)
+        cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards, features)
 
 
-def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike, rewards: ArrayLike) -> None:
+def over_full_log(
+    policy: Policy,
+    contexts: ArrayLike,
+    probabilities: ArrayLike,
+    rewards: ArrayLike,
+    features: ArrayLike | None = None,
+) -> None:
     """The same for a policy that sees all rewards: the distribution used and a reward per arm, one row per round."""
     if policy.feedback is not Feedback.FULL:
         raise validate.Refusal("policy", "one with full information", policy, "over_log takes one reward per round.")
@@ -324,6 +346,8 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
             allowed = f"of shape {(len(seen), policy.n_arms)}"
             raise validate.Refusal(name, allowed, f"shape {array.shape}", "Give a row per round, a column per arm.")
     _fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
+    rows = None if features is None else validate.feature_rows(features, len(seen), policy.n_arms)
+    rows = matching_features(policy, "features", rows, policy.n_arms)
     low, high = policy.reward_range
     if table.min() < low or table.max() > high:
         repair = "Map the rewards with alphafair.rescale_rewards."
@@ -331,60 +355,27 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
     if used.min() < 0.0 or np.abs(used.sum(axis=1) - 1.0).max() > 1e-6:
         bad = int(np.argmax(np.abs(used.sum(axis=1) - 1.0)))
         raise validate.Refusal(f"probabilities[{bad}]", "a distribution", used[bad], "Pass those of the decisions.")
-    if not _has_whole_runs(policy):
-        for context, row, reward in zip(seen.tolist(), used, table, strict=True):
+    if not has_whole_runs(policy):
+        for t, (context, row, reward) in enumerate(zip(seen.tolist(), used, table, strict=True)):
             arm = int(row.argmax())
-            policy.update(Decision(context, arm, float(row[arm]), row), reward)
+            shown = None if rows is None else rows[t]
+            policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
-        cast(BasePolicy, policy).fold_full_log(seen, used, table)
+        cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """What was done, in order: `steps` are those of `alphafair.kernels.loops`, each with its decision and reward.
-
-    `masks` has the arms that could be played, by the number of the step, where not all could; `full` the distribution
-    used and the rewards of all arms, where they were seen.
-    """
-
-    steps: NDArray[np.int8]
-    contexts: Indices
-    arms: Indices
-    propensities: Vector
-    rewards: Vector
-    masks: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
-    full: Mapping[int, tuple[Vector, Vector]] = field(default_factory=dict)
-
-
-def follow(policy: BasePolicy, log: Steps) -> Vector:
-    """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now."""
-    drawn = np.zeros(len(log.steps))
-    if not len(drawn):
-        return drawn
-    if policy.feedback is Feedback.BANDIT and policy.contexts_apart and _has_whole_runs(policy):
-        policy.grow(n_contexts=max(policy.n_contexts, int(log.contexts.max()) + 1))
-        masks, mask_of = np.empty((0, 0), dtype=np.bool_), np.full(len(drawn), -1, dtype=np.int32)
-        if log.masks:
-            masks = np.stack(list(log.masks.values()))
-            mask_of[list(log.masks)] = np.arange(len(masks))
-        policy.follow(log.steps, log.contexts, log.arms, log.propensities, log.rewards, masks, mask_of, drawn)
-        return drawn
-    columns = (log.steps.tolist(), log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist())
-    for t, (step, context, arm, propensity) in enumerate(zip(*columns, strict=True)):
-        if context >= policy.n_contexts:
-            policy.grow(n_contexts=context + 1)
-        decision = Decision(context, arm, propensity, cast(Vector, None))
-        if step == DRAW:
-            drawn[t] = policy.probabilities(context, available=log.masks.get(t))[arm]
-        elif step == EXPECT:
-            policy.expect(decision)
-        elif step == FORGO:
-            policy.forgo(decision)
-        elif t in log.full:
-            policy.update(decision._replace(probabilities=log.full[t][0]), log.full[t][1])
-        else:
-            policy.update(decision, float(log.rewards[t]))
-    return drawn
+def matching_features(
+    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
+) -> NDArray[np.float64] | None:
+    """The features of all rounds, if the policy asks for any; refused if they are not what it asks for."""
+    if policy.n_features == 0:
+        return None
+    own = len(cast(BasePolicy, policy).feature_shape) == 2
+    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
+    if features is None or features.shape[1:] != wanted:
+        got = "none" if features is None else f"shape {features.shape[1:]}"
+        raise validate.Refusal(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
+    return features
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

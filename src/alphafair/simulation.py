@@ -115,6 +115,7 @@ def _log(stream: Stream, played: drive.Played) -> Log:
         n_arms=stream.n_arms,
         context_labels=stream.context_labels,
         arm_labels=stream.arm_labels,
+        features=stream.features,
     )
 
 
@@ -134,6 +135,7 @@ def _match(policy: Policy, stream: Stream) -> None:
             stream.n_contexts,
             f"Call policy.grow({stream.n_contexts}) first.",
         )
+    drive.matching_features(policy, "stream", stream.features, stream.n_arms)
     low, high = policy.reward_range
     least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
     if least < low or most > high:

@@ -239,4 +239,7 @@ def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, An
         made = kind(1, len(arms), **settings)
     except TypeError as problem:
         raise Refused("bad_request", "settings", f"those of {policy}", sorted(settings), f"{problem}.") from None
+    if made.n_features:
+        repair = "Turn features into context labels first: see alphafair.contexts.cluster."
+        raise Refused("bad_request", "n_features", "left out: the log keeps no features", made.n_features, repair)
     return dict(made.settings)

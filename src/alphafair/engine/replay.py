@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.drive import Steps, follow
 from alphafair.engine.errors import Mismatch
 from alphafair.engine.events import Change
 from alphafair.engine.experiment import Experiment, Tally, same_state, unpacked
+from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy

@@ -1,0 +1,63 @@
+"""The steps of a log done again by a policy: compiled where it can be, one by one where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.drive import has_whole_runs
+from alphafair.kernels.loops import DRAW, EXPECT, FORGO
+from alphafair.policies.base import BasePolicy
+from alphafair.types import Decision, Feedback, Indices, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What was done, in order: `steps` are those of `alphafair.kernels.loops`, each with its decision and reward.
+
+    `masks` has the arms that could be played, by the number of the step, where not all could; `full` the distribution
+    used and the rewards of all arms, where they were seen.
+    """
+
+    steps: NDArray[np.int8]
+    contexts: Indices
+    arms: Indices
+    propensities: Vector
+    rewards: Vector
+    masks: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    full: Mapping[int, tuple[Vector, Vector]] = field(default_factory=dict)
+
+
+def follow(policy: BasePolicy, log: Steps) -> Vector:
+    """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now."""
+    drawn = np.zeros(len(log.steps))
+    if not len(drawn):
+        return drawn
+    if policy.feedback is Feedback.BANDIT and policy.contexts_apart and has_whole_runs(policy):
+        policy.grow(n_contexts=max(policy.n_contexts, int(log.contexts.max()) + 1))
+        masks, mask_of = np.empty((0, 0), dtype=np.bool_), np.full(len(drawn), -1, dtype=np.int32)
+        if log.masks:
+            masks = np.stack(list(log.masks.values()))
+            mask_of[list(log.masks)] = np.arange(len(masks))
+        policy.follow(log.steps, log.contexts, log.arms, log.propensities, log.rewards, masks, mask_of, drawn)
+        return drawn
+    columns = (log.steps.tolist(), log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist())
+    for t, (step, context, arm, propensity) in enumerate(zip(*columns, strict=True)):
+        if context >= policy.n_contexts:
+            policy.grow(n_contexts=context + 1)
+        decision = Decision(context, arm, propensity, cast(Vector, None))
+        if step == DRAW:
+            drawn[t] = policy.probabilities(context, available=log.masks.get(t))[arm]
+        elif step == EXPECT:
+            policy.expect(decision)
+        elif step == FORGO:
+            policy.forgo(decision)
+        elif t in log.full:
+            policy.update(decision._replace(probabilities=log.full[t][0]), log.full[t][1])
+        else:
+            policy.update(decision, float(log.rewards[t]))
+    return drawn
