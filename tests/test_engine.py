@@ -485,6 +485,51 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
             restore(tmp_path / "copy.db", tmp_path / target)
 
 
+def test_an_upgrade_keeps_the_state_and_is_written_down(
+    engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(30):
+        engine.reward(engine.decide("home", f"v{k % 3}").id, k / 30)
+    early = engine.position
+    for k in range(10):
+        engine.decide("home", f"v{k % 3}")
+    before = engine.experiment("home").cumulative_rewards
+    for module in ("experiment", "decisions", "engine"):
+        monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
+    with (
+        Engine.open(engine._ledger.path, read_only=True) as reader,
+        pytest.raises(Refused, match="written by this code"),
+    ):
+        reader.verify()
+    engine = reopened(engine, clock)
+    assert engine.experiment("home").cumulative_rewards == before
+    engine._ledger.connection.execute("update reward set reward = 0 where seq = 20")  # the old code's word is taken
+    engine.verify()
+    for k in range(10):
+        engine.reward(engine.decide("home", f"v{k % 4}").id, 0.5)
+    engine.rollback("home", early)
+    engine.verify()
+    engine = reopened(engine, clock)
+    engine.verify()
+    engine.close()
+
+
+def test_a_snapshot_that_cannot_be_read_is_done_without(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(30):
+        engine.reward(engine.decide("home", f"v{k % 3}").id, k / 30)
+    before, path = engine.experiment("home"), engine._ledger.path
+    engine.close()
+    hand = sqlite3.connect(path)
+    assert hand.execute("update snapshot set state = x'00'").rowcount == 1
+    hand.commit()
+    hand.close()
+    engine = Engine(Ledger(path), seed=2, clock=clock)
+    assert engine.experiment("home") == before
+    engine.close()
+
+
 def test_many_threads_on_one_engine(engine: Engine) -> None:
     """Eight threads with retries: every decision is made once, every reward booked once, and the log verifies."""
     import threading

@@ -8,6 +8,7 @@ nothing: what is in memory is never ahead of what is on the disk.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import secrets
 import threading
@@ -20,8 +21,8 @@ import numpy as np
 
 from alphafair import __version__, validate
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
-from alphafair.engine.events import Context, Snapshot
-from alphafair.engine.experiment import Experiment, checked_label, packed
+from alphafair.engine.events import Change, Context, Snapshot
+from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay
@@ -79,6 +80,8 @@ class Decisions:
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
         self._load()
+        if not ledger.read_only:
+            self._note_upgrade()
 
     # the state in memory
 
@@ -103,6 +106,20 @@ class Decisions:
         self._recent: OrderedDict[str, Known] = OrderedDict()
         self._stale = False
         self._salt = f"{self._random.getrandbits(32):08x}"
+
+    def _note_upgrade(self) -> None:
+        """Write down what other code has led to, so that a replay can begin there."""
+        fold = Fold(self.position, self._now())
+        upgraded = [experiment for experiment in self._keyed.values() if experiment.code != CODE]
+        for experiment in upgraded:
+            body = {"code": CODE, "version": __version__, "tally": experiment.tally.to_json()}
+            state = experiment.policy.snapshot().to_bytes()
+            change = Change(fold.next(), experiment.key, "upgrade", json.dumps(body), state, fold.at)
+            fold.changed(experiment, change)
+        if upgraded:
+            self._append(fold)
+            for change in fold.rows[Change]:
+                self._keyed[change.experiment].apply(change)
 
     def _now(self) -> int:
         """Microseconds since 1970; never before the last event, whatever the clock does."""

@@ -14,7 +14,7 @@ from alphafair.engine import export
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused
 from alphafair.engine.events import Change, Context
-from alphafair.engine.experiment import Experiment, checked_label, checked_settings, same_state
+from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, same_state
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
@@ -158,6 +158,7 @@ class Engine(Decisions):
         else:
             settings = checked_settings(policy, labels, settings)
         body = {
+            "code": CODE,
             "name": name,
             "arms": labels,
             "policy": policy,
@@ -248,21 +249,18 @@ class Engine(Decisions):
                 then = Replay(past, position).from_snapshots().run()[experiment.key].policy
             still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
             fold = Fold(self.position, self._now())
-            change = Change(fold.next(), experiment.key, "rollback", json.dumps({"position": position}), None, fold.at)
+            seq, trial = fold.next(), copy.deepcopy(experiment)
+            put_back(self._ledger, trial, then, position, seq)
+            body = json.dumps({"position": position, "tally": trial.tally.to_json()})
+            change = Change(seq, experiment.key, "rollback", body, trial.policy.snapshot().to_bytes(), fold.at)
             fold.changed(experiment, change)
             for id in still_open:
                 known = self._find(id)
                 if known is not None:
                     fold.settled(known, None, "rollback")
-            trial = copy.deepcopy(experiment)  # the snapshot goes into the same transaction
-            put_back(self._ledger, trial, then, position, change.seq)
-            trial.apply(change)
-            trial.tally.pending -= len(still_open)
-            fold.add(self._snapshot(trial, fold.last))
             self._append(fold)
             experiment.policy = trial.policy
             experiment.apply(change)
-            experiment.unsaved = 0
 
     def erase(self, name: str, context: str) -> None:
         """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
@@ -315,13 +313,18 @@ class Engine(Decisions):
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.
 
-        The number of events; `Mismatch` says where the first difference is.
+        The number of events; `Mismatch` says where the first difference is. What older code did cannot be done again:
+        its events are taken as they are, up to the state that was written down at the upgrade.
         """
         with self._reading(), self._ledger.reader() as reader:
             sound = reader.rows("pragma integrity_check(1)")[0][0]
             if sound != "ok":
                 raise Mismatch(f"{reader.path} is damaged: {sound}.")
-            again = Replay(reader, self.position, check=True).run(progress or (lambda events: None))
+            for experiment in self._keyed.values():
+                if experiment.code != CODE:
+                    repair = "Open the file for writing once, which notes the upgrade, or verify with the code of then."
+                    raise Refused("other_code", "experiment", "written by this code", experiment.name, repair)
+            again = Replay(reader, self.position, check=True).from_upgrades().run(progress or (lambda events: None))
             for key, experiment in self._keyed.items():
                 if not same_state(again[key].policy.snapshot(), experiment.policy.snapshot()):
                     raise Mismatch(f"{experiment.name}: the state in memory is not what the log leads to.")

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.engine.errors import Refused
 from alphafair.engine.events import Change
+from alphafair.jit import fingerprint
 from alphafair.policies import POLICIES, BasePolicy, load_policy
 from alphafair.types import Feedback, State, Vector
 
+CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
 LONGEST_LABEL = 200
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -63,6 +65,7 @@ class Experiment:
         self.next_due: int | None = 0  # when to look for overdue decisions; None while none is open
         self.default_reward: float | None = body["default_reward"]
         self.version = created.seq
+        self.code: str = body["code"]
         self.changes: list[Change] = [created]
         self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and how many to wait for
         self.contexts: dict[str, int] = {}
@@ -194,7 +197,10 @@ class Experiment:
         self.erased.add(body["context"])
 
     def _rollback(self, body: dict[str, Any]) -> None:
-        """The policy is put back by the fold, which has the log."""
+        """What the policy becomes is the replay's affair, which has the log."""
+
+    def _upgrade(self, body: dict[str, Any]) -> None:
+        self.code = body["code"]
 
     def put_back(self, policy: BasePolicy, position: int) -> None:
         """What was learned is that of an earlier position; arms and alpha that changed since, change again."""

@@ -82,8 +82,12 @@ class Ledger:
         return int(last)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(self.each(query, values))
+
+    def each(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows one by one, read when they are asked for."""
         try:
-            return self.connection.execute(query, values).fetchall()
+            yield from self.connection.execute(query, values)
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
 

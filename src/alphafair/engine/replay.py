@@ -6,6 +6,7 @@ folded when it was made. So every logged propensity can be asked for again from 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from itertools import chain
@@ -22,6 +23,7 @@ from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy
 from alphafair.types import State
+from alphafair.validate import Refusal
 
 CHUNK = 200_000  # events read at a time
 NOTHING = -1  # a step that teaches nothing
@@ -43,7 +45,9 @@ UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
     order by d.seq"""
-LATEST = "select seq, tally, state from snapshot where experiment = ? and seq <= ? order by seq desc limit 1"
+STATES = """select seq, tally, state from snapshot where experiment = ?1 and seq <= ?2
+    union all select seq, json_extract(body, '$.tally'), state from change
+    where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
 
 
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
@@ -76,20 +80,34 @@ class Replay:
         self._stops: dict[int, list[Stop]] = {}
 
     def from_snapshots(self) -> Replay:
-        """Begin where the last snapshots were taken."""
+        """Begin at the last state of each experiment that is written down and can be read."""
         for change in self.changes:
             if change.kind == "create":
-                experiment = self.experiments[change.seq] = Experiment(change)
-                self.start[change.seq] = change.seq
-                for seq, tally, state in self.ledger.rows(LATEST, (change.seq, self.until)):
-                    self.start[change.seq] = seq
-                    for later in self.changes:
-                        if later.experiment == change.seq and change.seq < later.seq <= seq:
-                            experiment.apply(later)
-                    experiment.policy = load_policy(State.from_bytes(state))
-                    experiment.n_contexts = experiment.policy.n_contexts
-                    experiment.tally = Tally(**json.loads(tally))
+                for seq, tally, state in self.ledger.rows(STATES, (change.seq, self.until)):
+                    with contextlib.suppress(
+                        Refusal
+                    ):  # of another version of the policy's memory: the log tells the same
+                        self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
+                        break
         return self
+
+    def from_upgrades(self) -> Replay:
+        """Begin where other code wrote its last word: what it did cannot be done again by this code."""
+        created = {change.seq: change for change in self.changes if change.kind == "create"}
+        for change in self.changes:
+            if change.kind == "upgrade":
+                policy = load_policy(State.from_bytes(change.state or b""))
+                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], policy)
+        return self
+
+    def _begin(self, created: Change, position: int, tally: str, policy: BasePolicy) -> None:
+        experiment = Experiment(created)
+        for change in self.changes:
+            if change.experiment == created.seq and created.seq < change.seq <= position:
+                experiment.apply(change)
+        experiment.policy, experiment.n_contexts = policy, policy.n_contexts
+        experiment.tally = Tally(**json.loads(tally))
+        self.experiments[created.seq], self.start[created.seq] = experiment, position
 
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
         """All experiments as they stood at the end."""
@@ -112,11 +130,12 @@ class Replay:
         for change in self.changes:
             if change.seq > self.start[change.experiment]:
                 stops[change.experiment].append(Stop(change.seq, APPLY, change))
-                if change.kind == "rollback":
+                if change.kind == "rollback" and _target(change) >= self.start[change.experiment]:
                     stops[change.experiment].append(Stop(_target(change), KEEP))
         if self.check:
             for key, seq in self.ledger.rows("select experiment, seq from snapshot where seq <= ?", (self.until,)):
-                stops[key].append(Stop(seq, COMPARE))
+                if seq > self.start[key]:
+                    stops[key].append(Stop(seq, COMPARE))
         self._stops = {key: sorted(mine, key=lambda stop: stop[:2]) for key, mine in stops.items()}
 
     def _stop(self, experiment: Experiment, stop: Stop) -> None:
@@ -125,14 +144,23 @@ class Replay:
         elif stop.why == COMPARE:
             of = experiment.key, stop.seq
             ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
-            if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
-                raise Mismatch(f"{experiment.name}: the snapshot at position {stop.seq} is not what the log leads to.")
+            self._compare(experiment, state, f"the snapshot at position {stop.seq}")
         elif stop.change is not None:
             if stop.change.kind == "rollback":
-                position = _target(stop.change)
-                policy = load_policy(self._kept[experiment.key, position])
-                put_back(self.ledger, experiment, policy, position, stop.seq)
+                position, state = _target(stop.change), stop.change.state or b""
+                then = self._kept.get((experiment.key, position))
+                if then is None:
+                    experiment.policy = load_policy(State.from_bytes(state))
+                else:
+                    put_back(self.ledger, experiment, load_policy(then), position, stop.seq)
+                    if self.check:
+                        self._compare(experiment, state, f"the rollback at position {stop.seq}")
             experiment.apply(stop.change)
+
+    @staticmethod
+    def _compare(experiment: Experiment, state: bytes, what: str) -> None:
+        if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
+            raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
 
     def _end_of_chunk(self, position: int) -> int:
         """A position that no later draw reaches behind."""
