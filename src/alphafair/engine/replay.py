@@ -83,10 +83,8 @@ class Replay:
         """Begin at the last state of each experiment that is written down and can be read."""
         for change in self.changes:
             if change.kind == "create":
-                for seq, tally, state in self.ledger.rows(STATES, (change.seq, self.until)):
-                    with contextlib.suppress(
-                        Refusal
-                    ):  # of another version of the policy's memory: the log tells the same
+                for seq, tally, state in self.ledger.each(STATES, (change.seq, self.until)):
+                    with contextlib.suppress(Refusal):  # a memory of another layout, say: the log tells the same
                         self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
                         break
         return self
