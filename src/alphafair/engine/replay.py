@@ -87,7 +87,6 @@ class Replay:
                         if later.experiment == change.seq and change.seq < later.seq <= seq:
                             experiment.apply(later)
                     experiment.policy = load_policy(State.from_bytes(state))
-                    experiment.n_contexts = experiment.policy.n_contexts
                     experiment.tally = Tally(**json.loads(tally))
         return self
 
