@@ -244,11 +244,13 @@ class Engine(Decisions):
         with self._writing():
             experiment = self._find_experiment(name)
             position = validate.integer("position", position, low=experiment.key, high=self.position)
+            position = max([position, *(end for start, end in experiment.rollbacks() if start <= position)])
             with self._ledger.reader() as past:
                 then = Replay(past, position).from_snapshots().run()[experiment.key].policy
             still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
             fold = Fold(self.position, self._now())
-            change = Change(fold.next(), experiment.key, "rollback", json.dumps({"position": position}), None, fold.at)
+            body = json.dumps({"position": position, "closed": len(still_open)})
+            change = Change(fold.next(), experiment.key, "rollback", body, None, fold.at)
             fold.changed(experiment, change)
             for id in still_open:
                 known = self._find(id)

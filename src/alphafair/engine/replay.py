@@ -43,7 +43,9 @@ UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
     order by d.seq"""
-LATEST = "select seq, tally, state from snapshot where experiment = ? and seq <= ? order by seq desc limit 1"
+LATEST = """select s.seq, s.tally, s.state from snapshot s where s.experiment = ?1 and s.seq <= ?2 and not exists
+    (select 1 from change c where c.experiment = ?1 and c.kind = 'rollback' and c.seq > s.seq and c.seq <= ?2
+    and json_extract(c.body, '$.position') < s.seq) order by s.seq desc limit 1"""
 
 
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
