@@ -14,6 +14,7 @@ import pytest
 
 from alphafair import Engine, drive, load_policy
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
+from alphafair.engine.experiment import same_state
 from alphafair.engine.ledger import Ledger, migrate, schema
 from alphafair.validate import Refusal
 
@@ -220,6 +221,29 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     with pytest.raises(Refusal, match="position"):
         engine.rollback("home", engine.position + 1)
     engine.close()
+
+
+def test_the_decisions_that_a_rollback_closes_are_part_of_it(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    engine.create("next", arms=["ada", "ben"])
+    for name in ("home", "next"):
+        for k in range(10):
+            engine.reward(engine.decide(name, f"v{k % 3}").id, 0.5)
+    for _ in range(9):
+        engine.decide("home", "v0")  # these stay open
+    then = engine.position
+    for _ in range(5):
+        engine.decide("home", "v0")
+    engine._take_snapshots(least=1)
+    engine.rollback("home", then)
+    change = engine.position - 5
+    policy = engine._experiments["home"].policy
+    after = policy.snapshot()
+    for position in (change, change + 3):  # among them: of one experiment, of another
+        engine.rollback("home", position)
+        assert same_state(engine._experiments["home"].policy.snapshot(), after)
+        engine.rollback("next", position)
+    engine.verify()
 
 
 def test_full_information(engine: Engine, clock: Clock) -> None:

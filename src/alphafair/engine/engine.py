@@ -245,13 +245,14 @@ class Engine(Decisions):
         with self._writing():
             experiment = self._find_experiment(name)
             position = validate.integer("position", position, low=experiment.key, high=self.position)
+            position = max([position, *(end for start, end in experiment.rollbacks() if start <= position)])
             with self._ledger.reader() as past:
                 then = Replay(past, position).from_snapshots().run()[experiment.key].policy
             still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
             fold = Fold(self.position, self._now())
             seq, trial = fold.next(), copy.deepcopy(experiment)
             put_back(self._ledger, trial, then, position, seq)
-            body = json.dumps({"position": position, "tally": trial.tally.to_json()})
+            body = json.dumps({"position": position, "closed": len(still_open), "tally": trial.tally.to_json()})
             change = Change(seq, experiment.key, "rollback", body, trial.policy.snapshot().to_bytes(), fold.at)
             fold.changed(experiment, change)
             for id in still_open:

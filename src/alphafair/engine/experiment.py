@@ -202,6 +202,11 @@ class Experiment:
     def _upgrade(self, body: dict[str, Any]) -> None:
         self.code = body["code"]
 
+    def rollbacks(self) -> list[tuple[int, int]]:
+        """Every rollback that was made: its position, and that of the last decision that it closed."""
+        made = [change for change in self.changes if change.kind == "rollback"]
+        return [(change.seq, change.seq + json.loads(change.body)["closed"]) for change in made]
+
     def put_back(self, policy: BasePolicy, position: int) -> None:
         """What was learned is that of an earlier position; arms and alpha that changed since, change again."""
         self.policy = policy

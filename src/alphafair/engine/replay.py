@@ -103,8 +103,7 @@ class Replay:
         for change in self.changes:
             if change.experiment == created.seq and created.seq < change.seq <= position:
                 experiment.apply(change)
-        experiment.policy, experiment.n_contexts = policy, policy.n_contexts
-        experiment.tally = Tally(**json.loads(tally))
+        experiment.policy, experiment.tally = policy, Tally(**json.loads(tally))
         self.experiments[created.seq], self.start[created.seq] = experiment, position
 
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
@@ -113,6 +112,7 @@ class Replay:
             if change.kind == "create" and change.seq not in self.experiments:
                 self.experiments[change.seq] = Experiment(change)
                 self.start[change.seq] = change.seq
+        self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         position = min(self.start.values(), default=self.until)
         while position < self.until:

@@ -1,0 +1,251 @@
+"""A writer under load that is killed again and again: what was acknowledged against what is on the disk.
+
+`python -m tests.crashes FOLDER --kills 30` prints what it found as JSON. One process loads the kernels, forks a writer,
+reads its acknowledgements from a pipe, kills it at a random moment, recovers the file and compares, and forks the next
+writer, which asks again for all that was not acknowledged, with the same ids. The last writer finishes in peace.
+
+With `--early` every group is acknowledged before it is committed: the control, in which events must be lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
+from alphafair.engine.ledger import Ledger
+
+N_THREADS = 4
+SNAPSHOT_EVERY = 40
+EXPERIMENTS = {"bandit": "alpha-fair-adaptive", "slow": "alpha-fair-bandit", "full": "alpha-fair"}
+ARMS = ("ada", "ben", "cyd")
+Request = Decide | Reward | Activate
+Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
+
+
+class EarlyLedger(Ledger):
+    """The control: says that a group is on the disk, and writes it some groups later."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.held: deque[tuple[Any, ...]] = deque()
+
+    def append(self, *group: Any) -> None:
+        self.held.append(group)
+        if len(self.held) > 4:
+            super().append(*self.held.popleft())
+
+    def close(self) -> None:
+        while self.held:
+            super().append(*self.held.popleft())
+        super().close()
+
+
+# the load
+
+
+def value_of(id: str) -> float:
+    """The reward of a decision: sixteenths, whose sums are exact in any order."""
+    return zlib.crc32(id.encode()) % 17 / 16
+
+
+def plan(thread: int, n: int) -> list[list[Request]]:
+    """What a thread asks in its n-th round: groups of requests, each sent when the one before is answered."""
+    name = list(EXPERIMENTS)[n % 3]
+    ids = [f"{thread}-{n}-{k}" for k in range(1 + n % 4)]
+    deferred = n % 5 == 0
+    decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred) for id in ids]
+    activate = [Activate(id) for id in ids] if deferred else []
+    reward = [Reward(id, [value_of(id)] * len(ARMS) if name == "full" else value_of(id)) for id in ids]
+    groups: list[list[Request]] = [[*decide], [*activate], [*reward]]
+    if n % 7 == 0:  # everything once more
+        groups += groups
+    return [group for group in groups if group]
+
+
+def key_of(request: Request) -> tuple[str, str]:
+    return type(request).__name__, str(request.id)
+
+
+def write(path: Path, acked: Acks, pipe: int, early: bool, in_peace: bool) -> None:
+    """The writer: threads that go on where they were interrupted; each acknowledges to the pipe before it goes on."""
+    engine = Engine((EarlyLedger if early else Ledger)(path))
+    stop = threading.Event()
+
+    def shop(thread: int) -> None:
+        n = 0
+        while all(key_of(request) in acked for group in plan(thread, n) for request in group):
+            n += 1
+        while not stop.is_set():
+            for k, group in enumerate(plan(thread, n)):
+                if k < 3 and all(key_of(request) in acked for request in group):
+                    continue
+                for request, answer in zip(group, engine.submit(group), strict=True):
+                    told = list(answer) if isinstance(answer, Receipt | Outcome) else [repr(answer)]
+                    os.write(pipe, (json.dumps([*key_of(request), *told]) + "\n").encode())
+            n += 1
+
+    threads = [threading.Thread(target=shop, args=(k,)) for k in range(N_THREADS)]
+    for thread in threads:
+        thread.start()
+    if in_peace:
+        time.sleep(0.05)
+        stop.set()
+    for thread in threads:
+        thread.join()
+    engine.close()
+
+
+# the one that kills, and compares
+
+
+class Witness:
+    """Everything that was acknowledged, and whatever does not agree with it."""
+
+    def __init__(self, path: Path, early: bool) -> None:
+        self.path, self.early = path, early
+        self.acked: Acks = {}
+        self.fresh: list[tuple[str, str]] = []  # acknowledged since the last comparison
+        self.faults: list[str] = []
+        self.counts: Counter[str] = Counter()
+
+    def heard(self, line: bytes) -> None:
+        kind, id, *answer = json.loads(line)
+        before = self.acked.get((kind, id))
+        self.counts["acknowledged"] += 1
+        if before is None:
+            self.acked[kind, id] = answer
+            self.fresh.append((kind, id))
+            self.counts["on the disk before they were acknowledged"] += answer == ["repeated"]
+            if kind != "Decide" and answer[0] not in ("applied", "activated", "repeated"):
+                self.faults.append(f"{kind} {id} was answered {answer}")
+        elif answer != (before if kind == "Decide" else ["repeated"]):
+            self.faults.append(f"{kind} {id} was answered {before}, then {answer}")
+
+    def run_writer(self, n_acks: int | None, pause: float) -> None:
+        """Fork a writer; kill it after so many acknowledgements and a pause, or let it finish."""
+        source, sink = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(source)
+                write(self.path, self.acked, sink, self.early, in_peace=n_acks is None)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(sink)
+        with os.fdopen(source, "rb") as acks:
+            for line in acks:
+                self.heard(line)
+                if n_acks is not None:
+                    n_acks -= 1
+                    if n_acks == 0:
+                        time.sleep(pause)
+                        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if status != (0 if n_acks is None else signal.SIGKILL):
+            self.faults.append(f"a writer ended with status {status}")
+
+    def compare(self) -> None:
+        """Recover the file: replayed, it is what it says it is; and nothing acknowledged is missing."""
+        engine = Engine(Ledger(self.path))
+        engine.verify()
+        rows = engine._ledger.rows
+        for kind, id in self.fresh:
+            answer = self.acked[kind, id]
+            if kind == "Decide":
+                found = rows("select propensity, arm from decision where id = ?", (id,))
+                kept = found == [(answer[2], ARMS.index(answer[1]))]
+            elif kind == "Activate":
+                kept = bool(
+                    rows("select 1 from activation a join decision d on d.seq = a.decision where d.id = ?", (id,))
+                )
+            else:
+                found = rows("select reward from reward r join decision d on d.seq = r.decision where d.id = ?", (id,))
+                kept = found in ([(value_of(id),)], [(None,)])
+            if not kept:
+                self.faults.append(f"{kind} {id} was acknowledged and lost")
+                self.counts["lost"] += 1
+        self.fresh.clear()
+        engine._ledger.close()
+
+    def settle_accounts(self) -> None:
+        """Now that all is answered: every arm has what its acknowledged rewards sum up to, once."""
+        with Engine.open(self.path) as engine:
+            engine.verify()
+            for name in EXPERIMENTS:
+                status = engine.experiment(name)
+                mine = [id for kind, id in self.acked if kind == "Decide" and plan_of(id).experiment == name]
+                earned = dict.fromkeys(ARMS, 1.0)
+                for id in mine:
+                    earned[self.acked["Decide", id][1]] += value_of(id)
+                if name == "full":
+                    alike = abs(sum(status.cumulative_rewards.values()) - sum(earned.values())) < 1e-6
+                else:
+                    alike = status.cumulative_rewards == earned
+                counted = (status.decisions, status.rewards, status.pending)
+                if not alike or counted != (len(mine), len(mine), 0):
+                    self.faults.append(
+                        f"{name}: {status}, but what was acknowledged is {earned} in {len(mine)} rewards"
+                    )
+            self.counts["events"] = engine.position
+
+
+def plan_of(id: str) -> Decide:
+    thread, n, k = map(int, id.split("-"))
+    request = plan(thread, n)[0][k]
+    assert isinstance(request, Decide)
+    return request
+
+
+def make(path: Path) -> Path:
+    with Engine.open(path) as engine:
+        for name, policy in EXPERIMENTS.items():
+            engine.create(name, arms=ARMS, policy=policy)
+    return path
+
+
+def run(folder: Path, kills: int, seed: int, early: bool) -> dict[str, Any]:
+    rng = random.Random(seed)
+    path = make(folder / "rehearsal.db")
+    with Engine.open(path) as engine:  # loads the kernels
+        for group in plan(0, 0) + plan(0, 1) + plan(0, 2):
+            engine.submit(group)
+        engine.verify()
+    witness = Witness(make(folder / "killed.db"), early)
+    for kill in range(kills):
+        witness.run_writer(rng.randint(1, 120), rng.choice((0.0, rng.uniform(0.0, 0.01))))
+        witness.compare()
+        if sys.stderr.isatty():
+            print(f"\r{kill + 1} of {kills} kills", end="", file=sys.stderr, flush=True)
+    witness.run_writer(None, 0.0)
+    witness.compare()
+    witness.settle_accounts()
+    return {"kills": kills, "faults": witness.faults, **witness.counts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--early", action="store_true")
+    options = parser.parse_args()
+    with mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
+        print(json.dumps(run(options.folder, options.kills, options.seed, options.early)))
+
+
+if __name__ == "__main__":
+    main()

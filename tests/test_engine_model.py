@@ -1,0 +1,526 @@
+"""The engine and a short model of what it promises, side by side through whatever may happen: they never disagree.
+
+The model is plain Python. It knows no policy: arms and propensities it takes from receipts, and holds the engine to
+them. Everything else it predicts: every answer, every counter, the position in the log, every account.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from alphafair import Engine
+from alphafair.engine import Activate, Decide, Outcome, Receipt, Refused, Reward
+from alphafair.engine.ledger import Ledger
+
+START = 1_800_000_000  # seconds
+SMALL = {"SNAPSHOT_EVERY": 7, "RECENT": 4, "GROUP": 8, "PAGE": 3}  # so that ends are met often
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "plain": {"policy": "alpha-fair-adaptive"},
+    "default": {
+        "policy": "alpha-fair-bandit",
+        "reward_range": (-2.0, 2.0),
+        "reward_wait": 60.0,
+        "default_reward": -1.0,
+    },
+    "closing": {"policy": "alpha-fair-adaptive", "reward_wait": 100.0},
+    "full": {"policy": "alpha-fair", "reward_wait": 60.0, "default_reward": 0.5},
+}
+
+
+@dataclass
+class Decision:
+    seq: int
+    experiment: Experiment
+    context: str | None  # None once erased
+    receipt: Receipt
+    n_arms: int
+    since: int
+    active: bool
+    active_seq: int
+    value: float | None = None
+    source: str | None = None  # None while it waits; client, clock, rollback, late
+
+
+@dataclass
+class Experiment:
+    name: str
+    key: int
+    full: bool
+    low: float
+    high: float
+    wait: int | None
+    default: float | None
+    arms: list[str] = field(default_factory=lambda: ["ada", "ben"])
+    retired: dict[str, int] = field(default_factory=dict)  # and since when
+    added: list[tuple[int, Any]] = field(default_factory=list)  # position and account, of arms that came later
+    masked: set[str] = field(default_factory=set)
+    paused: bool = False
+    alpha: float = 0.9
+    version: int = 0
+    contexts: set[str] = field(default_factory=set)
+    n_contexts: int = 0
+    rewards: int = 0
+    expired: int = 0
+    accounts: list[float] = field(default_factory=lambda: [1.0, 1.0])
+    past: list[tuple[int, list[float]]] = field(default_factory=list)  # accounts after every position
+
+    @property
+    def live(self) -> list[str]:
+        return [arm for arm in self.arms if arm not in self.retired]
+
+    def unit(self, value: float) -> float:
+        return (value - self.low) / (self.high - self.low)
+
+
+class Model:
+    """What the engine promises."""
+
+    def __init__(self) -> None:
+        self.position, self.latest, self.clock = 0, 0, START * 1_000_000
+        self.experiments: dict[str, Experiment] = {}
+        self.decisions: list[Decision] = []
+        self.ids: dict[str, Decision] = {}  # erased ones are not among them
+
+    @property
+    def now(self) -> int:
+        return max(self.clock, self.latest)
+
+    def event(self, experiment: Experiment) -> int:
+        self.position += 1
+        self.latest = self.now
+        experiment.past.append((self.position, list(experiment.accounts)))
+        return self.position
+
+    def change(self, experiment: Experiment) -> None:
+        experiment.version = self.event(experiment)
+
+    def create(self, name: str, options: dict[str, Any]) -> None:
+        low, high = options.get("reward_range", (0.0, 1.0))
+        wait = options.get("reward_wait")
+        experiment = self.experiments[name] = Experiment(
+            name,
+            self.position + 1,
+            options["policy"] == "alpha-fair",
+            low,
+            high,
+            None if wait is None else int(wait * 1e6),
+            options.get("default_reward"),
+        )
+        self.change(experiment)
+
+    def waiting(self, experiment: Experiment) -> list[Decision]:
+        return [d for d in self.decisions if d.experiment is experiment and d.source is None]
+
+    # the clock
+
+    def expire(self) -> int:
+        due = [
+            decision
+            for experiment in self.experiments.values()
+            for decision in self.waiting(experiment)
+            if experiment.wait is not None and decision.since + experiment.wait <= self.now
+        ]
+        for decision in due:
+            decision.source = "clock"
+            decision.experiment.expired += 1
+            default = decision.experiment.default
+            self.earn(decision, default if decision.active else None)
+        return len(due)
+
+    def earn(self, decision: Decision, value: float | None) -> None:
+        """Book a reward; under full information the sum over arms is what can be known, and arm 0 stands for it."""
+        experiment = decision.experiment
+        if value is not None:
+            arm = 0 if experiment.full else experiment.arms.index(decision.receipt.arm)
+            experiment.accounts[arm] += experiment.unit(value)
+        self.event(experiment)
+
+    # requests: each is compared with the engine's answer
+
+    def answered(self, request: Decide | Reward | Activate, answer: Receipt | Outcome | Refused) -> None:
+        if isinstance(request, Decide):
+            expected: Any = self.decide(request, answer)
+        elif isinstance(request, Reward):
+            expected = self.reward(request)
+        else:
+            expected = self.activate(request)
+        got = answer.code if isinstance(answer, Refused) else answer
+        assert got == expected, f"{request}: {answer}"
+
+    def decide(self, request: Decide, answer: Receipt | Outcome | Refused) -> str | Receipt:
+        experiment = self.experiments.get(request.experiment)
+        if experiment is None:
+            return "unknown_experiment"
+        known = self.ids.get(request.id) if request.id is not None else None
+        if known is not None:
+            same = known.experiment is experiment and known.context == request.context
+            return known.receipt if same else "id_taken"
+        if experiment.paused:
+            return "paused"
+        named = experiment.arms if request.available is None else request.available
+        if not set(named) <= set(experiment.arms):
+            return "unknown_arm"
+        playable = set(named) - set(experiment.retired) - experiment.masked
+        if not playable:
+            return "no_arm_available"
+        assert isinstance(answer, Receipt), answer
+        assert answer.arm in playable
+        assert 0.0 < answer.propensity <= 1.0
+        assert answer.propensity == 1.0 or len(playable) > 1
+        assert answer.id not in self.ids
+        if request.context not in experiment.contexts:
+            experiment.contexts.add(request.context)
+            experiment.n_contexts += 1
+        receipt = Receipt(request.id or answer.id, answer.arm, answer.propensity, request.context)
+        seq = self.event(experiment)
+        n_arms = len(experiment.arms)
+        decision = Decision(seq, experiment, request.context, receipt, n_arms, self.now, not request.deferred, seq)
+        self.decisions.append(decision)
+        self.ids[receipt.id] = decision
+        return receipt
+
+    def find(self, request: Reward | Activate) -> Decision | None:
+        decision = self.ids.get(request.id)
+        if decision is None or request.experiment not in (None, decision.experiment.name):
+            return None
+        return decision
+
+    def reward(self, request: Reward) -> Outcome | str:
+        decision = self.find(request)
+        if decision is None:
+            return Outcome("unknown")
+        experiment = decision.experiment
+        if isinstance(request.reward, list) != experiment.full:
+            return "bad_reward"
+        values = request.reward if isinstance(request.reward, list) else [request.reward]
+        wrong_length = experiment.full and len(values) != decision.n_arms
+        if wrong_length or not all(experiment.low <= value <= experiment.high for value in values):
+            return "bad_reward"
+        if decision.source == "client":
+            return Outcome("repeated" if decision.value == values[0] else "conflict")
+        if decision.source is not None:
+            if decision.source != "late":
+                decision.source = "late"
+                self.event(experiment)
+            return Outcome("expired")
+        if not decision.active:
+            return "not_activated"
+        decision.source, decision.value = "client", values[0]
+        experiment.rewards += 1
+        self.earn(decision, values[0])
+        return Outcome("applied")
+
+    def activate(self, request: Activate) -> Outcome:
+        decision = self.find(request)
+        if decision is None:
+            return Outcome("unknown")
+        if decision.active:
+            return Outcome("repeated")
+        if decision.source is not None:
+            return Outcome("expired")
+        decision.active, decision.since = True, self.now
+        decision.active_seq = self.event(decision.experiment)
+        return Outcome("activated")
+
+    # changes
+
+    def entry(self, accounts: Sequence[float], live: Sequence[int], account: Any) -> float:
+        return min(accounts[i] for i in live) if account == "least" else 1.0 if account == "fresh" else account
+
+    def add_arm(self, experiment: Experiment, arm: str, account: Any) -> None:
+        live = [experiment.arms.index(each) for each in experiment.live]
+        experiment.accounts.append(self.entry(experiment.accounts, live, account))
+        experiment.arms.append(arm)
+        self.change(experiment)
+        experiment.added.append((experiment.version, account))
+
+    def retire_arm(self, experiment: Experiment, arm: str) -> None:
+        self.change(experiment)
+        experiment.retired[arm] = experiment.version
+
+    def rollback(self, experiment: Experiment, position: int) -> None:
+        accounts = next(list(then) for seq, then in reversed(experiment.past) if seq <= position)
+        later = [(seq, "add", account) for seq, account in experiment.added if seq > position]
+        later += [(seq, "retire", arm) for arm, seq in experiment.retired.items() if seq > position]
+        live = [
+            i
+            for i, arm in enumerate(experiment.arms[: len(accounts)])
+            if experiment.retired.get(arm, position + 1) > position
+        ]
+        for _, kind, what in sorted(later):
+            if kind == "add":
+                accounts.append(self.entry(accounts, live, what))
+                live.append(len(accounts) - 1)
+            else:
+                live.remove(experiment.arms.index(what))
+        experiment.accounts = accounts
+        self.change(experiment)
+        for decision in self.waiting(experiment):
+            if max(decision.seq, decision.active_seq) > position:
+                decision.source = "rollback"
+                self.event(experiment)
+
+    def erase(self, experiment: Experiment, context: str) -> None:
+        experiment.contexts.discard(context)
+        for decision in self.decisions:
+            if decision.experiment is experiment and decision.context == context:
+                decision.context = None
+                del self.ids[decision.receipt.id]
+        self.change(experiment)
+
+
+NAMES = st.sampled_from(list(EXPERIMENTS))
+PLACES = st.integers(0, 10_000)
+ARMS = ("ada", "ben", "cyd", "dan", "eve")
+CONTEXTS = ("v0", "v1", "v2", "имя 名前")
+VALUES = (0.0, 0.25, 0.5, 0.5, 1.0, 2.5)  # the last is out of every range
+DECIDES = st.tuples(
+    st.just("decide"),
+    st.sampled_from([*EXPERIMENTS, *EXPERIMENTS, "nowhere"]),
+    st.sampled_from(CONTEXTS),
+    st.one_of(st.none(), st.integers(0, 30)),
+    st.one_of(st.none(), st.none(), st.lists(st.sampled_from(ARMS), max_size=3)),
+    st.booleans(),
+)
+REWARDS = st.tuples(st.just("reward"), PLACES, st.sampled_from(VALUES), st.one_of(st.none(), st.none(), NAMES))
+ACTIVATIONS = st.tuples(st.just("activate"), PLACES, st.one_of(st.none(), st.none(), NAMES))
+NAMED = ("nobody", "named-1", "named-2")
+LAST = len(NAMED)  # the place of the last decision
+ASKED = st.one_of(DECIDES, REWARDS, REWARDS, ACTIVATIONS)
+
+
+class EngineAndModel(RuleBasedStateMachine):
+    """Whatever is done to the engine is done to the model."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.model, self.openings = Model(), 0
+        self.engine = self.opened(self.folder / "0.db")
+        for name, options in EXPERIMENTS.items():
+            self.engine.create(name, arms=["ada", "ben"], **options)
+            self.model.create(name, options)
+
+    def opened(self, path: Path) -> Engine:
+        self.path, self.openings = path, self.openings + 1
+        return Engine(Ledger(path), seed=self.openings, clock=lambda: self.model.clock * 1000)
+
+    # requests
+
+    def made(self, asked: tuple[Any, ...]) -> Decide | Reward | Activate:
+        """A request; ids are those of receipts, of decisions that may be in the same group, or of nobody."""
+        kind, *rest = asked
+        if kind == "decide":
+            name, context, id, available, deferred = rest
+            return Decide(name, context, None if id is None else f"named-{id}", available, deferred)
+        ids = [*NAMED, *reversed(self.model.ids)]
+        id = ids[rest[0] % len(ids)]
+        if kind == "activate":
+            return Activate(id, rest[1])
+        value: Any = rest[1]
+        decision = self.model.ids.get(id)
+        if decision is not None and decision.experiment.full and rest[0] % 7:
+            value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
+        return Reward(id, value, rest[2])
+
+    @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
+    def ask(self, asked: list[tuple[Any, ...]]) -> None:
+        requests = [self.made(each) for each in asked]
+        answers = self.engine.submit(requests)
+        self.model.expire()
+        for request, answer in zip(requests, answers, strict=True):
+            self.model.answered(request, answer)
+
+    @rule(asked=ASKED)
+    def ask_one(self, asked: tuple[Any, ...]) -> None:
+        request = self.made(asked)
+        answer: Receipt | Outcome | Refused
+        try:
+            if isinstance(request, Decide):
+                answer = self.engine.decide(*request)
+            elif isinstance(request, Activate):
+                request = request._replace(experiment=None)
+                answer = self.engine.activate(request.id)
+            else:
+                request = request._replace(experiment=None)
+                answer = self.engine.reward(request.id, request.reward)
+        except Refused as refused:
+            answer = refused
+        self.model.expire()
+        self.model.answered(request, answer)
+
+    @rule(context=st.sampled_from(CONTEXTS), name=NAMES, value=st.sampled_from(VALUES[:-1]))
+    def visit(self, context: str, name: str, value: float) -> None:
+        """What happens most: a decision, then its reward."""
+        if not self.model.experiments[name].paused:
+            self.ask([("decide", name, context, None, None, False)])
+            self.ask([("reward", LAST, value, None)])
+
+    @rule(asked=st.lists(DECIDES, min_size=2, max_size=6))
+    def decide_some(self, asked: list[tuple[Any, ...]]) -> None:
+        self.ask(asked)
+
+    @rule(asked=st.lists(st.one_of(REWARDS, ACTIVATIONS), min_size=2, max_size=8))
+    def settle_some(self, asked: list[tuple[Any, ...]]) -> None:
+        self.ask(asked)
+
+    # time
+
+    @rule(seconds=st.sampled_from((1, 20, 50, 70, 200, -30, -500)))
+    def time_passes(self, seconds: int) -> None:
+        self.model.clock += seconds * 1_000_000
+
+    @rule()
+    def expire(self) -> None:
+        assert self.engine.expire() == self.model.expire()
+
+    # changes
+
+    @rule(name=NAMES, arm=st.sampled_from(ARMS), account=st.sampled_from(("least", "fresh", 3.5)))
+    def add_arm(self, name: str, arm: str, account: Any) -> None:
+        experiment = self.model.experiments[name]
+        if arm in experiment.arms:
+            with pytest.raises(Refused, match="new"):
+                self.engine.add_arm(name, arm, account)
+        else:
+            self.engine.add_arm(name, arm, "fresh" if experiment.full else account)
+            self.model.add_arm(experiment, arm, "fresh" if experiment.full else account)
+
+    @rule(name=NAMES, arm=st.sampled_from(ARMS[:4]))
+    def retire_arm(self, name: str, arm: str) -> None:
+        experiment = self.model.experiments[name]
+        if arm not in experiment.arms or experiment.live == [arm]:
+            with pytest.raises(Refused, match=r"an arm of|at least two"):
+                self.engine.retire_arm(name, arm)
+            return
+        self.engine.retire_arm(name, arm)
+        if arm not in experiment.retired:
+            self.model.retire_arm(experiment, arm)
+
+    @rule(name=NAMES, place=PLACES, masked=st.booleans())
+    def mask_arm(self, name: str, place: int, masked: bool) -> None:
+        experiment = self.model.experiments[name]
+        arm = experiment.arms[place % len(experiment.arms)]
+        (self.engine.mask_arm if masked else self.engine.unmask_arm)(name, arm)
+        (experiment.masked.add if masked else experiment.masked.discard)(arm)
+        self.model.change(experiment)
+
+    @rule(name=NAMES, alpha=st.sampled_from((0.0, 0.5, 0.9, 0.99)))
+    def set_alpha(self, name: str, alpha: float) -> None:
+        self.engine.set_alpha(name, alpha)
+        self.model.experiments[name].alpha = alpha
+        self.model.change(self.model.experiments[name])
+
+    @rule(name=NAMES, pause=st.sampled_from((True, False, False)))
+    def pause_or_resume(self, name: str, pause: bool) -> None:
+        (self.engine.pause if pause else self.engine.resume)(name)
+        self.model.experiments[name].paused = pause
+        self.model.change(self.model.experiments[name])
+
+    @rule(name=NAMES, back=st.integers(0, 40))
+    def rollback(self, name: str, back: int) -> None:
+        experiment = self.model.experiments[name]
+        position = max(experiment.key, self.model.position - back)
+        self.engine.rollback(name, position)
+        self.model.rollback(experiment, position)
+
+    @rule(name=NAMES, context=st.sampled_from(CONTEXTS))
+    def erase(self, name: str, context: str) -> None:
+        experiment = self.model.experiments[name]
+        if context in experiment.contexts:
+            self.engine.erase(name, context)
+            self.model.erase(experiment, context)
+        else:
+            with pytest.raises(Refused, match="one that was seen"):
+                self.engine.erase(name, context)
+
+    # files
+
+    @rule()
+    def restart(self) -> None:
+        self.engine.close()
+        self.engine = self.opened(self.path)
+
+    @rule()
+    def crash(self) -> None:
+        """What is on the disk now is all that is left."""
+        path = self.folder / f"{self.openings}.db"
+        for ending in ("", "-wal"):
+            left = Path(f"{self.path}{ending}")
+            if left.exists():
+                shutil.copy(left, f"{path}{ending}")
+        self.engine._ledger.close()
+        self.engine = self.opened(path)
+
+    @rule()
+    @precondition(lambda self: self.model.decisions)
+    def verify(self) -> None:
+        assert self.engine.verify() == self.model.position
+
+    # they never disagree
+
+    @invariant()
+    def the_same(self) -> None:
+        self.compare(self.engine)
+
+    def compare(self, engine: Engine) -> None:
+        model = self.model
+        assert engine.health()["position"] == model.position
+        assert engine.experiments() == list(model.experiments)
+        for name, experiment in model.experiments.items():
+            status = engine.experiment(name)
+            mine = [decision for decision in model.decisions if decision.experiment is experiment]
+            assert status.arms == tuple(experiment.live)
+            assert set(status.retired_arms) == set(experiment.retired)
+            assert set(status.masked_arms) == experiment.masked
+            assert (status.paused, status.alpha) == (experiment.paused, experiment.alpha)
+            assert status.policy_version == experiment.version
+            assert status.contexts == experiment.n_contexts
+            assert status.decisions == len(mine)
+            assert status.pending == len(model.waiting(experiment))
+            assert (status.rewards, status.expired) == (experiment.rewards, experiment.expired)
+            drawn = [decision.receipt.arm for decision in mine]
+            assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
+            earned = list(status.cumulative_rewards.values())
+            if experiment.full:
+                assert sum(earned) == pytest.approx(sum(experiment.accounts), rel=1e-12)
+            else:
+                assert earned == experiment.accounts
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        try:
+            assert self.engine.verify() == self.model.position
+            with Engine.open(self.path, read_only=True) as reader:
+                self.compare(reader)
+        finally:
+            self.engine.close()
+            shutil.rmtree(self.folder)
+
+
+@pytest.fixture(autouse=True)
+def _small_pages() -> Iterator[None]:
+    with mock.patch.multiple("alphafair.engine.decisions", **SMALL), mock.patch("alphafair.engine.replay.CHUNK", 16):
+        yield
+
+
+class TestEngineAndModel(EngineAndModel.TestCase):  # type: ignore[name-defined]
+    settings = settings(
+        max_examples=25,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
