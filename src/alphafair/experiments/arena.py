@@ -1,7 +1,5 @@
 """The arena: all policies on all courses, how much of the gap each closes, and a page of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

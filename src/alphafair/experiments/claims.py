@@ -11,8 +11,6 @@ A claim about ratings is not decided either, whatever its numbers, where the rat
 A claim of the paper that is another of its claims again is not independent: headlines count the others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the page's sentences say where it takes more than a look at the results; the words are in the templates."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

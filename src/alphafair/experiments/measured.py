@@ -1,7 +1,5 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report's page: results in, HTML out. All words and all layout are in the templates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The paper's experiments and those that its corrections ask for, each a value, with their titles and labels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alphafair.experiments.experiment import Contender, Experiment, Impossibility, Loaded

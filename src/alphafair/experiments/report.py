@@ -1,7 +1,5 @@
 """The report: one page that needs nothing else, the numbers beside it, and every picture in three formats."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from html import escape

@@ -1,7 +1,5 @@
 """All experiments on one data set, and the report of them."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 from dataclasses import replace

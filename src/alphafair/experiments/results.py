@@ -1,10 +1,8 @@
 """What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from alphafair import metrics
 from alphafair.policies import POLICIES
@@ -25,9 +23,9 @@ class Band:
         return self.high > self.low
 
     @property
-    def size(self) -> Band:
+    def size(self) -> Self:
         """How far from zero, without a sign."""
-        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
+        return self if self.mean > 0.0 else type(self)(-self.mean, -self.high, -self.low)
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,12 @@ class Series:
     high: Floats
 
     @classmethod
-    def exact(cls, values: Iterable[float]) -> Series:
+    def exact(cls, values: Iterable[float]) -> Self:
         """Where nothing is random."""
         return cls(*[tuple(values)] * 3)
 
     @classmethod
-    def along(cls, bands: Sequence[Band]) -> Series:
+    def along(cls, bands: Sequence[Band]) -> Self:
         return cls(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
 
     @property

@@ -1,7 +1,5 @@
 """The arena: how much of the gap every policy closes on every course, one dot with its band each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from matplotlib.axes import Axes

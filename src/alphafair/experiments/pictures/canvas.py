@@ -1,7 +1,5 @@
 """What the report's pictures share: one size, one way to draw a line with its band, one way to say what was run."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How much was learned: the share of the gap between uniform play and the optimum that each policy closes."""
 
-from __future__ import annotations
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator

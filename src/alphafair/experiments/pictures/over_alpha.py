@@ -1,7 +1,5 @@
 """Experiment C: both metrics over alpha, and the price of fairness."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 
