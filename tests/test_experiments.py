@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import streams
+from alphafair import figures, streams
 from alphafair.cli import app
 from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
 from alphafair.experiments.atomic_write import write_text
@@ -208,7 +208,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
-    reproduce.reproduce(Data(), other, smoke=True)
+    reproduce.reproduce(Data(), other, smoke=True, jobs=1)
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
@@ -309,12 +309,18 @@ def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypat
         reproduce.measure(data, tmp_path / "runs")
 
 
+@pytest.fixture
+def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every picture is drawn, and saved once: that there are three files of each is `test_reproduce_smoke`'s affair."""
+    monkeypatch.setattr(figures, "SUFFIXES", (".svg",))
+
+
+@pytest.mark.usefixtures("one_format")
 def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
     """The terminal, results.json and the page: its name, and how many ratings of how many."""
     folder, output = small_copy(tmp_path / "ml-25m"), tmp_path / "report"
-    answer = CliRunner().invoke(
-        app, ["reproduce", "--smoke", "--data", str(folder), "--output", str(output)], env={"COLUMNS": "200"}
-    )
+    words = ["reproduce", "--smoke", "--jobs", "1", "--data", str(folder), "--output", str(output)]
+    answer = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     assert "A part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in answer.stdout
     found = json.loads((output / "results.json").read_text())
@@ -341,15 +347,17 @@ def first_ratings(folder: Path, count: int, genres: int) -> Path:
 def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path) -> None:
     """Two genres and three users need 100 rounds, nineteen need 285: only 200 ratings of the former decide anything."""
     data = Data(first_ratings(tmp_path / "ratings", count, genres))
-    found = reproduce.measure(data, tmp_path / "runs", smoke=True)
+    found = reproduce.measure(data, tmp_path / "runs", smoke=True, jobs=1)
     verdicts = {claim.id: claim.verdict for claim in found.claims if claim.data == found.data.name}
     assert len(verdicts) == 18
     assert (set(verdicts.values()) == {OPEN}) == ((count, genres) != (200, 2))
 
 
+@pytest.mark.usefixtures("one_format")
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
-    made = reproduce.reproduce(Data(first_ratings(tmp_path / "ratings", count, 2)), tmp_path / "report", smoke=True)
+    data = Data(first_ratings(tmp_path / "ratings", count, 2))
+    made = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
     assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
     page = made.page.read_text(encoding="utf-8")
     for names in ("A and B", "C"):
@@ -361,7 +369,7 @@ def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> 
     folder = first_ratings(tmp_path / "ratings", 200, 3)
     movies = [f"{k},title,one|two|three" for k in range(3)]
     (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
-    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True)
+    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True, jobs=1)
     about = [claim for claim in found.claims if claim.data == "ratings"]
     assert {claim.verdict for claim in about} == {OPEN}
     assert {claim.measured.rpartition("; ")[2] for claim in about} == {
