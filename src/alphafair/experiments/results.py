@@ -75,10 +75,6 @@ class Outcome:
     pull_shares: Floats  # per arm
     gap_closed: Band
 
-    def series(self, metric: str) -> Series:
-        found: Series = getattr(self, metric)
-        return found
-
     @property
     def learned(self) -> Band:
         """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
@@ -173,7 +169,7 @@ class OverTime(OnRatings):
         return sorted((Entry(*item) for item in self.contenders.items()), key=key)
 
     def curves(self, metric: str) -> list[Curve]:
-        return [Curve(label, each.policy, each.feedback, each.series(metric)) for label, each in self.ordered]
+        return [Curve(label, each.policy, each.feedback, getattr(each, metric)) for label, each in self.ordered]
 
     def ranked(self, metric: str) -> list[Curve]:
         """By where they end, the best first: regrets are better the lower they are."""
@@ -237,10 +233,6 @@ class OverAlpha(OnRatings):
     jain_index: Floats
     average_reward: Floats
     final_rewards: tuple[Floats, ...]  # per arm
-
-    def values(self, metric: str) -> Floats:
-        found: Floats = getattr(self, metric)
-        return found
 
 
 @dataclass(frozen=True)
