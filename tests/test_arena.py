@@ -26,7 +26,7 @@ from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adversaries
 from tests.read_results import as_value
 
-pytestmark = [pytest.mark.compiled, pytest.mark.xdist_group("arena")]
+pytestmark = pytest.mark.compiled
 
 
 @pytest.fixture(scope="module")
