@@ -174,6 +174,14 @@ def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) ->
     assert part.rounds.tolist() == tables.record_rounds(stream.n_rounds, 7).tolist()
 
 
+@pytest.fixture
+def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every picture is drawn and saved, but once: that there are three files of each, always the same, is for
+    test_report.py to see, where it costs less."""
+    monkeypatch.setattr(figures, "SUFFIXES", (".svg",))
+
+
+@pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path) -> None:
     """The whole way, twice: everything there, nothing run again, the same bytes."""
     told: dict[str, int] = {}
@@ -307,12 +315,6 @@ def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypat
     monkeypatch.setattr(sources, "RELEASES", (sources.MOVIELENS_25M,))
     with pytest.raises(ValueError, match=r"experiment A must be \(33, 19, 4999\) on MovieLens 25M; got \(5, 4, 65\)"):
         reproduce.measure(data, tmp_path / "runs")
-
-
-@pytest.fixture
-def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every picture is drawn, and saved once: that there are three files of each is `test_reproduce_smoke`'s affair."""
-    monkeypatch.setattr(figures, "SUFFIXES", (".svg",))
 
 
 @pytest.mark.usefixtures("one_format")
