@@ -4,4 +4,4 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anybody imports NumPy
 
-INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"  # the second run, for coverage; the first has compared both
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"  # the second run, for coverage

@@ -46,10 +46,12 @@ EXCEPTIONS = {
     "one_compiled_signature": "run interpreted",
     "leans_toward_reward": "does not learn",
 }
-COMPARED = "interpreted_equals_compiled"  # the same from both sides: once is enough
+# Not again with the JIT off: with it on, the first has shown that both are equal to the last bit, and the others have
+# been seen over the many rounds that they need.
+ONCE = ("interpreted_equals_compiled", "leans_toward_reward", "stays_finite", "threads_may_share_a_policy")
 
 
-@pytest.mark.parametrize("check", [check for check in CHECKS if not (INTERPRETED and check == COMPARED)])
+@pytest.mark.parametrize("check", [check for check in CHECKS if not (INTERPRETED and check in ONCE)])
 def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
     if message.startswith(NOT_HERE):
