@@ -206,6 +206,7 @@ def test_newcomers_enter_as_they_are_told() -> None:
     assert alone.cumulative_rewards[:, 2].tolist() == [1.0, 1.25]
 
 
+@pytest.mark.compiled
 def test_a_newcomer_does_not_take_everything() -> None:
     """With an account of 1 it is owed a thousand rounds; with the least account a good one gets its share."""
     shares = {}
