@@ -267,7 +267,7 @@ def coming_and_going(n_rounds: int = 900, n_arms: int = 5, seed: int = 0) -> Str
     return replace(base, arrivals=arrivals, departures=departures)
 
 
-@pytest.mark.parametrize("delay", [None, 0, 37])
+@pytest.mark.parametrize("delay", [None, 37])
 @pytest.mark.parametrize("name", PAIRS)
 def test_streams_with_changing_arms_run_compiled_and_stepwise_alike(name: str, delay: int | None) -> None:
     stream = coming_and_going()
@@ -329,6 +329,7 @@ def test_a_stream_with_changing_arms_is_played_as_the_oracle_plays_it(name: str)
     agree(ours, oracle)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("account", ["least", "fresh", 40.0])
 @pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])

@@ -46,12 +46,12 @@ EXCEPTIONS = {
     "one_compiled_signature": "run interpreted",
     "leans_toward_reward": "does not learn",
 }
-# Not again with the JIT off: with it on, the first has shown that both are equal to the last bit, and the others have
-# been seen over the many rounds that they need.
-ONCE = ("interpreted_equals_compiled", "leans_toward_reward", "stays_finite", "threads_may_share_a_policy")
+# With the JIT off kernels do the same to the last bit, as one of the checks has shown by then: two that walk through
+# most of a policy are enough.
+CHECKED = ("bad_input_is_refused", "snapshot_after_changes") if INTERPRETED else tuple(CHECKS)
 
 
-@pytest.mark.parametrize("check", [check for check in CHECKS if not (INTERPRETED and check in ONCE)])
+@pytest.mark.parametrize("check", CHECKED)
 def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
     if message.startswith(NOT_HERE):
