@@ -5,11 +5,13 @@
 here or elsewhere, in the order of the log.
 """
 
+from __future__ import annotations
+
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,7 +53,7 @@ class Played:
     propensities: Vector
 
     @classmethod
-    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Self:
+    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
         n_kept = n_rounds if keep else 0
         return cls(
             np.ones(n_arms),
