@@ -85,6 +85,7 @@ def test_ours_renormalise_over_available_arms(subject: Subject) -> None:
         np.testing.assert_allclose(policy.probabilities(0, available=available), expected, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.compiled
 def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject) -> None:
     held_back = {"alpha": 0.0, "pull_floor": 1e-3}
     made = subject.make(2, 4)
