@@ -13,8 +13,8 @@ run: $(VENV)/installed
 	$(BIN)/alphafair reproduce
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 -m "not compiled" $(INTERPRETED) \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not compiled" $(INTERPRETED) \
 		--cov=alphafair --cov-branch --cov-report=
 	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/kernels/*,*/alphafair/policies/*,*/alphafair/metrics.py"
 	$(MAKE) --no-print-directory lint

@@ -1,0 +1,7 @@
+"""The suite. Its matrices are small: BLAS threads of several workers on few cores would only wait for each other."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anybody imports NumPy
+
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"  # the second run, for coverage

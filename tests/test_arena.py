@@ -26,7 +26,7 @@ from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adversaries
 from tests.read_results import as_value
 
-pytestmark = [pytest.mark.compiled, pytest.mark.xdist_group("arena")]
+pytestmark = pytest.mark.compiled
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +78,16 @@ def test_the_full_plan() -> None:
 def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], results: Arena) -> None:
     """(phi(R) - phi(uniform)) / (OPT - phi(uniform)) by seed; mean and Student's interval by SciPy."""
     (meeting,) = (each for each in results.meetings if each.name == match.course.name)
-    by_seed = tables(made[0], match)
+    by_seed = [table.partition_by("contender", "alpha", as_dict=True) for table in tables(made[0], match)]
     scores = {(score.alpha, score.label, score.feedback): score for score in meeting.scores}
     assert len(scores) == len(match.contenders) * len(match.alphas)
     for contender in match.contenders:
         feedback = dict(contender.settings).get("feedback") or KINDS[contender.policy].feedback.value
         for alpha in match.alphas:
             closed, performance = [], []
-            for table in by_seed:
-                mine = table.filter((pl.col("contender") == key(contender)) & (pl.col("alpha") == alpha))
-                if len(mine) == 0:
+            for parts in by_seed:
+                mine = parts.get((key(contender), alpha))
+                if mine is None:
                     assert not match.course.seeded
                     assert feedback == "full"
                     continue

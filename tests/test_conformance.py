@@ -11,6 +11,7 @@ import pytest
 from alphafair import Hedge, Refusal, Stream, register, simulate
 from alphafair.checks import CHECKS, NOT_HERE, Subject
 from alphafair.policies import POLICIES
+from tests import INTERPRETED
 
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(3, 4)]
 
@@ -45,9 +46,12 @@ EXCEPTIONS = {
     "one_compiled_signature": "run interpreted",
     "leans_toward_reward": "does not learn",
 }
+# With the JIT off kernels do the same to the last bit, as one of the checks has shown by then: two that walk through
+# most of a policy are enough.
+CHECKED = ("bad_input_is_refused", "snapshot_after_changes") if INTERPRETED else tuple(CHECKS)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", CHECKED)
 def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
     if message.startswith(NOT_HERE):
@@ -81,6 +85,7 @@ def test_ours_renormalise_over_available_arms(subject: Subject) -> None:
         np.testing.assert_allclose(policy.probabilities(0, available=available), expected, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.compiled
 def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject) -> None:
     held_back = {"alpha": 0.0, "pull_floor": 1e-3}
     made = subject.make(2, 4)

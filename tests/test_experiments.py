@@ -18,13 +18,13 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import streams
+from alphafair import figures, streams
 from alphafair.cli import app
 from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
 from alphafair.experiments.digests import digest, stream_digest
-from alphafair.experiments.experiment import Contender, Experiment, Loaded, Task, Work
+from alphafair.experiments.experiment import Contender, Experiment, Task, Work
 from alphafair.experiments.run import read, run
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.experiments.sources import Data
@@ -44,9 +44,9 @@ def test_experiments_are_values(stream: Stream) -> None:
     assert "alpha-fair" in repr(a)
     with pytest.raises(FrozenInstanceError):
         a.name = "Z"  # type: ignore[misc]
-    here = digest(Loaded(a, stream))
-    assert here == digest(Loaded(replace(a), stream))
-    others = (Loaded(a, stream.head(100)), Loaded(a.smoke(), stream), Loaded(replace(a, n_seeds=31), stream))
+    here = digest(a.on(stream))
+    assert here == digest(replace(a).on(stream))
+    others = (a.on(stream.head(100)), a.smoke().on(stream), replace(a, n_seeds=31).on(stream))
     assert len({here, *map(digest, others)}) == 4
     assert all(experiment.n_seeds >= 30 for experiment in paper.EXPERIMENTS)
 
@@ -62,7 +62,7 @@ def test_instances_made_here_are_values_too() -> None:
 
 def test_one_seed_where_nothing_is_random(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM, paper.UNIFORM_BANDIT))
-    folder = run(Loaded(experiment, stream), tmp_path)
+    folder = run(experiment.on(stream), tmp_path)
     seeds = [read(folder, contender.key(0.9))["seed"].n_unique() for contender in experiment.contenders]
     assert seeds == [1, 3]
 
@@ -101,7 +101,7 @@ WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), paper.IMPOSS
 
 @pytest.mark.parametrize("value", WORKS, ids=lambda value: value.name)
 def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, tmp_path: Path) -> None:
-    work: Work = Loaded(value, stream) if isinstance(value, Experiment) else value
+    work: Work = value.on(stream) if isinstance(value, Experiment) else value
     n_tasks = len(work.tasks())
     stopped, again, reused = Counted(work, 2), Counted(work, n_tasks), Counted(work, 0)
     with pytest.raises(KeyboardInterrupt):
@@ -120,7 +120,7 @@ def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, t
 
 
 def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
-    work = Loaded(paper.FULL_INFORMATION.smoke(), stream)
+    work = paper.FULL_INFORMATION.smoke().on(stream)
     folder = run(work, tmp_path)
     files = {path: path.read_bytes() for path in folder.iterdir()}
     cut, empty, noise, *_ = (path for path in sorted(files) if path.suffix == ".parquet")
@@ -164,16 +164,24 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
-    part = tables.part(read(run(Loaded(experiment, stream), tmp_path), paper.UNIFORM.key(0.9)))
+    part = tables.part(read(run(experiment.on(stream), tmp_path), paper.UNIFORM.key(0.9)))
     np.testing.assert_allclose(measured.uniform_rewards(stream), part.rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    part = tables.part(read(run(Loaded(experiment, stream), tmp_path), experiment.contenders[0].key(0.9)))
+    part = tables.part(read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9)))
     assert part.rounds.tolist() == tables.record_rounds(stream.n_rounds, 7).tolist()
 
 
+@pytest.fixture
+def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every picture is drawn and saved, but once: that there are three files of each, always the same, is for
+    test_report.py to see, where it costs less."""
+    monkeypatch.setattr(figures, "SUFFIXES", (".svg",))
+
+
+@pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path) -> None:
     """The whole way, twice: everything there, nothing run again, the same bytes."""
     told: dict[str, int] = {}
@@ -208,7 +216,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
-    reproduce.reproduce(Data(), other, smoke=True)
+    reproduce.reproduce(Data(), other, smoke=True, jobs=1)
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
@@ -309,12 +317,12 @@ def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypat
         reproduce.measure(data, tmp_path / "runs")
 
 
+@pytest.mark.usefixtures("one_format")
 def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
     """The terminal, results.json and the page: its name, and how many ratings of how many."""
     folder, output = small_copy(tmp_path / "ml-25m"), tmp_path / "report"
-    answer = CliRunner().invoke(
-        app, ["reproduce", "--smoke", "--data", str(folder), "--output", str(output)], env={"COLUMNS": "200"}
-    )
+    words = ["reproduce", "--smoke", "--jobs", "1", "--data", str(folder), "--output", str(output)]
+    answer = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     assert "A part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in answer.stdout
     found = json.loads((output / "results.json").read_text())
@@ -341,15 +349,17 @@ def first_ratings(folder: Path, count: int, genres: int) -> Path:
 def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path) -> None:
     """Two genres and three users need 100 rounds, nineteen need 285: only 200 ratings of the former decide anything."""
     data = Data(first_ratings(tmp_path / "ratings", count, genres))
-    found = reproduce.measure(data, tmp_path / "runs", smoke=True)
+    found = reproduce.measure(data, tmp_path / "runs", smoke=True, jobs=1)
     verdicts = {claim.id: claim.verdict for claim in found.claims if claim.data == found.data.name}
     assert len(verdicts) == 18
     assert (set(verdicts.values()) == {OPEN}) == ((count, genres) != (200, 2))
 
 
+@pytest.mark.usefixtures("one_format")
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
-    made = reproduce.reproduce(Data(first_ratings(tmp_path / "ratings", count, 2)), tmp_path / "report", smoke=True)
+    data = Data(first_ratings(tmp_path / "ratings", count, 2))
+    made = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
     assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
     page = made.page.read_text(encoding="utf-8")
     for names in ("A and B", "C"):
@@ -361,7 +371,7 @@ def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> 
     folder = first_ratings(tmp_path / "ratings", 200, 3)
     movies = [f"{k},title,one|two|three" for k in range(3)]
     (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
-    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True)
+    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True, jobs=1)
     about = [claim for claim in found.claims if claim.data == "ratings"]
     assert {claim.verdict for claim in about} == {OPEN}
     assert {claim.measured.rpartition("; ")[2] for claim in about} == {
@@ -376,7 +386,7 @@ def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
     for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (Data(), (500, 43, 40_034))):
         found = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
-        assert (found.experiment.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
+        assert (found.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
 
 
 def test_the_command_can_be_pasted_whatever_the_folder_is_called(
@@ -421,12 +431,12 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
         return tuple(replace(contender, label=f"{contender.label}!") for contender in contenders)
 
     for plan in (*paper.EXPERIMENTS, paper.TOY):
-        work = Loaded(plan, stream)
-        other = Loaded(replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)), stream)
+        work = plan.on(stream)
+        other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)).on(stream)
         assert (digest(other), [*other.tasks()]) == (digest(work), [*work.tasks()])
         first, *rest = plan.contenders
         set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
-        assert digest(Loaded(set_otherwise, stream)) != digest(work)
+        assert digest(set_otherwise.on(stream)) != digest(work)
     assert digest(replace(paper.IMPOSSIBILITY, title="x", name="y")) == digest(paper.IMPOSSIBILITY)
     assert digest(replace(paper.IMPOSSIBILITY, seeds=(0,))) != digest(paper.IMPOSSIBILITY)
 
@@ -519,6 +529,6 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 
 
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
-    folder = run(Loaded(paper.READINGS.smoke(), stream), tmp_path)
+    folder = run(paper.READINGS.smoke().on(stream), tmp_path)
     table = pl.read_parquet(folder / f"{paper.READINGS.contenders[0].key(0.9)}.parquet")
     assert table.columns == ["seed", "round", "arm", "reward", "pulls"]

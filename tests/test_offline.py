@@ -166,9 +166,9 @@ def test_hard_cases(name: str, alpha: float) -> None:
 
 @pytest.mark.compiled
 def test_many_arms_and_contexts() -> None:
-    """2,000 by 2,000, and 20 by 3,000."""
+    """1,000 by 1,000, and 20 by 3,000; 2,000 by 2,000 is among the benchmarks."""
     rng = np.random.default_rng(0)
-    for shape in ((2000, 2000), (20, 3000)):
+    for shape in ((1000, 1000), (20, 3000)):
         fits = rng.random(shape) < 0.1
         assert_proved(np.where(fits, 1.0, 0.2) * rng.integers(1, 100, size=(shape[0], 1)), 0.9, 1e-9)
 

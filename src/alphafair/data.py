@@ -5,8 +5,6 @@ then moved to its place; so a file in its place is whole. Of several processes o
 and who wanted the same file finds it there. Nothing is downloaded unless `get` is called.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

@@ -4,8 +4,6 @@ A policy looks the same in every picture: its colour and marker come from its na
 sees all rewards, dashed where it sees one. Names stand at the ends of the lines, so there is no legend to decode.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 import zlib

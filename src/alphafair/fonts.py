@@ -1,7 +1,5 @@
 """Labels in any script: fonts of this machine that have their letters, and names for labels that no font can write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 

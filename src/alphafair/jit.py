@@ -13,8 +13,6 @@ with the same results to the last bit: no kernel uses `fastmath`, a NumPy reduct
 Kernels copy arrays in loops: for one array assigned to a slice of another Numba compiles several seconds longer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import types

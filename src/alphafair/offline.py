@@ -4,8 +4,6 @@ Every regret stands on max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). T
 is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bringing rewards into the range that the guarantee is proved for."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Policy x stream x seed -> Trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 Nobody behind the door checks again: kernels and private methods trust what has passed here.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import operator

@@ -1,7 +1,5 @@
 """Numbers and lists as words: every formatter of the package, for terminals, pictures and pages alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

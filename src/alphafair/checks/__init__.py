@@ -5,8 +5,6 @@ that raises AssertionError, or returns a sentence that starts with "does not app
 protocol; what is compiled is checked where the policy offers it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

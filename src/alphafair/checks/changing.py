@@ -1,7 +1,5 @@
 """Contexts and arms that come and go."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alphafair.checks.subject import Subject, go_the_same_way, is_sound, memory, reward_of, rounds

@@ -1,7 +1,5 @@
 """Questions, draws and masks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

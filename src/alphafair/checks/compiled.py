@@ -3,8 +3,6 @@
 Run as a module it is the other process of `interpreted_equals_compiled`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Snapshots, fresh starts, the size of the memory, threads."""
 
-from __future__ import annotations
-
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor

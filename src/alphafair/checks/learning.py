@@ -1,7 +1,5 @@
 """What rewards do to a policy, and what they must not."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

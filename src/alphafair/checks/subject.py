@@ -1,7 +1,5 @@
 """What a check is given, and what checks share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

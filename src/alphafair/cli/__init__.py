@@ -1,7 +1,5 @@
 """The command line: one file per command, registered by one line; nothing heavy loads before a command runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

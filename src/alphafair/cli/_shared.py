@@ -1,16 +1,21 @@
-"""What several commands share: the options for a table of rounds, the reading of it, the folder for results."""
+"""What several commands share: options, the reading of a table of rounds, the folder for results, pages."""
 
 from __future__ import annotations
 
 import math
 import os
+import shlex
+import webbrowser
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from alphafair.types import Stream
@@ -32,6 +37,9 @@ EngineFile = Annotated[Path, typer.Argument(metavar="FILE", help="An engine's fi
 Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)
 ]
+
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Threads at work; default: one per core.")]
+Show = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
 def read_rounds(
@@ -71,11 +79,11 @@ def read_rounds(
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 
 
-def plain_table() -> Table:
+def plain_table(title: str | None = None) -> Table:
     """A table without lines, to be filled."""
     from rich.table import Table
 
-    return Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    return Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="bold")
 
 
 def make_folder(path: Path) -> Path:
@@ -90,3 +98,25 @@ def make_folder(path: Path) -> Path:
     if not os.access(path, os.W_OK):
         raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
     return path
+
+
+def make_page(
+    make: Callable[..., Any], show_results: Callable[[Console, Any], None], output: Path, words: list[str], show: bool
+) -> None:
+    """Make a page under bars, print what was found and where the page is; `words` are the command that it names."""
+    from rich.console import Console
+
+    from alphafair.progress import progress_bar
+
+    make_folder(output)
+    with progress_bar() as bar:
+
+        def started(title: str, total: int) -> Callable[[int], None]:
+            return partial(bar.advance, bar.add_task(title, total=total))
+
+        made = make(output, command=shlex.join(words), started=started)
+    console = Console(highlight=False)
+    show_results(console, made.results)
+    console.print(f"\nPage: {made.page}")
+    if show:
+        webbrowser.open(made.page.resolve().as_uri())

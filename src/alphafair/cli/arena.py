@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import webbrowser
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import make_folder
+from alphafair.cli._shared import Jobs, Show, make_page, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,9 +23,9 @@ def command(
         "arena"
     ),
     seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per course: 0 to N - 1; default: 20.")] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads at work; default: one per core.")] = None,
+    jobs: Jobs = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rounds, in seconds.")] = False,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    show: Show = False,
 ) -> None:
     """Let all policies play all courses, and say who learns what.
 
@@ -35,36 +33,18 @@ def command(
     the share of the gap between uniform play and the optimum that every policy closes. Results are kept as they come: a
     stopped run goes on where it was, and a second one reuses everything.
     """
-    from functools import partial
-
-    from rich.console import Console
-
     from alphafair import validate
     from alphafair.experiments.arena import arena
-    from alphafair.progress import progress_bar
 
     for option, value in (("--jobs", jobs), ("--seeds", seeds)):
         if value is not None:
             validate.integer(option, value, low=1)
-    make_folder(output)
     words = ["alphafair", "arena", *(["--seeds", str(seeds)] if seeds else []), *(["--smoke"] if smoke else [])]
-    with progress_bar() as bar:
-
-        def started(title: str, total: int) -> Callable[[int], None]:
-            return partial(bar.advance, bar.add_task(title, total=total))
-
-        report = arena(output, smoke=smoke, n_seeds=seeds, jobs=jobs, command=shlex.join(words), started=started)
-    console = Console(highlight=False)
-    _print_shares(console, report.results)
-    console.print(f"\nPage: {report.page}")
-    if show:
-        webbrowser.open(report.page.resolve().as_uri())
+    make_page(partial(arena, smoke=smoke, n_seeds=seeds, jobs=jobs), _print_shares, output, words, show)
 
 
 def _print_shares(console: Console, results: Arena) -> None:
     """A table per feedback and alpha: percent of the gap closed."""
-    from rich.table import Table
-
     from alphafair.words import PLUS_MINUS
 
     def text(score: Score) -> str:
@@ -74,8 +54,7 @@ def _print_shares(console: Console, results: Arena) -> None:
 
     for feedback, sees in SEEING.items():
         for alpha in results.alphas:
-            table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", title_justify="left")
-            table.title = f"alpha = {alpha:g}, {sees}: percent of the gap closed"
+            table = plain_table(f"alpha = {alpha:g}, {sees}: percent of the gap closed")
             table.add_column("")
             for score in results.meetings[0].of(feedback, alpha):
                 table.add_column(score.label, justify="right")

@@ -1,7 +1,5 @@
 """`alphafair data`: public data sets on this machine."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`alphafair offline`: the fairest split in hindsight of a table of rewards, with its certificate."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import webbrowser
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import make_folder, plain_table
+from alphafair.cli._shared import Jobs, Show, make_page, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,41 +24,25 @@ def command(
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the report and the runs are kept.")] = Path(
         "report"
     ),
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads at work; default: one per core.")] = None,
+    jobs: Jobs = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rows, in seconds.")] = False,
-    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+    show: Show = False,
 ) -> None:
     """Reproduce the paper: its experiments, and a report of them.
 
     The report has every claim with its numbers and every figure. Results are kept as they come: a stopped run goes on
     where it was, and a second one reuses everything.
     """
-    from functools import partial
-
-    from rich.console import Console
-
     from alphafair import validate
     from alphafair.experiments.reproduce import reproduce
     from alphafair.experiments.sources import Data
-    from alphafair.progress import progress_bar
 
     if jobs is not None:
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
         raise validate.Refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
-    make_folder(output)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
-    with progress_bar() as bar:
-
-        def started(title: str, total: int) -> Callable[[int], None]:
-            return partial(bar.advance, bar.add_task(title, total=total))
-
-        report = reproduce(Data(data), output, smoke=smoke, jobs=jobs, command=shlex.join(words), started=started)
-    console = Console(highlight=False)
-    _print_claims(console, report.results)
-    console.print(f"\nReport: {report.page}")
-    if show:
-        webbrowser.open(report.page.resolve().as_uri())
+    make_page(partial(reproduce, Data(data), smoke=smoke, jobs=jobs), _print_claims, output, words, show)
 
 
 def _print_claims(console: Console, results: Results) -> None:

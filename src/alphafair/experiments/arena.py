@@ -1,30 +1,26 @@
 """The arena: all policies on all courses, how much of the gap each closes, and a page of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from markupsafe import Markup
 
 from alphafair import metrics
-from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.courses import ALPHAS, CONTENDERS, COURSES
 from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
 from alphafair.experiments.measured import band, has_room
-from alphafair.experiments.page import environment
+from alphafair.experiments.page import render
 from alphafair.experiments.pictures import arena as drawing
-from alphafair.experiments.report import inline, save_picture
+from alphafair.experiments.report import write_page
 from alphafair.experiments.reproduce import Started, versions
 from alphafair.experiments.results import Arena, Meeting, Score
 from alphafair.experiments.run import is_done, read, run
-from alphafair.experiments.serialize import as_json
 from alphafair.types import Adversary
 
 PICTURE = "gap-closed"
@@ -120,12 +116,6 @@ class Report(NamedTuple):
 def arena(folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any) -> Report:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    numbers, page = folder / "results.json", folder / "index.html"
-    numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
-    svg = save_picture(drawing.picture(found), folder / "figures", PICTURE)
-    template = environment().get_template("arena.html")
-    drawn = Markup(inline(svg, PICTURE, drawing.TITLE))
-    write_text(page, template.render(results=found, picture=PICTURE, drawing=drawn))
-    write_text(numbers, as_json(found))
+    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found))]
+    page = write_page(folder, found, pictures, partial(render, "arena.html", results=found))
     return Report(found, page)

@@ -1,7 +1,5 @@
 """Atomic writes: a file appears in its place when all of it is written, or not at all."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -11,8 +11,6 @@ A claim about ratings is not decided either, whatever its numbers, where the rat
 A claim of the paper that is another of its claims again is not independent: headlines count the others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -246,7 +244,7 @@ def _alphas(section: OverAlpha) -> Iterator[Claim]:
         ("C1", "jain_index", "Jain's index rises", 1.0),
         ("C2", "average_reward", "the average cumulative reward falls", -1.0),
     ):
-        values = section.values(metric)
+        values = getattr(section, metric)
         curve = sign * np.array(values)
         setback = float((np.maximum.accumulate(curve) - curve).max() / max(np.ptp(curve), 1e-300))
         ends = f"{fixed(values[0], 3)} at \u03b1 = {first:g} to {fixed(values[-1], 3)} at \u03b1 = {last:g}"

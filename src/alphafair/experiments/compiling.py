@@ -4,8 +4,6 @@ Numba compiles one kernel at a time in a process, so each of the two that take l
 those compile is loaded from the disk cache afterwards. Where all code is in the cache already this takes a second.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

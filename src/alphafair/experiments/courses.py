@@ -1,7 +1,5 @@
 """The courses of the arena and who plays on them, each a value, with their titles and labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alphafair.experiments import paper

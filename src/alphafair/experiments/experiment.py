@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -104,44 +104,43 @@ class Experiment:
             n_records=min(self.n_records, 5),
         )
 
+    def on(self, stream: Stream) -> Loaded:
+        """To be played on these rounds."""
+        return Loaded(**vars(self), stream=stream)
 
-@dataclass(frozen=True)
-class Loaded:
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Experiment):
     """An experiment with its rounds."""
 
-    experiment: Experiment
-    stream: Stream
+    stream: Stream = field(compare=False, repr=False)
 
     @property
-    def name(self) -> str:
-        return self.experiment.name
-
-    @property
-    def title(self) -> str:
-        return self.experiment.title
+    def alpha(self) -> float:
+        """The only one."""
+        (alpha,) = self.alphas
+        return alpha
 
     def settings(self) -> dict[str, Any]:
-        plan = self.experiment
         return {
-            "contenders": [contender.unlabelled() for contender in plan.contenders],
-            "alphas": plan.alphas,
-            "n_seeds": plan.n_seeds,
-            "n_records": plan.n_records,
+            "contenders": [contender.unlabelled() for contender in self.contenders],
+            "alphas": self.alphas,
+            "n_seeds": self.n_seeds,
+            "n_records": self.n_records,
             "rounds": stream_digest(self.stream),
         }
 
     def tasks(self) -> dict[str, Task]:
         """One per contender and alpha; over time also the optimum."""
-        plan, stream = self.experiment, self.stream
+        sizes = (self.n_seeds, self.n_records)
         tasks: dict[str, Task] = {
-            contender.key(alpha): partial(contender.played, stream, alpha, plan.n_seeds, plan.n_records)
-            for contender in plan.contenders
-            for alpha in plan.alphas
+            contender.key(alpha): partial(contender.played, self.stream, alpha, *sizes)
+            for contender in self.contenders
+            for alpha in self.alphas
         }
-        if plan.n_records > 1:
-            tasks |= {
-                optimum_key(alpha): partial(tables.optimum, stream, alpha, plan.n_records) for alpha in plan.alphas
-            }
+        if self.n_records > 1:
+            optimum = partial(tables.optimum, self.stream, n_records=self.n_records)
+            tasks |= {optimum_key(alpha): partial(optimum, alpha) for alpha in self.alphas}
         return tasks
 
 

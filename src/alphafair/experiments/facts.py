@@ -1,7 +1,5 @@
 """What the page's sentences say where it takes more than a look at the results; the words are in the templates."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +65,7 @@ class Steps(NamedTuple):
 
 
 def steps(run: OverAlpha, metric: str) -> Steps:
-    values = np.array(run.values(metric))
+    values = np.array(getattr(run, metric))
     change = float(values[-1] - values[0])
     moves = np.diff(values) * (1.0 if change >= 0.0 else -1.0)
     worst = int(moves.argmin())
@@ -89,11 +87,11 @@ def published_floor(run: OverFloor) -> int:
 
 def differences(run: OverTime, metric: str) -> list[Curve]:
     """Every reading of the slope less the default."""
-    base = np.array(run.contenders["before"].series(metric).mean)
+    base = np.array(getattr(run.contenders["before"], metric).mean)
     found = []
     for label in READINGS:
         each = run.contenders[label]
-        series = Series.exact((np.array(each.series(metric).mean) - base).tolist())
+        series = Series.exact((np.array(getattr(each, metric).mean) - base).tolist())
         found.append(Curve(label.replace("_", " "), each.policy, each.feedback, series))
     return found
 
@@ -102,7 +100,7 @@ def largest_difference(run: OverTime) -> tuple[float, str, str]:
     """Of any reading at any round in either metric, as a part of the default's value; whose, and in which."""
     found = []
     for metric in ("alpha_performance", "jain_index"):
-        base = np.array(run.contenders["before"].series(metric).mean)
+        base = np.array(getattr(run.contenders["before"], metric).mean)
         others = differences(run, metric)[1:]
         found += [(float(np.abs(np.array(each.series.mean) / base).max()), each.label, metric) for each in others]
     return max(found)

@@ -1,7 +1,5 @@
 """A course is rounds to be played, as a value; a match is who plays on it: a task, and a table, per seed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Self

@@ -1,8 +1,6 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,24 +75,16 @@ def uniform_rewards(stream: Stream) -> Vector:
 
 def samples(loaded: Loaded, folder: Path) -> Samples:
     """Every metric of every contender; against the optimum too, where it was recorded."""
-    (alpha,) = loaded.experiment.alphas
-    against: dict[str, Callable[..., Any]] = {}
-    best = np.empty(0)
-    if optimum_key(alpha) in loaded.tasks():
-        best = read(folder, optimum_key(alpha))["value"].to_numpy()
-        against = {
-            "standard_regret": metrics.standard_regret,
-            "approximate_regret": metrics.approximate_regret,
-            "ratio": metrics.performance_ratio,
-        }
-    found = {}
-    for contender in loaded.experiment.contenders:
+    alpha, found = loaded.alpha, {}
+    best = read(folder, optimum_key(alpha))["value"].to_numpy() if optimum_key(alpha) in loaded.tasks() else None
+    against = (metrics.standard_regret, metrics.approximate_regret, metrics.performance_ratio)
+    for contender in loaded.contenders:
         rewards = _part(folder, contender, alpha).rewards
         found[contender.label] = Measured(
             metrics.alpha_performance(rewards, alpha),
             metrics.jain_index(rewards),
             metrics.average_reward(rewards),
-            **{name: function(best, rewards, alpha) for name, function in against.items()},
+            *(() if best is None else (metric(best, rewards, alpha) for metric in against)),
         )
     return found
 
@@ -110,7 +100,7 @@ def _gap_closed(loaded: Loaded, best: float, certificate: float, rewards: Matrix
     phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
     Where the optimum is not above uniform play nobody does.
     """
-    (alpha,) = loaded.experiment.alphas
+    alpha = loaded.alpha
     drawn = measured[UNIFORM.label].ends("alpha_performance") if UNIFORM.label in measured else np.empty(0)
     expected = uniform_rewards(loaded.stream)
     level = float(drawn.mean() if len(drawn) > 1 else metrics.alpha_performance(expected, alpha))
@@ -123,7 +113,7 @@ def _gap_closed(loaded: Loaded, best: float, certificate: float, rewards: Matrix
 
 def _outcome(loaded: Loaded, folder: Path, contender: Contender, measured: Samples) -> results.Outcome:
     """Every metric over the recorded rounds, with bands over the seeds."""
-    (alpha,) = loaded.experiment.alphas
+    alpha = loaded.alpha
     _, rewards, pulls = _part(folder, contender, alpha)
     best = read(folder, optimum_key(alpha)).row(-1, named=True)
     return results.Outcome(
@@ -139,16 +129,16 @@ def _outcome(loaded: Loaded, folder: Path, contender: Contender, measured: Sampl
 
 
 def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
-    experiment, stream = loaded.experiment, loaded.stream
+    stream = loaded.stream
     return {
-        "title": experiment.title,
+        "title": loaded.title,
         "digest": digest(loaded),
         "seeds": tuple(range(n_seeds)),
         "n_rounds": stream.n_rounds,
         "n_contexts": stream.n_contexts,
         "n_arms": stream.n_arms,
         "arm_labels": tuple(stream.arm_labels or map(str, range(stream.n_arms))),
-        "settings": results.Rows(experiment.rows, experiment.min_ratings, experiment.reward_floor),
+        "settings": results.Rows(loaded.rows, loaded.min_ratings, loaded.reward_floor),
     }
 
 
@@ -158,14 +148,14 @@ def _most_seeds(measured: Samples) -> int:
 
 def over_time(kind: type[Kind], loaded: Loaded, folder: Path, measured: Samples, **more: Any) -> Kind:
     """Experiments A and B, and those of the corrections."""
-    (alpha,) = loaded.experiment.alphas
+    alpha = loaded.alpha
     best = read(folder, optimum_key(alpha))
     return kind(
         **_about(loaded, _most_seeds(measured)),
         alpha=alpha,
         rounds=tuple(best["round"].to_list()),
         optimum=results.Optimum(tuple(best["value"].to_list()), tuple(best["gap"].to_list())),
-        contenders={each.label: _outcome(loaded, folder, each, measured) for each in loaded.experiment.contenders},
+        contenders={each.label: _outcome(loaded, folder, each, measured) for each in loaded.contenders},
         **more,
     )
 
@@ -184,12 +174,12 @@ def first(measured: Samples) -> dict[str, results.First]:
 
 def over_alpha(loaded: Loaded, folder: Path, data: str) -> results.OverAlpha:
     """Experiment C."""
-    (contender,) = loaded.experiment.contenders
-    final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.experiment.alphas])
+    (contender,) = loaded.contenders
+    final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.alphas])
     return results.OverAlpha(
         **_about(loaded, 1),
         data=data,
-        alphas=loaded.experiment.alphas,
+        alphas=loaded.alphas,
         jain_index=_floats(metrics.jain_index(final)),
         average_reward=_floats(metrics.average_reward(final)),
         final_rewards=tuple(map(_floats, final)),
@@ -208,7 +198,7 @@ def over_floor(loaded: Loaded, measured: Samples) -> results.OverFloor:
 
     return results.OverFloor(
         **_about(loaded, _most_seeds(measured)),
-        alpha=loaded.experiment.alphas[0],
+        alpha=loaded.alpha,
         floors=FLOORS,
         fair_cb={
             feedback: {name: Series.along([band(each.ends(name)) for each in runs]) for name in names}
@@ -242,9 +232,7 @@ def impossibility(instance: Impossibility, folder: Path) -> results.Limits:
 
 def pulls(toy: Loaded, folder: Path) -> Pulls:
     """How often each arm is pulled, by seed."""
-    (alpha,) = toy.experiment.alphas
-    contenders = toy.experiment.contenders
-    return {each.label: _part(folder, each, alpha).pulls / toy.stream.n_rounds for each in contenders}
+    return {each.label: _part(folder, each, toy.alpha).pulls / toy.stream.n_rounds for each in toy.contenders}
 
 
 def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
@@ -252,8 +240,8 @@ def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
     return results.PullShares(
         title=toy.title,
         digest=digest(toy),
-        seeds=tuple(range(toy.experiment.n_seeds)),
-        alpha=toy.experiment.alphas[0],
+        seeds=tuple(range(toy.n_seeds)),
+        alpha=toy.alpha,
         n_rounds=toy.stream.n_rounds,
         n_contexts=toy.stream.n_contexts,
         n_arms=toy.stream.n_arms,

@@ -1,7 +1,5 @@
 """The report's page: results in, HTML out. All words and all layout are in the templates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -41,16 +39,16 @@ def environment() -> Environment:
     return made
 
 
+def render(template: str, drawings: Mapping[str, str], **values: Any) -> str:
+    """A whole page. `drawings` are the pictures by name, as inline SVG."""
+    inline = {name: Markup(svg) for name, svg in drawings.items()}
+    return environment().get_template(template).render(drawings=inline, **values)
+
+
 def html(results: Results, drawings: Mapping[str, str]) -> str:
-    """The whole page. `drawings` are the pictures by name, as inline SVG."""
-    template = environment().get_template("page.html")
-    return template.render(
-        results=results,
-        experiments=results.experiments,
-        pictures=PICTURES,
-        drawings={name: Markup(svg) for name, svg in drawings.items()},
-        paper=paper,
-    )
+    """The page of the report."""
+    values = {"results": results, "experiments": results.experiments, "pictures": PICTURES, "paper": paper}
+    return render("page.html", drawings, **values)
 
 
 def with_band(found: Band, digits: int = 4) -> str:

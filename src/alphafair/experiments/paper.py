@@ -1,7 +1,5 @@
 """The paper's experiments and those that its corrections ask for, each a value, with their titles and labels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alphafair.experiments.experiment import Contender, Experiment, Impossibility, Loaded
@@ -80,4 +78,4 @@ EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP
 def toy(*, smoke: bool = False) -> Loaded:
     """One context, arms that always pay the same, no fairness asked: who gets pulled."""
     zeros = np.zeros(1000 if smoke else TOY_ROUNDS, dtype=np.int32)
-    return Loaded(TOY.smoke() if smoke else TOY, Stream(zeros, zeros, np.array([TOY_ARMS])))
+    return (TOY.smoke() if smoke else TOY).on(Stream(zeros, zeros, np.array([TOY_ARMS])))

@@ -1,7 +1,5 @@
 """The policies of the code published with the paper, which differ from its text: for the reproduction only."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from alphafair.kernels import published_sign, published_step

@@ -1,9 +1,8 @@
 """The report: one page that needs nothing else, the numbers beside it, and every picture in three formats."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from alphafair import figures
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.page import html
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.results import Results
+from alphafair.experiments.results import Arena, Results
 from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
@@ -37,18 +36,27 @@ def write_report(
     advance
         Told 1 after every picture; there are `len(PICTURES)`.
     """
-    home = Path(folder)
-    (home / "figures").mkdir(parents=True, exist_ok=True)
+    drawn = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
+    return write_page(Path(folder), results, drawn, partial(html, results), advance)
+
+
+def write_page(
+    folder: Path,
+    results: Results | Arena,
+    pictures: Iterable[tuple[str, str, Callable[[], Figure]]],
+    page: Callable[[dict[str, str]], str],
+    advance: Callable[[int], object] = lambda pictures: None,
+) -> Path:
+    """A page, made of its drawings by name; its numbers, and every picture (name, title, drawn) in three formats."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
     text = as_json(results)
-    numbers = home / "results.json"
+    numbers, target = folder / "results.json", folder / "index.html"
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     drawings = {}
-    for picture in PICTURES:
-        svg = save_picture(picture.draw(results.experiments), home / "figures", picture.name)
-        drawings[picture.name] = inline(svg, picture.name, picture.title)
+    for name, title, draw in pictures:
+        drawings[name] = inline(save_picture(draw(), folder / "figures", name), name, title)
         advance(1)
-    target = home / "index.html"
-    write_text(target, html(results, drawings))
+    write_text(target, page(drawings))
     write_text(numbers, text)
     return target
 

@@ -1,7 +1,5 @@
 """All experiments on one data set, and the report of them."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +32,7 @@ def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
         most = most_ratings(rows, genres)
         least = next((fewer for fewer in (least, *STAND_IN_RATINGS) if fewer <= most), None)
     stream = ratings_stream(rows, genres, min_ratings=least, reward_floor=experiment.reward_floor)
-    return Loaded(replace(experiment, min_ratings=least), stream)
+    return replace(experiment, min_ratings=least).on(stream)
 
 
 Started = Callable[[str, int], Callable[[int], None]]
@@ -115,8 +113,8 @@ def reproduce(
 
 def _note(name: str, n_ratings: int, a: Loaded, c: Loaded) -> str:
     """Which rows were played, in a sentence."""
-    n_rows = min(a.experiment.rows or n_ratings, n_ratings)
-    least = c.experiment.min_ratings or 1
+    n_rows = min(a.rows or n_ratings, n_ratings)
+    least = c.min_ratings or 1
     users = [counted(each.stream.n_contexts, "user") for each in (a, c)]
     rounds = [counted(each.stream.n_rounds, "round") for each in (a, c)]
     first = f"the first {counted(n_rows, 'row')} of {name}, {rounds[0]} once movies without genres are dropped"

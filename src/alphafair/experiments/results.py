@@ -1,10 +1,8 @@
 """What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from alphafair import metrics
 from alphafair.policies import POLICIES
@@ -25,9 +23,9 @@ class Band:
         return self.high > self.low
 
     @property
-    def size(self) -> Band:
+    def size(self) -> Self:
         """How far from zero, without a sign."""
-        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
+        return self if self.mean > 0.0 else type(self)(-self.mean, -self.high, -self.low)
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,12 @@ class Series:
     high: Floats
 
     @classmethod
-    def exact(cls, values: Iterable[float]) -> Series:
+    def exact(cls, values: Iterable[float]) -> Self:
         """Where nothing is random."""
         return cls(*[tuple(values)] * 3)
 
     @classmethod
-    def along(cls, bands: Sequence[Band]) -> Series:
+    def along(cls, bands: Sequence[Band]) -> Self:
         return cls(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
 
     @property
@@ -76,10 +74,6 @@ class Outcome:
     final_rewards: Floats  # per arm
     pull_shares: Floats  # per arm
     gap_closed: Band
-
-    def series(self, metric: str) -> Series:
-        found: Series = getattr(self, metric)
-        return found
 
     @property
     def learned(self) -> Band:
@@ -175,7 +169,7 @@ class OverTime(OnRatings):
         return sorted((Entry(*item) for item in self.contenders.items()), key=key)
 
     def curves(self, metric: str) -> list[Curve]:
-        return [Curve(label, each.policy, each.feedback, each.series(metric)) for label, each in self.ordered]
+        return [Curve(label, each.policy, each.feedback, getattr(each, metric)) for label, each in self.ordered]
 
     def ranked(self, metric: str) -> list[Curve]:
         """By where they end, the best first: regrets are better the lower they are."""
@@ -239,10 +233,6 @@ class OverAlpha(OnRatings):
     jain_index: Floats
     average_reward: Floats
     final_rewards: tuple[Floats, ...]  # per arm
-
-    def values(self, metric: str) -> Floats:
-        found: Floats = getattr(self, metric)
-        return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The rival from the stochastic literature: for the arena only."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from alphafair import validate

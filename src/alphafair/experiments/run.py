@@ -4,8 +4,6 @@ Every task of an experiment is one Parquet file in a folder named by the experim
 JSON. A file that cannot be read is made again. Kernels release the GIL, so threads use all cores.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Results as JSON: the only place where they are anything else than values."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

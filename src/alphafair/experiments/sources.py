@@ -1,7 +1,5 @@
 """Where the ratings come from: which data set it is, and whether all of it is there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What tasks make: the table of a policy's play, of the optimum over time, of the two-context instance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

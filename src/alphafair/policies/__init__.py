@@ -1,8 +1,6 @@
 """The policies. To add one: write its file, then import it here, where tables and pictures shall have it."""
 # ruff: noqa: I001 - not sorted by name: this is the order of every table and picture
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """alpha-FairCB with full information (Algorithm 1)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """alpha-FairCB with bandit feedback (Algorithm 2)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from alphafair import validate

@@ -4,8 +4,6 @@ A policy is a few kernels (see `alphafair.kernels`), its memory and its settings
 else is here, once.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """FairCB: exponential weights under a floor on every arm's pull rate."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

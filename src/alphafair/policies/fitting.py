@@ -1,7 +1,5 @@
 """Making policies for a stream: whatever the stream tells that a constructor asks for."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Exponential weights."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

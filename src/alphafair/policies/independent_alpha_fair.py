@@ -1,7 +1,5 @@
 """alpha-FairCB in every context on its own."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from alphafair import validate

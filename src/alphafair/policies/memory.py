@@ -1,7 +1,5 @@
 """What a policy has learned, as a value: two arrays with a column per live arm, and which arms those are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

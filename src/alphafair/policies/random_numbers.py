@@ -1,7 +1,5 @@
 """A policy's own random numbers."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from alphafair import validate

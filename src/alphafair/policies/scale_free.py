@@ -1,7 +1,5 @@
 """The scale-free adversarial bandit of Putta and Agrawal."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate

@@ -1,7 +1,5 @@
 """Every arm alike."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate

@@ -4,8 +4,6 @@ The data are GroupLens', not ours, and under their own licence: free for researc
 their permission. It lies beside the file, in `data/ml-latest-small-README.txt`; `data/NOTICE.txt` says what was done.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

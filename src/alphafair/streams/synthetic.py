@@ -1,7 +1,5 @@
 """Streams made here, all seeded: stochastic, drifting, and two adversaries."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alphafair import validate

@@ -1,7 +1,5 @@
 """The report's pictures, in its order: results in, Figure out; each with the macro that makes its caption."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

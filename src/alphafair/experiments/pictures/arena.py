@@ -1,19 +1,16 @@
 """The arena: how much of the gap every policy closes on every course, one dot with its band each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.results import Arena, Score
-from alphafair.figures import INK, LABEL_SIZE, look
-from alphafair.words import ALPHA, tick
+from alphafair.figures import LABEL_SIZE, look
+from alphafair.words import ALPHA
 
 TITLE = "The arena: share of the gap closed"
 SEEN = {"bandit": "sees one reward", "full": "sees all rewards"}
@@ -52,27 +49,14 @@ def picture(results: Arena) -> Figure:
 def _panel(axes: Axes, rows: list[list[Score]]) -> None:
     for row, scores in enumerate(rows):
         for place, score in enumerate(scores):
-            _dot(axes, row + 0.8 * ((place + 0.5) / len(scores) - 0.5), score)
+            at = row + 0.8 * ((place + 0.5) / len(scores) - 0.5)
+            canvas.dot(axes, at, score.gap_closed, score.policy, (FLOOR, EDGE), 3.6, score.label)
         axes.axhline(row + 0.5, color="#e6e6e6", linewidth=0.8, zorder=0)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(FLOOR - 0.05, EDGE + 0.05)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
     axes.grid(axis="x")
-    for x in (0.0, 1.0):
-        axes.axvline(x, color=INK, linewidth=0.9, linestyle="-" if x == 0.0 else canvas.GUIDE, zorder=1)
-    axes.set_xticks((-0.5, 0.0, 0.5, 1.0, 1.5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{tick(100.0 * part)}%"))
+    canvas.gap_axis(axes, (-0.5, 0.0, 0.5, 1.0, 1.5))
     axes.tick_params(axis="x", labelsize=LABEL_SIZE)
-
-
-def _dot(axes: Axes, at: float, score: Score) -> None:
-    colour, marker = look(score.policy)
-    found = score.gap_closed
-    low, high, mean = (min(max(side, FLOOR), EDGE) for side in (found.low, found.high, found.mean))
-    axes.plot([low, high], [at, at], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="butt")
-    shape = "<" if found.mean < FLOOR else ">" if found.mean > EDGE else marker
-    axes.plot([mean], [at], color=colour, marker=shape, markersize=3.6, linestyle="none", clip_on=False)
 
 
 def _legend(figure: Figure, scores: Iterable[Score], top: float) -> None:

@@ -1,7 +1,5 @@
 """Who gets what, arm by arm."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """What the report's pictures share: one size, one way to draw a line with its band, one way to say what was run."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alphafair import figures
-from alphafair.experiments.results import Curve, OverAlpha, OverFloor, OverTime, Series
-from alphafair.figures import LABEL_SIZE, Dashes, Look, look
-from alphafair.words import ALPHA, counted
+from alphafair.experiments.results import Band, Curve, OverAlpha, OverFloor, OverTime, Series
+from alphafair.figures import INK, LABEL_SIZE, Dashes, Look, look
+from alphafair.words import ALPHA, counted, tick
 
 WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
@@ -105,6 +103,25 @@ def panels(
 def name_lines(axes: Axes, curves: Sequence[Line]) -> None:
     axes.set_ylim(axes.get_ylim())  # settles the scale before the ends are looked up
     figures.label_ends(axes, [curve.label for curve in curves], [curve.look for curve in curves])
+
+
+def dot(axes: Axes, at: float, found: Band, policy: str, limits: tuple[float, float], size: float, label: str) -> None:
+    """A mean on its band, along the axis; an arrow at the edge where it lies beyond the limits."""
+    colour, marker = look(policy)
+    low, high, mean = (min(max(side, limits[0]), limits[1]) for side in (found.low, found.high, found.mean))
+    axes.plot([low, high], [at, at], color=colour, linewidth=0.7 * size, alpha=0.4, solid_capstyle="butt")
+    shape = "<" if found.mean < limits[0] else ">" if found.mean > limits[1] else marker
+    axes.plot([mean], [at], color=colour, marker=shape, markersize=size, linestyle="none", gid=label, clip_on=False)
+
+
+def gap_axis(axes: Axes, ticks: Sequence[float]) -> None:
+    """Shares of the gap closed, with lines at uniform play and at the optimum."""
+    for x, dashes in ((0.0, "-"), (1.0, GUIDE)):
+        axes.axvline(x, color=INK, linewidth=0.9, linestyle=dashes, zorder=1)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xticks(ticks)
+    axes.xaxis.set_major_formatter(lambda part, _: f"{tick(100.0 * part)}%")
 
 
 def settings(run: OverTime | OverAlpha | OverFloor) -> str:

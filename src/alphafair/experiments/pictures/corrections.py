@@ -1,7 +1,5 @@
 """What the corrections to the paper's text and code change: the bandit's sign, the step size, the reading of phi'."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb

@@ -1,7 +1,5 @@
 """Experiment C: both metrics over alpha, and the price of fairness."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -25,7 +23,7 @@ MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # on the curve of the price, or the n
 
 def picture(run: OverAlpha, title: str, metric: str) -> Figure:
     """One of the two at the end of the run, for every alpha."""
-    alphas, values = run.alphas, run.values(metric)
+    alphas, values = run.alphas, getattr(run, metric)
     with canvas.page(title, (canvas.settings(run), _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
         line = canvas.Line(paper.ALPHA_FAIR.label, OURS, "-", Series.exact(values))

@@ -1,7 +1,5 @@
 """Experiments A and B over the rounds: alpha-performance, the two regrets and Jain's index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from matplotlib.axes import Axes

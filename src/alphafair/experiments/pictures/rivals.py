@@ -1,7 +1,5 @@
 """FairCB along its floor, and the instance on which no online policy can match the optimum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import cycle
 
