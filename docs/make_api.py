@@ -13,6 +13,7 @@ from typing import Any
 import alphafair
 from alphafair import (
     checks,
+    contexts,
     drive,
     engine,
     figures,
@@ -33,12 +34,22 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
     "What all policies share": ("", [policies.BasePolicy, types.Policy]),
     "Values": (
         "",
-        [types.Decision, types.Feedback, types.State, types.Stream, types.Log, types.Trace, types.Adversary],
+        [
+            types.Decision,
+            types.DescribedDecision,
+            types.Feedback,
+            types.State,
+            types.Stream,
+            types.Log,
+            types.Trace,
+            types.Adversary,
+        ],
     ),
     "Running": ("", [simulation.simulate, simulation.simulate_against, drive.over_log, drive.over_full_log]),
     "Hindsight": ("", [offline.offline_optimum, offline.offline_curve, offline.context_reward_totals]),
     "Metrics": ("metrics.", OF_METRICS),
     "Streams": ("streams.", [getattr(streams, name) for name in streams.__all__ if name != "Log"]),
+    "Contexts from features": ("contexts.", [contexts.cluster, contexts.Clusters]),
     "The engine": ("", [engine.Engine]),
     "What an engine is asked, and answers": (
         "engine.",
@@ -81,7 +92,7 @@ def entry(thing: Any, prefix: str) -> str:
     """One class or function: its name, how it is called, what its docstring says; and a class's own public methods."""
     name = f"{prefix}{thing.__name__}"
     text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(thing)}\n"
-    if thing in (policies.BasePolicy, types.Stream, types.State, engine.Engine):
+    if thing in (policies.BasePolicy, types.Stream, types.State, contexts.Clusters, engine.Engine):
         names = METHODS if thing is policies.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
         for key in names:
             method = inspect.getattr_static(thing, key, None)

@@ -1,6 +1,7 @@
 """The slow oracle of the adaptive policy: its formulas as plainly as NumPy allows, sharing nothing with the package.
 
 om and c: mean and largest of the rewards seen; y = r - om; g, long, recent, latest, age: the features of an arm;
+f: what the context's or the arm's own features say of it, by least squares;
 m: what it is predicted to pay; a: what the index plays; B: the guaranteed learner; h, q: how much of it is played.
 """
 
@@ -24,17 +25,65 @@ PRIOR = np.array([1.0, 1.0, 0.5, 0.5, 0.0])
 KAPPA = 0.02
 
 
+class LeastSquares:
+    """f = theta.z with z = (1, features): a theta per arm on the context's features, or one for all on arms' own."""
+
+    def __init__(self, n_arms: int, n_features: int, of_arms: bool) -> None:
+        self.n_terms, self.of_arms = n_features + 1, of_arms
+        self.gram = [np.zeros((self.n_terms, self.n_terms)) for _ in range(1 if of_arms else n_arms)]
+        self.moment, self.theta = ([np.zeros(self.n_terms) for _ in self.gram] for _ in range(2))
+        self.squares, self.nonzero = np.zeros(self.n_terms), np.zeros(self.n_terms)
+        self.n_arms, self.shown = n_arms, np.zeros((n_arms, n_features))
+
+    def z(self, arm: int) -> Vector:
+        return np.append(1.0, self.shown[arm] if self.of_arms else self.shown)
+
+    def say(self) -> Vector:
+        return np.array([self.theta[0 if self.of_arms else i] @ self.z(i) for i in range(self.n_arms)])
+
+    def solve(self, place: int) -> None:
+        ridge = np.diag([5 * s / n if n > 0 else 1.0 for s, n in zip(self.squares, self.nonzero, strict=True)])
+        self.theta[place] = np.linalg.solve(self.gram[place] + ridge, self.moment[place])
+
+    def learn(self, arms: Any, ys: Vector) -> None:
+        """An arm's theta is solved for when the arm is seen: with the ridge of then."""
+        for place in {0 if self.of_arms else int(arm) for arm in arms}:
+            self.gram[place] *= 0.999
+            self.moment[place] *= 0.999
+        for arm, y in zip(arms, ys, strict=True):
+            place, z = 0 if self.of_arms else int(arm), self.z(int(arm))
+            self.gram[place] += np.outer(z, z)
+            self.moment[place] += y * z
+            self.squares += z**2
+            self.nonzero += z != 0
+            if not self.of_arms:
+                self.solve(place)
+        if self.of_arms:
+            self.solve(0)
+
+    def change_arms(self, kept: list[int], n_new: int) -> None:
+        if not self.of_arms:
+            size = self.n_terms
+            self.gram = [self.gram[k] for k in kept] + [np.zeros((size, size)) for _ in range(n_new)]
+            self.moment, self.theta = (
+                [each[k] for k in kept] + [np.zeros(size) for _ in range(n_new)] for each in (self.moment, self.theta)
+            )
+        self.n_arms = len(kept) + n_new
+
+
 class Index:
     """m_i = clip(om + beta.F_i, 0, c)."""
 
-    def __init__(self, n_contexts: int, n_arms: int) -> None:
-        self.n_arms = n_arms
+    def __init__(self, n_contexts: int, n_arms: int, described: LeastSquares | None = None) -> None:
+        self.n_arms, self.described = n_arms, described
+        self.prior = PRIOR if described is None else np.array([1.0, 0, 0, 0, 0, 1])
         self.total, self.seen, self.largest = 0.0, 0, 0.0
         self.of_arm = np.zeros((2, n_arms))  # sums and counts of y
         self.of_age = np.zeros((8, 2, n_arms))
         self.own = np.zeros((n_contexts, 3, 2, n_arms))  # with the three decays
         self.visits = np.zeros(n_contexts, dtype=int)
-        self.gram, self.moment, self.beta = np.zeros((5, 5)), np.zeros(5), PRIOR.copy()
+        size = len(self.prior)
+        self.gram, self.moment, self.beta = np.zeros((size, size)), np.zeros(size), self.prior.copy()
 
     @property
     def mean(self) -> float:
@@ -48,7 +97,8 @@ class Index:
         g = self.of_arm[0] / (self.of_arm[1] + slow)
         memories = [*self.own[context], self.of_age[self.octave(context)]]
         rest = [(s - n * g) / (n + k) for (s, n), k in zip(memories, (slow, quick, quick, slow), strict=True)]
-        return np.array([g, *rest]).T
+        said = [] if self.described is None else [self.described.say()]
+        return np.array([g, *rest, *said]).T
 
     def predict(self, context: int) -> Vector:
         if self.largest == 0:
@@ -56,6 +106,7 @@ class Index:
         return np.clip(self.mean + self.features(context) @ self.beta, 0, self.largest)
 
     def learn(self, context: int, arms: Any, rewards: Vector) -> None:
+        said = 0.0 if self.described is None else self.described.say()[arms]
         if self.largest > 0:
             f = self.features(context)[arms]
             self.gram = 0.9995 * self.gram + f.T @ f
@@ -65,8 +116,10 @@ class Index:
         self.largest = max(self.largest, float(rewards.max()))
         if self.largest > 0:
             ridge = 5 * self.mean * self.largest
-            self.beta = np.linalg.solve(self.gram + ridge * np.eye(5), self.moment + ridge * PRIOR)
-        news = np.array([rewards - self.mean, np.ones(len(rewards))])
+            self.beta = np.linalg.solve(self.gram + ridge * np.eye(len(self.prior)), self.moment + ridge * self.prior)
+        news = np.array([rewards - self.mean - said, np.ones(len(rewards))])
+        if self.described is not None:
+            self.described.learn(arms, rewards - self.mean)
         for decay, memory in zip(DECAYS, self.own[context], strict=True):
             memory *= decay
             memory[:, arms] += news
@@ -84,6 +137,8 @@ class Index:
             return np.concatenate([array[..., kept], np.zeros((*array.shape[:-1], n_new))], axis=-1)
 
         self.of_arm, self.of_age, self.own = changed(self.of_arm), changed(self.of_age), changed(self.own)
+        if self.described is not None:
+            self.described.change_arms(kept, n_new)
         self.n_arms = len(kept) + n_new
 
 
@@ -95,13 +150,28 @@ def best_of(values: Vector) -> Vector:
 class AlphaFairAdaptive(Policy):
     """p = (1 - q) a + q ((1 - gamma) B + gamma / N), or p = (1 - h) a + h x with full information."""
 
-    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, feedback: Feedback = "bandit") -> None:
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float,
+        feedback: Feedback = "bandit",
+        n_features: int = 0,
+        features_of: str = "context",
+    ) -> None:
         super().__init__(n_contexts, n_arms)
-        self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms)
+        described = LeastSquares(n_arms, n_features, features_of == "arms") if n_features else None
+        self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms, described)
         self.cumulative_rewards, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
         self.losses, self.norms = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
         self.lead = self.spread = 0.0
         self.share, self.n_updates = 1.0, 0
+
+    def show(self, features: Matrix) -> None:
+        """Features of live arms, or of the context, for what is asked or learned next."""
+        assert self.index.described is not None
+        self.index.described.shown = np.asarray(features)
 
     def slopes(self) -> Vector:
         return (self.cumulative_rewards + self.credit) ** -self.alpha

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 # come first: every class of `alphafair.policies` is a name of this package too.
 _NAMES = {
     "policies": ("POLICIES", "BasePolicy", "register", "load_policy"),
-    "types": ("Decision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
+    "types": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
     "simulation": ("simulate",),
     "offline": ("offline_optimum", "offline_curve"),
     "rewards": ("rescale_rewards",),
@@ -19,10 +19,11 @@ _NAMES = {
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
-_MODULES = ("checks", "data", "drive", "engine", "figures", "metrics", "policies", "streams", "types")
+_MODULES = ("checks", "contexts", "data", "drive", "engine", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:
     from alphafair import checks as checks
+    from alphafair import contexts as contexts
     from alphafair import data as data
     from alphafair import drive as drive
     from alphafair import engine as engine
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from alphafair.rewards import rescale_rewards as rescale_rewards
     from alphafair.simulation import simulate as simulate
     from alphafair.types import Decision as Decision
+    from alphafair.types import DescribedDecision as DescribedDecision
     from alphafair.types import Feedback as Feedback
     from alphafair.types import Log as Log
     from alphafair.types import Policy as Policy

@@ -18,13 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import DRAW, EXPECT, FORGO, Book, Delays, Rounds
+from alphafair.kernels.loops import DRAW, EXPECT, FORGO, Delays, Rounds
+from alphafair.played import Played
 from alphafair.policies.base import BasePolicy
+from alphafair.policies.fitting import matching_features
+from alphafair.policies.whole_runs import feature_table
 from alphafair.types import (
     ADVERSARIES,
     Account,
     Adversary,
     Decision,
+    DescribedDecision,
     Feedback,
     Indices,
     Log,
@@ -37,37 +41,6 @@ from alphafair.types import (
 
 BLOCK = 1 << 16  # rounds per compiled call: random numbers stay small in memory, the progress bar moves
 STEPS = 1024  # the same where rounds are played one by one
-
-
-@dataclass
-class Played:
-    """What is written down of a run: see `Trace`."""
-
-    earned: Vector
-    pulls: NDArray[np.int64]
-    records: Matrix
-    every: int
-    arms: Indices  # empty unless decisions are kept
-    propensities: Vector
-
-    @classmethod
-    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
-        n_kept = n_rounds if keep else 0
-        return cls(
-            np.ones(n_arms),
-            np.zeros(n_arms, dtype=np.int64),
-            np.empty((-(-n_rounds // every), n_arms)),
-            every,
-            np.empty(n_kept, dtype=np.int32),
-            np.empty(n_kept),
-        )
-
-    def book(self, start: int, stop: int) -> Book:
-        """The pages for rounds [start, stop)."""
-        done = start // self.every
-        first = (done + 1) * self.every - 1 - start
-        arms, propensities = self.arms[start:stop], self.propensities[start:stop]
-        return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
 
 
 def over_stream(
@@ -140,17 +113,26 @@ def against(
     kind, state = ADVERSARIES.index(adversary.kind), first_state(given.reward_table)
     uniforms = generator.random(n_rounds)
     if compiled and _has_whole_runs(policy):
-        rounds = Rounds(given.contexts, items, table, uniforms)
         ours = cast(BasePolicy, policy)
+        rounds = Rounds(given.contexts, items, table, uniforms, feature_table(given.features, ours.live_arms))
         ours.run(ours.live_arms, "face", rounds, played.book(0, n_rounds), kind, state, in_order=True)
     else:
         replay = _Replay(uniforms)
         for t, context in enumerate(given.contexts.tolist()):
-            decision = policy.choose(context, rng=replay)
+            decision = _choose(policy, given, t, replay)
             react(kind, state, context, np.array(decision.probabilities), table, t)
             policy.update(decision, _book(policy, played, t, decision, table[t]))
     played.records[-1] = played.earned
     return played, Stream(given.contexts, items, table, n_contexts=given.n_contexts)
+
+
+def _choose(policy: Policy, stream: Stream, t: int, replay: _Replay) -> Decision:
+    """The policy's decision in round t, which it is shown the features of if it asks for them."""
+    if policy.n_features == 0:
+        return policy.choose(int(stream.contexts[t]), rng=replay)
+    features = cast(Matrix, stream.features)[t]
+    shown = features[: policy.n_arms] if features.ndim == 2 else features
+    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), rng=replay, features=shown)
 
 
 def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: Vector) -> Any:
@@ -174,7 +156,7 @@ def _has_whole_runs(policy: Policy) -> bool:
     if policy.kernels is None or not isinstance(policy, BasePolicy):
         return False
     kind = type(policy)
-    return kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
+    return policy.compiles and kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> None:
@@ -208,11 +190,14 @@ def _run(
         book = book._replace(
             earned=played.earned[live], pulls=played.pulls[live], records=np.empty((rows + 1, len(live)))
         )
+    features = stream.features if policy.n_features else None
     if waits is None:
-        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms)
+        described = feature_table(None if features is None else features[start:stop], live)
+        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
         policy.run(live, "play", rounds, book, in_order=True)
     else:
-        policy.run(live, "late", Rounds(stream.contexts, stream.items, table, uniforms), book, waits, start, stop)
+        rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
+        policy.run(live, "late", rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -261,7 +246,7 @@ def _step(
         while waiting and waiting[0][0] <= t:
             _, _, decision, reward = heapq.heappop(waiting)
             policy.update(decision, reward)
-        decision = policy.choose(int(stream.contexts[t]), rng=replay)
+        decision = _choose(policy, stream, t, replay)
         reward = _book(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is not None:
             policy.expect(decision)
@@ -297,22 +282,30 @@ def over_log(policy: Policy, log: Log) -> None:
         repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
         raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
     _fits(policy, "log", log.n_contexts, log.n_arms)
+    features = matching_features(policy, "log", log.features, log.n_arms)
     low, high = policy.reward_range
     rewards = validate.column("log.rewards", log.rewards, log.n_rounds, low, high)
     if not _has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
         before = policy.snapshot()
         try:
-            for context, arm, propensity, reward in zip(*columns, strict=True):
-                policy.update(Decision(context, arm, propensity, cast(Vector, None)), reward)
+            for t, (context, arm, propensity, reward) in enumerate(zip(*columns, strict=True)):
+                shown = None if features is None else features[t]
+                policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
         except ValueError:
             policy.restore(before)
             raise
     else:
-        cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards)
+        cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards, features)
 
 
-def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike, rewards: ArrayLike) -> None:
+def over_full_log(
+    policy: Policy,
+    contexts: ArrayLike,
+    probabilities: ArrayLike,
+    rewards: ArrayLike,
+    features: ArrayLike | None = None,
+) -> None:
     """The same for a policy that sees all rewards: the distribution used and a reward per arm, one row per round."""
     if policy.feedback is not Feedback.FULL:
         raise validate.Refusal("policy", "one with full information", policy, "over_log takes one reward per round.")
@@ -324,6 +317,8 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
             allowed = f"of shape {(len(seen), policy.n_arms)}"
             raise validate.Refusal(name, allowed, f"shape {array.shape}", "Give a row per round, a column per arm.")
     _fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
+    rows = None if features is None else validate.feature_rows(features, len(seen), policy.n_arms)
+    rows = matching_features(policy, "features", rows, policy.n_arms)
     low, high = policy.reward_range
     if table.min() < low or table.max() > high:
         repair = "Map the rewards with alphafair.rescale_rewards."
@@ -332,11 +327,12 @@ def over_full_log(policy: Policy, contexts: ArrayLike, probabilities: ArrayLike,
         bad = int(np.argmax(np.abs(used.sum(axis=1) - 1.0)))
         raise validate.Refusal(f"probabilities[{bad}]", "a distribution", used[bad], "Pass those of the decisions.")
     if not _has_whole_runs(policy):
-        for context, row, reward in zip(seen.tolist(), used, table, strict=True):
+        for t, (context, row, reward) in enumerate(zip(seen.tolist(), used, table, strict=True)):
             arm = int(row.argmax())
-            policy.update(Decision(context, arm, float(row[arm]), row), reward)
+            shown = None if rows is None else rows[t]
+            policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
-        cast(BasePolicy, policy).fold_full_log(seen, used, table)
+        cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
 
 
 @dataclass(frozen=True, eq=False)

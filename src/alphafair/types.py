@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.decision import Decision as Decision
+from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
 
 Vector = NDArray[np.float64]
@@ -26,15 +28,6 @@ class Feedback(StrEnum):
 
     FULL = "full"  # the rewards of all arms, as a vector
     BANDIT = "bandit"  # the reward of the pulled arm, as a float
-
-
-class Decision(NamedTuple):
-    """One choice and all that is needed to learn from it later: hand it back to `update` with its reward."""
-
-    context: int
-    arm: int
-    propensity: float
-    probabilities: Vector
 
 
 class UniformSource(Protocol):
@@ -77,6 +70,8 @@ class Policy(Protocol):
     feedback: Feedback
     n_contexts: int
     n_arms: int
+    n_features: int = 0  # more than 0: it is asked with `features=`, which have the shape `feature_shape`
+    feature_shape: tuple[int, ...] = ()
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
     feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
@@ -177,6 +172,9 @@ class Stream:
     Arms may come and go: arm i takes part in the rounds `arrivals[i] <= t < departures[i]`, counted from 0. Arms are
     numbered in the order in which they arrive, the first ones before round 0; what the table says about an arm that is
     not there does not matter.
+
+    Rounds may come with `features`: of their context, (n_rounds, n_features), or of every arm in it, (n_rounds, n_arms,
+    n_features). Policies that were made for them are shown them.
     """
 
     contexts: Indices
@@ -187,6 +185,7 @@ class Stream:
     n_contexts: int = field(default=0, kw_only=True)
     arrivals: Indices | None = field(default=None, kw_only=True)
     departures: Indices | None = field(default=None, kw_only=True)
+    features: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         table = validate.reward_table("reward_table", self.reward_table)
@@ -209,6 +208,8 @@ class Stream:
         if self.arrivals is not None or self.departures is not None:
             sizes = {"n_arms": table.shape[1], "n_rounds": len(contexts)}
             columns["arrivals"], columns["departures"] = validate.presence(self.arrivals, self.departures, **sizes)
+        if self.features is not None:
+            columns["features"] = validate.feature_rows(self.features, len(contexts), table.shape[1])
         for name, column in columns.items():
             object.__setattr__(self, name, frozen(column))
 
@@ -223,6 +224,7 @@ class Stream:
         n_contexts: int = 0,
         arrivals: ArrayLike | None = None,
         departures: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Self:
         """A stream from one context and one row of rewards (n_arms) per round."""
         repair = "Give one row per round and one column per arm."
@@ -236,6 +238,7 @@ class Stream:
             n_contexts=n_contexts,
             arrivals=arrivals,  # type: ignore[arg-type]
             departures=departures,  # type: ignore[arg-type]
+            features=features,  # type: ignore[arg-type]
         )
 
     @property
@@ -274,7 +277,8 @@ class Stream:
     def head(self, n_rounds: int) -> Self:
         """The first rounds, sharing memory with this stream; labels and number of contexts stay."""
         validate.integer("n_rounds", n_rounds, low=1, high=self.n_rounds)
-        return replace(self, contexts=self.contexts[:n_rounds], items=self.items[:n_rounds])
+        features = None if self.features is None else self.features[:n_rounds]
+        return replace(self, contexts=self.contexts[:n_rounds], items=self.items[:n_rounds], features=features)
 
 
 ADVERSARIES = ("settled", "largest", "halving")
@@ -302,8 +306,8 @@ class Adversary:
 class Log:
     """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.
 
-    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions and users
-    are optional.
+    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions, users and
+    features (as of a `Stream`) are optional.
 
     >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
     >>> log.n_rounds, log.n_contexts, log.n_arms
@@ -321,6 +325,7 @@ class Log:
     timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
     positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
     users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
+    features: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for count in ("n_contexts", "n_arms"):
@@ -348,6 +353,8 @@ class Log:
             columns["users"] = validate.whole_numbers("users", self.users, len(contexts))
         if self.timestamps is not None:
             columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
+        if self.features is not None:
+            columns["features"] = validate.feature_rows(self.features, len(contexts), self.n_arms)
         for name, column in columns.items():  # what somebody could still write to is copied
             object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
 

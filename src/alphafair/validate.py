@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 Choice = TypeVar("Choice")
 AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
+ANY_FEATURE = 1e50  # squares are added up
 
 
 class Refusal(ValueError):
@@ -202,6 +203,37 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
     if not mask.any():
         raise Refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
     return np.array(mask, dtype=np.bool_)
+
+
+def features(value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Finite numbers of that shape: a fresh read-only copy. Arms added since the decision was made had none: zeros."""
+    if not shape:
+        repair = "Make the policy with n_features, or leave them out."
+        raise Refusal("features", "left out: this policy was made without", value, repair)
+    words = {1: "of the context", 2: "per arm and feature"}[len(shape)]
+    allowed = f"finite numbers of shape {shape}, {words}"
+    if value is None:
+        raise Refusal("features", allowed, None, "This policy was made with n_features: show them with every round.")
+    given = floats("features", allowed, value, "Pass an array of floats.")
+    if len(shape) == 2 and given.ndim == 2 and given.shape[0] < shape[0]:
+        given = np.concatenate([given, np.zeros((shape[0] - len(given), given.shape[1]))])
+    if given.shape != shape:
+        raise Refusal("features", allowed, f"shape {given.shape}", "Give one number per feature.")
+    every("features", given, np.abs(given) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
+    array = np.array(given, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def feature_rows(value: Any, n_rounds: int, n_arms: int) -> NDArray[np.float64]:
+    """Features of every round: of its context, or of every arm."""
+    allowed = f"of shape ({n_rounds}, n_features) or ({n_rounds}, {n_arms}, n_features)"
+    rows = floats("features", allowed, value, "Give a row per round.")
+    if rows.shape[:-1] not in ((n_rounds,), (n_rounds, n_arms)) or rows.shape[-1] == 0:
+        raise Refusal("features", allowed, f"shape {rows.shape}", "Give a row per round.")
+    if not (rows.min() >= -ANY_FEATURE and rows.max() <= ANY_FEATURE):
+        every("features", rows, np.abs(rows) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
+    return rows
 
 
 def indices(

@@ -27,3 +27,4 @@ class Kernels(NamedTuple):
     learn_in_order: Callable[..., bool | None] | None = None
     expect: Callable[..., None] | None = None  # (work, shared, learners, context, arm): its reward is on its way
     forgo: Callable[..., None] | None = None  # it will never come
+    show: Callable[..., None] | None = None  # (work, features, t): row t describes the round that comes next

@@ -1,6 +1,7 @@
 """The index: what every arm will pay in a context, learned from real traffic, of any reward scale.
 
-With om the mean of all rewards seen, c the largest of them and y = r - om, each arm has five features
+With om the mean of all rewards seen and c the largest of them, each arm has five predictors, and a sixth, f of
+`least_squares`, where rounds come with features. With y = r - om - f, what they do not say (f = 0 without), these are
 
     g                       its mean y over all contexts
     long, recent, latest    what this context pays over g: all visits alike, and with .97 and .8 per visit since
@@ -8,13 +9,15 @@ With om the mean of all rewards seen, c the largest of them and y = r - om, each
 
 each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .5 c/om for the recent ones. Then
 
-    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 om c,   beta0 = (1, 1, 1/2, 1/2, 0)
-    A = .9995 A + sum F F' ;   b = .9995 b + sum F y     over the arms seen in a round
+    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 om c
+    A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
+    beta0 = (1, 1, 1/2, 1/2, 0), with features (1, 0, 0, 0, 0, 1)
 
 Multiplying all rewards by a power of two changes nothing else.
 
     shared:    an account (see `utility`) | PENDING (rewards on their way) | ARM_SUM, ARM_COUNT | AGES: sums and
-               counts of every octave by turns. The heads of its first rows are read as one list: see `gather`.
+               counts of every octave by turns | those of `least_squares`, with features. The heads of the first rows
+               are read as one list: see `gather`.
     learners:  LONG_SUM, LONG_COUNT, RECENT_SUM, RECENT_COUNT, LATEST_SUM, LATEST_COUNT | BASE, of the guaranteed
                learner, heads VISITS, NORMS, LEVEL, CLOSED_ROOTS
 """
@@ -24,44 +27,50 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
+from alphafair.kernels import least_squares
+from alphafair.kernels.least_squares import KEEP, N_TERMS, OF_ARMS, memory_rows, say
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import ACCOUNT_ROWS, ALPHA, account_settings, admit, open_accounts
 
-FEATURES, OCTAVES = 5, 8
+OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 PENDING, ARM_SUM, ARM_COUNT, AGES = ACCOUNT_ROWS, ACCOUNT_ROWS + 1, ACCOUNT_ROWS + 2, ACCOUNT_ROWS + 3
 SHARED_ROWS = AGES + 2 * OCTAVES
 LONG_SUM, LONG_COUNT, RECENT_SUM, RECENT_COUNT, LATEST_SUM, LATEST_COUNT, BASE, LEARNER_ROWS = range(8)
 VISITS, NORMS, LEVEL, CLOSED_ROOTS = range(4)  # heads of BASE
 # the numbers: the lower half of A row by row, b, beta, and what is counted once
-GRAM, MOMENT, COEFFICIENT = 0, 15, 20
-ROUNDS, REWARD_SUM, SEEN, LARGEST, LEAD, SPREAD, SHARE, DRIFT = range(25, 33)
-N_NUMBERS = 33
-MOST_ARMS = 7  # among the settings, after those of the account
-# scratch
+GRAM, MOMENT, COEFFICIENT = 0, 21, 27
+ROUNDS, REWARD_SUM, SEEN, LARGEST, LEAD, SPREAD, SHARE, DRIFT = range(33, 41)
+N_NUMBERS = 41
+READY = N_NUMBERS  # beside the numbers in scratch: the context that a distribution is there for, counted from 1
+MOST_ARMS, DESCRIBED = 7, 10  # among the settings, after those of the account: DESCRIBED, whether f is a predictor
+# scratch; F in COLUMNS; from FREE_ROW on their owner's, then z, and the factor that `least_squares` makes
 NUMBERS, PREDICTED, INDEX, FACTOR, COLUMNS = 1, 2, 3, 4, 5
-FREE_ROW = COLUMNS + FEATURES  # the first that is its owner's
+SAID, FREE_ROW, SHOWN = COLUMNS + OWN_PREDICTORS, COLUMNS + PREDICTORS, COLUMNS + PREDICTORS + 4
 
 LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times c/om
 RECENT, LATEST = 0.97, 0.8  # what one more visit leaves of those before
 FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
-PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0)  # beta before anything is learned
+PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
+DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 TIE = 1.0 - 1e-9  # values above it times the best are as good as the best: rounding must not choose between arms
 
 
-def make_work(n_arms: int, most_arms: int, alpha: float, n_rows: int) -> np.ndarray:
-    """The settings, and so many scratch rows beside the index's own."""
-    wide = max(n_arms, N_NUMBERS)
-    work = blank_work(FREE_ROW - 1 + n_rows, wide, *account_settings(alpha))
-    work[SETTINGS, MOST_ARMS] = most_arms
+def make_work(n_arms: int, most_arms: int, alpha: float, n_features: int, *, of_arms: bool, fits: bool) -> np.ndarray:
+    """The settings and scratch rows; with features, f is what `least_squares` fits, or somebody else writes to SAID."""
+    n_terms = n_features + 1 if n_features and fits else 0
+    work = blank_work(SHOWN - 1 + 2 * n_terms, max(n_arms, READY + 1, n_terms), *account_settings(alpha))
+    work[SETTINGS, [MOST_ARMS, N_TERMS, OF_ARMS, DESCRIBED]] = most_arms, n_terms, of_arms, n_features > 0
+    if n_terms:
+        work[SHOWN] = 1.0  # the first term of every z
     return work
 
 
-def first_shared(n_arms: int, alpha: float) -> np.ndarray:
+def first_shared(n_arms: int, alpha: float, n_features: int, *, fits: bool) -> np.ndarray:
     """Nothing earned, nothing seen."""
-    shared = blank(SHARED_ROWS, n_arms)[None]
+    shared = blank(SHARED_ROWS + memory_rows(n_features if fits else 0), n_arms)[None]
     open_accounts(shared[0, :ACCOUNT_ROWS, ARMS:], 1.0, alpha)
     numbers = np.zeros(N_NUMBERS)
-    numbers[COEFFICIENT : COEFFICIENT + FEATURES] = PRIOR
+    numbers[COEFFICIENT : COEFFICIENT + PREDICTORS] = DESCRIBED_PRIOR if n_features else PRIOR
     numbers[SHARE] = 1.0
     scatter(numbers, shared)
     return shared
@@ -101,10 +110,48 @@ def octave(visits):
 
 
 @kernel
+def show(work, features, t):
+    """Features of a round into scratch, term by term; what was made from others is not ready any more."""
+    n_features = int(work[SETTINGS, N_TERMS]) - 1
+    for i in range(features.shape[1] // n_features if n_features > 0 else 0):
+        for k in range(n_features):
+            value = features[t, i * n_features + k]
+            if work[SHOWN + 1 + k, i] != value:
+                work[SHOWN + 1 + k, i] = value
+                work[NUMBERS, READY] = 0.0
+
+
+@kernel
+def learn_features(work, shared, arm, reward):
+    """Least squares with one more reward of an arm, over the mean."""
+    n_terms = int(work[SETTINGS, N_TERMS])
+    if n_terms > 0:
+        mean, memory = work[NUMBERS, REWARD_SUM] / work[NUMBERS, SEEN], shared[0, SHARED_ROWS:]
+        column = least_squares.add(work[SETTINGS], memory, work[SHOWN:], arm, reward - mean, KEEP)
+        least_squares.solve(n_terms, memory, column, work[SHOWN + n_terms :])
+
+
+@kernel
+def learn_features_of_all(work, shared, rewards):
+    """The same with a reward of every arm, solved once where theta is one for all."""
+    n_terms = int(work[SETTINGS, N_TERMS])
+    if n_terms > 0:
+        mean, memory = work[NUMBERS, REWARD_SUM] / work[NUMBERS, SEEN], shared[0, SHARED_ROWS:]
+        one, last = work[SETTINGS, OF_ARMS] > 0.0, rewards.shape[0] - 1
+        for i in range(rewards.shape[0]):
+            keep = 1.0 if one and i > 0 else KEEP
+            column = least_squares.add(work[SETTINGS], memory, work[SHOWN:], i, rewards[i] - mean, keep)
+            if i == last or not one:
+                least_squares.solve(n_terms, memory, column, work[SHOWN + n_terms :])
+
+
+@kernel
 def predict(shared, learners, context, work, n):
-    """m into PREDICTED and the features into COLUMNS, with `numbers` gathered; m = 0 before the first reward."""
-    numbers, predicted = work[NUMBERS], work[PREDICTED, :n]
-    largest = numbers[LARGEST]
+    """m into PREDICTED and F into COLUMNS, with `numbers` gathered; m = 0 before the first reward."""
+    numbers, predicted, f5 = work[NUMBERS], work[PREDICTED, :n], work[SAID, :n]
+    described, largest = work[SETTINGS, DESCRIBED] > 0.0, numbers[LARGEST]
+    if work[SETTINGS, N_TERMS] > 0.0:
+        say(work[SETTINGS], shared[0, SHARED_ROWS:], work[SHOWN:], f5)
     if largest == 0.0:
         for i in range(n):
             predicted[i] = 0.0
@@ -120,7 +167,7 @@ def predict(shared, learners, context, work, n):
     f0, f1, f2 = work[COLUMNS, :n], work[COLUMNS + 1, :n], work[COLUMNS + 2, :n]
     f3, f4 = work[COLUMNS + 3, :n], work[COLUMNS + 4, :n]
     b0, b1, b2 = numbers[COEFFICIENT], numbers[COEFFICIENT + 1], numbers[COEFFICIENT + 2]
-    b3, b4 = numbers[COEFFICIENT + 3], numbers[COEFFICIENT + 4]
+    b3, b4, b5 = numbers[COEFFICIENT + 3], numbers[COEFFICIENT + 4], numbers[COEFFICIENT + 5]
     for i in range(n):
         g = arm_sum[i] / (arm_count[i] + slow)
         f0[i] = g
@@ -129,7 +176,7 @@ def predict(shared, learners, context, work, n):
         f3[i] = (latest_sum[i] - latest_count[i] * g) / (latest_count[i] + quick)
         f4[i] = (age_sum[i] - age_count[i] * g) / (age_count[i] + slow)
         value = mean + b0 * f0[i] + b1 * f1[i] + b2 * f2[i] + b3 * f3[i] + b4 * f4[i]
-        predicted[i] = min(max(value, 0.0), largest)
+        predicted[i] = min(max(value + b5 * f5[i] if described else value, 0.0), largest)
 
 
 @kernel
@@ -140,12 +187,12 @@ def forget(numbers):
 
 
 @kernel
-def regress(work, arm, reward):
-    """A += F F', b += F y for one arm that was seen, with the mean of before."""
+def regress(work, arm, reward, n_predictors):
+    """A += F F', b += F (r - om) for one arm that was seen, with the mean of before."""
     numbers = work[NUMBERS]
     y = reward - numbers[REWARD_SUM] / numbers[SEEN]
     place = GRAM
-    for k in range(FEATURES):
+    for k in range(n_predictors):
         for j in range(k + 1):
             numbers[place] += work[COLUMNS + k, arm] * work[COLUMNS + j, arm]
             place += 1
@@ -153,12 +200,12 @@ def regress(work, arm, reward):
 
 
 @kernel
-def regress_all(work, rewards):
+def regress_all(work, rewards, n_predictors):
     """The same for every arm, one entry at a time."""
     n, numbers = rewards.shape[0], work[NUMBERS]
     mean = numbers[REWARD_SUM] / numbers[SEEN]
     place = GRAM
-    for k in range(FEATURES):
+    for k in range(n_predictors):
         left = work[COLUMNS + k, :n]
         for j in range(k + 1):
             numbers[place] += product_sum(left, work[COLUMNS + j, :n])
@@ -194,13 +241,13 @@ def count(numbers, reward):
 
 
 @kernel
-def solve(work):
+def solve(work, n_predictors, prior):
     """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing before the first reward."""
     numbers, lower = work[NUMBERS], work[FACTOR]
     if numbers[LARGEST] == 0.0:
         return
     ridge = RIDGE * numbers[REWARD_SUM] / numbers[SEEN] * numbers[LARGEST]
-    for k in range(FEATURES):
+    for k in range(n_predictors):
         row = k * (k + 1) // 2
         for j in range(k + 1):
             column = j * (j + 1) // 2
@@ -208,13 +255,13 @@ def solve(work):
             for r in range(j):
                 rest -= lower[row + r] * lower[column + r]
             lower[row + j] = math.sqrt(rest) if j == k else rest / lower[column + j]
-        beta = numbers[MOMENT + k] + ridge * PRIOR[k]
+        beta = numbers[MOMENT + k] + ridge * prior[k]
         for r in range(k):
             beta -= lower[row + r] * numbers[COEFFICIENT + r]
         numbers[COEFFICIENT + k] = beta / lower[row + k]
-    for k in range(FEATURES - 1, -1, -1):
+    for k in range(n_predictors - 1, -1, -1):
         beta = numbers[COEFFICIENT + k]
-        for r in range(k + 1, FEATURES):
+        for r in range(k + 1, n_predictors):
             beta -= lower[r * (r + 1) // 2 + k] * numbers[COEFFICIENT + r]
         numbers[COEFFICIENT + k] = beta / lower[k * (k + 1) // 2 + k]
 

@@ -21,6 +21,7 @@ draw: Any = None  # the policy's kernels, put in by `loop`
 learn: Any = None
 expect: Any = None
 forgo: Any = None
+show: Any = None
 
 
 AHEAD = 4  # rounds between asking for a row and using it
@@ -30,12 +31,13 @@ ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
 
 
 class Rounds(NamedTuple):
-    """Rounds of a stream, and the uniform number that each of them draws with."""
+    """Rounds of a stream, and the uniform number that each of them draws with; a row of features per round, or none."""
 
     contexts: Any
     items: Any
     reward_table: Any
     uniforms: Any
+    features: Any
 
 
 class Book(NamedTuple):
@@ -122,6 +124,7 @@ def _play_full(work, shared, learners, rounds, book):
     for t in range(rounds.contexts.shape[0]):
         _ask_ahead(t, learners, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
@@ -135,6 +138,7 @@ def _play_bandit(work, shared, learners, rounds, book):
     for t in range(rounds.contexts.shape[0]):
         _ask_ahead(t, learners, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
@@ -147,6 +151,7 @@ def _face_full(work, shared, learners, rounds, book, kind, state):
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(rounds.contexts.shape[0]):
         context = np.int64(rounds.contexts[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         react(kind, state, context, probabilities, rounds.reward_table, t)
         for i in range(n):
@@ -160,6 +165,7 @@ def _face_bandit(work, shared, learners, rounds, book, kind, state):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(rounds.contexts.shape[0]):
         context = np.int64(rounds.contexts[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
         react(kind, state, context, probabilities, rounds.reward_table, t)
         reward = rounds.reward_table[t, arm]
@@ -178,12 +184,14 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
             for i in range(n):
                 probabilities[i] = delays.waiting[delays.slots[past], i]
                 rewards[i] = rounds.reward_table[item, i]
+            show(work, rounds.features, past)
             learn(work, shared, learners, context, probabilities, rewards)
             _release(delays, past)
             past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
@@ -205,12 +213,14 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
             waiting = delays.waiting[delays.slots[past]]
             arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
+            show(work, rounds.features, past)
             learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
             _release(delays, past)
             past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
@@ -223,22 +233,24 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         _note(t - start, arm, propensity, book)
 
 
-def _fold_full(work, shared, learners, contexts, probabilities, rewards):
+def _fold_full(work, shared, learners, features, contexts, probabilities, rewards):
     n = rewards.shape[1]
     used, seen = np.empty(n), np.empty(n)
     for t in range(contexts.shape[0]):
         for i in range(n):
             used[i], seen[i] = probabilities[t, i], rewards[t, i]
+        show(work, features, t)
         learn(work, shared, learners, np.int64(contexts[t]), used, seen)
 
 
 def _fold_bandit(
-    work, shared, learners, steps, contexts, arms, propensities, rewards, mask_of, masks, drawn, probabilities
+    work, shared, learners, features, steps, contexts, arms, propensities, rewards, mask_of, masks, drawn, probabilities
 ):
     """The first step that was refused, or -1; `probabilities` is scratch."""
     for t in range(contexts.shape[0]):
         prefetch(learners, contexts[min(t + AHEAD, contexts.shape[0] - 1)])
         context, arm, step = np.int64(contexts[t]), arms[t], steps[t]
+        show(work, features, t)
         if step == LEARN:
             if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
                 return t
@@ -271,10 +283,16 @@ def nothing_to_do(work, shared, learners, context, arm):
     """What most policies do about rewards on their way."""
 
 
+@kernel
+def show_nothing(work, features, t):
+    """What most policies make of features."""
+
+
 @cache
 def loop(job: str, feedback: str, kernels: Kernels, learn: Any) -> Any:
     """The compiled loop for one policy's kernels, with this `learn` of theirs."""
     name = f"{job}.{feedback}.{kernels.draw.__module__}.{kernels.draw.__name__}.{learn.__module__}.{learn.__name__}"
     steps = {"draw": kernels.draw, "learn": learn}
     steps |= {"expect": kernels.expect or nothing_to_do, "forgo": kernels.forgo or nothing_to_do}
+    steps["show"] = kernels.show or show_nothing
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -32,6 +32,8 @@ from alphafair.kernels.index import (
     ARM_COUNT,
     ARM_SUM,
     BASE,
+    DESCRIBED,
+    DESCRIBED_PRIOR,
     FREE_ROW,
     INDEX,
     LARGEST,
@@ -40,10 +42,15 @@ from alphafair.kernels.index import (
     MOST_ARMS,
     NORMS,
     NUMBERS,
+    OWN_PREDICTORS,
     PENDING,
     PREDICTED,
+    PREDICTORS,
+    PRIOR,
+    READY,
     REWARD_SUM,
     ROUNDS,
+    SAID,
     SEEN,
     SPREAD,
     TIE,
@@ -52,6 +59,7 @@ from alphafair.kernels.index import (
     fade,
     forget,
     gather,
+    learn_features,
     octave,
     predict,
     regress,
@@ -68,11 +76,7 @@ EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
 GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
-PEAK, MIX, SAFE, EXPLORATION, RATE, MU, READY = range(7)  # entries of PARTS: W, h, q, gamma, eta, the level of B
-
-
-def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
-    return of_index.make_work(n_arms, most_arms, alpha, 4)
+PEAK, MIX, SAFE, EXPLORATION, RATE, MU = range(6)  # entries of PARTS: W, h, q, gamma, eta, the level of B
 
 
 @kernel
@@ -91,9 +95,9 @@ def least_propensity(rounds, most_arms):
 def mix(work, shared, learners, context, n):
     """Everything before the draw, into scratch. READY says for which context it is there already, counted from 1."""
     numbers, parts = work[NUMBERS], work[PARTS]
-    if parts[READY] == context + 1.0:
+    if numbers[READY] == context + 1.0:
         return
-    parts[READY] = context + 1.0
+    numbers[READY] = context + 1.0
     predicted, index = work[PREDICTED, :n], work[INDEX, :n]
     guaranteed, raised, scores = work[GUARANTEED, :n], work[RAISED, :n], work[SCORES, :n]
     slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
@@ -189,7 +193,7 @@ def blame(work, shared, learners, context, arm, propensity, reward, n):
 def learn(work, shared, learners, context, arm, propensity, reward):
     """Teach master, guaranteed learner and index, then earn; False if no such propensity was ever drawn from."""
     n, head, total = shared.shape[2] - ARMS, learners[context, BASE, :ARMS], shared[0, TOTAL, ARMS:]
-    numbers = work[NUMBERS]
+    numbers, described = work[NUMBERS], work[SETTINGS, DESCRIBED] > 0.0
     gather(shared, numbers)
     if propensity < least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS]) * (1.0 - 1e-9):
         return False
@@ -200,13 +204,21 @@ def learn(work, shared, learners, context, arm, propensity, reward):
         blame(work, shared, learners, context, arm, propensity, min(reward, numbers[LARGEST]), n)
         head[LEVEL] = work[PARTS, MU]
         forget(numbers)
-        regress(work, arm, reward)
+        if described:
+            regress(work, arm, reward, PREDICTORS)
+        else:
+            regress(work, arm, reward, OWN_PREDICTORS)
     numbers[ROUNDS] += 1.0
     count(numbers, reward)
-    solve(work)
+    y = reward - numbers[REWARD_SUM] / numbers[SEEN]
     fade(learners, context)
-    mean = numbers[REWARD_SUM] / numbers[SEEN]
-    remember(shared, learners, context, octave(head[VISITS]), arm, reward - mean)
+    if described:
+        solve(work, PREDICTORS, DESCRIBED_PRIOR)
+        remember(shared, learners, context, octave(head[VISITS]), arm, y - work[SAID, arm])
+        learn_features(work, shared, arm, reward)
+    else:
+        solve(work, OWN_PREDICTORS, PRIOR)
+        remember(shared, learners, context, octave(head[VISITS]), arm, y)
     head[VISITS] += 1.0
     total[arm] += reward
     scatter(numbers, shared)
@@ -218,7 +230,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
 def refresh(work, shared, arm):
     """phi' of R and of what is on its way: R + pending times the arm's mean reward."""
     numbers, column = work[NUMBERS], ARMS + arm
-    work[PARTS, READY] = 0.0
+    numbers[READY] = 0.0
     gather(shared, numbers)
     pending, credit = shared[0, PENDING, column], 0.0
     if pending > 0.0 and numbers[SEEN] > 0.0:

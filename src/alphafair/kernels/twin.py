@@ -15,8 +15,6 @@ masked decisions cost. On every run, whatever happens,
 
 import math
 
-import numpy as np
-
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
@@ -24,6 +22,8 @@ from alphafair.kernels.gradient_ascent import ascend, new_epoch
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
+    DESCRIBED,
+    DESCRIBED_PRIOR,
     DRIFT,
     FREE_ROW,
     INDEX,
@@ -31,9 +31,14 @@ from alphafair.kernels.index import (
     LEVEL,
     NORMS,
     NUMBERS,
+    OWN_PREDICTORS,
     PREDICTED,
+    PREDICTORS,
+    PRIOR,
+    READY,
     REWARD_SUM,
     ROUNDS,
+    SAID,
     SEEN,
     SHARE,
     SPREAD,
@@ -43,6 +48,7 @@ from alphafair.kernels.index import (
     fade,
     forget,
     gather,
+    learn_features_of_all,
     octave,
     predict,
     regress_all,
@@ -54,20 +60,15 @@ from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import SLOPE, earn
 
 ROUNDING = 1e-12
-STEP, PARTS = FREE_ROW, FREE_ROW + 1  # scratch
-READY = 0  # entry of PARTS: the context that `favourite` is there for, counted from 1
-
-
-def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
-    return of_index.make_work(n_arms, most_arms, alpha, 2)
+STEP = FREE_ROW  # scratch
 
 
 @kernel
 def favourite(work, shared, learners, context, n):
     """a, uniform on the largest w m, into INDEX, with `numbers` gathered; unless it is there already."""
-    if work[PARTS, READY] == context + 1.0:
+    if work[NUMBERS, READY] == context + 1.0:
         return
-    work[PARTS, READY] = context + 1.0
+    work[NUMBERS, READY] = context + 1.0
     predicted, index, slope = work[PREDICTED, :n], work[INDEX, :n], shared[0, SLOPE, ARMS:]
     gather(shared, work[NUMBERS])
     predict(shared, learners, context, work, n)
@@ -99,6 +100,7 @@ def learn(work, shared, learners, context, probabilities, rewards):
     n = rewards.shape[0]
     favourite(work, shared, learners, context, n)
     numbers, index, slope = work[NUMBERS], work[INDEX, :n], shared[0, SLOPE, ARMS:]
+    described = work[SETTINGS, DESCRIBED] > 0.0
     head, x = learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
     share, ahead, both, drift = numbers[SHARE], 0.0, 0.0, 0.0
     for i in range(n):
@@ -115,17 +117,26 @@ def learn(work, shared, learners, context, probabilities, rewards):
     head[NORMS] = ascend(slope, x, head[NORMS], rewards, work[STEP, :n], x)
     if numbers[LARGEST] > 0.0:
         forget(numbers)
-        regress_all(work, rewards)
+        if described:
+            regress_all(work, rewards, PREDICTORS)
+        else:
+            regress_all(work, rewards, OWN_PREDICTORS)
     numbers[ROUNDS] += 1.0
     for i in range(n):
         count(numbers, rewards[i])
-    solve(work)
     fade(learners, context)
     mean, age = numbers[REWARD_SUM] / numbers[SEEN], octave(head[VISITS])
-    for i in range(n):
-        remember(shared, learners, context, age, i, rewards[i] - mean)
+    if described:
+        solve(work, PREDICTORS, DESCRIBED_PRIOR)
+        for i in range(n):
+            remember(shared, learners, context, age, i, rewards[i] - mean - work[SAID, i])
+        learn_features_of_all(work, shared, rewards)
+    else:
+        solve(work, OWN_PREDICTORS, PRIOR)
+        for i in range(n):
+            remember(shared, learners, context, age, i, rewards[i] - mean)
     head[VISITS] += 1.0
-    work[PARTS, READY] = 0.0
+    numbers[READY] = 0.0
     scatter(numbers, shared)
     earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
 

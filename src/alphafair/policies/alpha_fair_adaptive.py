@@ -5,24 +5,41 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.kernels import Kernels, index, safe_mixture, twin
-from alphafair.kernels.index import BASE, CLOSED_ROOTS, DRIFT, N_NUMBERS, NORMS, PENDING, ROUNDS, SPREAD
+from alphafair.kernels.index import (
+    BASE,
+    CLOSED_ROOTS,
+    DRIFT,
+    N_NUMBERS,
+    NORMS,
+    NUMBERS,
+    PENDING,
+    READY,
+    REWARD_SUM,
+    ROUNDS,
+    SAID,
+    SEEN,
+    SPREAD,
+)
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.utility import ACCOUNT_ROWS, SLOPE, TOTAL, open_accounts
 from alphafair.policies.alpha_fair import check_slopes
 from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback, Matrix, Vector
+from alphafair.policies.regressors import Regressors
+from alphafair.types import Feedback, Matrix, State, Vector
 
 KERNELS = {
-    Feedback.FULL: Kernels(twin.draw, twin.learn, twin.change_arms),
+    Feedback.FULL: Kernels(twin.draw, twin.learn, twin.change_arms, show=index.show),
     Feedback.BANDIT: Kernels(
         safe_mixture.draw,
         safe_mixture.learn,
         safe_mixture.change_arms,
         expect=safe_mixture.expect,
         forgo=safe_mixture.forgo,
+        show=index.show,
     ),
 }
 
@@ -46,6 +63,15 @@ class AlphaFairAdaptive(BasePolicy):
         Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
+    n_features
+        How many numbers describe a round; 0 for none. `choose` then asks for them: `choose(context, features=z)`.
+    features_of
+        Whom they describe. `"context"`: z has shape (n_features,), and every arm learns what they mean to it. `"arms"`:
+        one row per arm, (n_arms, n_features), and they mean the same to all arms, so that a new arm starts with what
+        its features say.
+    regressor
+        In place of the least squares on the features: anything with scikit-learn's `partial_fit` and `predict`. Copies
+        of it are taught, one per arm, or one for all with `features_of="arms"`. Rounds are then played one by one.
     seed
         For `choose` without `rng`.
 
@@ -68,6 +94,7 @@ class AlphaFairAdaptive(BasePolicy):
     """
 
     name: ClassVar[str] = "alpha-fair-adaptive"
+    version: ClassVar[int] = 3
     feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.FULL, Feedback.BANDIT)
     look = ("#882255", "h")
     _accounts_in = ("shared", TOTAL)
@@ -79,14 +106,29 @@ class AlphaFairAdaptive(BasePolicy):
         *,
         alpha: float = 0.9,
         feedback: Literal["bandit", "full"] = "bandit",
+        n_features: int = 0,
+        features_of: Literal["context", "arms"] = "context",
+        regressor: Any = None,
         seed: int | None = None,
     ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
         self.feedback = validate.choice("feedback", feedback, Feedback)
+        self.n_features = validate.integer("n_features", n_features, low=0)
+        self.features_of = validate.choice("features_of", features_of, ("context", "arms"))
         self.kernels = KERNELS[self.feedback]
-        settings = {"alpha": self.alpha, "feedback": self.feedback.value}
-        super().__init__(n_contexts, n_arms, seed, settings, index.first_shared(n_arms, self.alpha))
+        settings: dict[str, Any] = {"alpha": self.alpha, "feedback": self.feedback.value}
+        if self.n_features:
+            settings |= {"n_features": self.n_features, "features_of": self.features_of}
+        self._regressors: Regressors | None = None
+        if regressor is not None:
+            if not self.n_features:
+                raise validate.Refusal("n_features", "at least 1 with a regressor", 0, "Say how many features come.")
+            self._regressors = Regressors(regressor, n_arms, of_arms=self.features_of == "arms")
+            settings["regressor"] = self._regressors.blank
+            self.compiles = False
+        shared = index.first_shared(n_arms, self.alpha, self.n_features, fits=regressor is None)
+        super().__init__(n_contexts, n_arms, seed, settings, shared)
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -102,8 +144,49 @@ class AlphaFairAdaptive(BasePolicy):
         return index.first_learner(n_live, *((1.0 / n_live, 0.0) if full else (0.0, n_live)))
 
     def _make_work(self, n_live: int) -> Matrix:
-        make = twin.make_work if self.feedback is Feedback.FULL else safe_mixture.make_work
-        return make(n_live, self.n_arms, self.alpha)
+        own, fits = self.features_of == "arms", self._regressors is None
+        return index.make_work(n_live, self.n_arms, self.alpha, self.n_features, of_arms=own, fits=fits)
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Of what `choose` asks for: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
+        if self.n_features == 0:
+            return ()
+        return (self.n_features,) if self.features_of == "context" else (self.n_arms, self.n_features)
+
+    # a regressor of the user's own: asked before every draw, taught after every reward
+
+    def _show(self, features: Any) -> NDArray[np.float64]:
+        shown = super()._show(features)
+        if self._regressors is not None:
+            live = self._memory.live_arms
+            self._seen = shown if shown.ndim == 1 else shown[live]
+            self._work[SAID, : len(live)] = self._regressors.say(self._seen)
+            self._work[NUMBERS, READY] = 0.0
+        return shown
+
+    def _first_learn(self, *arguments: Any) -> bool | None:
+        if self._regressors is None:
+            return super()._first_learn(*arguments)
+        accepted = self.kernels.learn(*arguments)
+        arms, rewards = (arguments[4], arguments[6]) if self._bandit else (slice(None), arguments[5])
+        if accepted is not False:
+            numbers = self._numbers()
+            over = np.atleast_1d(rewards - numbers[REWARD_SUM] / numbers[SEEN])
+            for arm, y in zip(np.atleast_1d(np.arange(len(self._memory.live_arms))[arms]), over, strict=True):
+                self._regressors.fit(int(arm), self._seen, float(y))
+        return accepted
+
+    def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
+        super()._change_arms(kept, entries)
+        if self._regressors is not None:
+            self._regressors.change_arms(kept, len(entries))
+
+    def snapshot(self) -> State:
+        if self._regressors is not None:
+            repair = "Keep the log and learn from it again, or use copy.deepcopy."
+            raise validate.Refusal("regressor", "None for a snapshot", self.settings["regressor"], repair)
+        return super().snapshot()
 
     def _numbers(self) -> Vector:
         numbers = np.empty(N_NUMBERS)

@@ -19,8 +19,8 @@ from alphafair.kernels import Kernels
 from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_distribution
 from alphafair.policies.memory import DAMAGED, Memory, Row, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
-from alphafair.policies.whole_runs import WholeRuns
-from alphafair.types import Account, Decision, Feedback, Matrix, Policy, State, UniformSource, Vector
+from alphafair.policies.whole_runs import WholeRuns, feature_table
+from alphafair.types import Account, Decision, DescribedDecision, Feedback, Matrix, Policy, State, UniformSource, Vector
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
@@ -39,6 +39,7 @@ class BasePolicy(WholeRuns, Policy):
     learns: ClassVar[bool] = True
     kernels: Kernels
     contexts_apart: ClassVar[bool] = True  # False: what a context plays depends on how many others there are
+    compiles: bool = True  # False for one that does more in a round than its kernels
     _accounts_in: ClassVar[Row | None] = None  # where the memory has what arms have earned
 
     def __init__(
@@ -95,11 +96,15 @@ class BasePolicy(WholeRuns, Policy):
         """The arms that are not retired."""
         return self._memory.live_arms.copy()
 
-    def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector:
+    def probabilities(
+        self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
+    ) -> Vector:
         """The distribution that `choose` would draw from; a question that changes nothing."""
         with self._lock:
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
+            if features is not None or self.n_features:
+                self._show(features)
             out = np.empty(self.n_arms)
             self._draw_among(context, 0.0, out, mask)
         out.setflags(write=False)
@@ -111,6 +116,7 @@ class BasePolicy(WholeRuns, Policy):
         *,
         rng: UniformSource | None = None,
         available: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Decision:
         """Draw an arm with one uniform number; learns nothing."""
         self._acquire()  # as `with self._lock`, in half the time
@@ -118,6 +124,7 @@ class BasePolicy(WholeRuns, Policy):
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
+            shown = self._show(features) if features is not None or self.n_features else None
             if rng is None:
                 block = self._random_numbers.block
                 uniform = block.pop() if block else self._random_numbers.random()
@@ -133,7 +140,17 @@ class BasePolicy(WholeRuns, Policy):
                 arm, propensity = self._draw_among(context, uniform, out, mask)
         finally:
             self._release()
-        return _new_decision(Decision, (context, arm, propensity, probabilities))
+        if shown is None:
+            return _new_decision(Decision, (context, arm, propensity, probabilities))
+        return DescribedDecision(context, arm, propensity, probabilities, shown)
+
+    def _show(self, features: Any) -> NDArray[np.float64]:
+        """Have the features of a round in scratch; a copy of them."""
+        shown = validate.features(features, self.feature_shape)
+        if self.kernels.show is not None:
+            live = self._memory.live_arms
+            self.kernels.show(self._work, feature_table(shown[None], live), 0)
+        return shown
 
     def _mask(self, available: ArrayLike) -> NDArray[np.bool_]:
         mask = validate.available(available, self.n_arms)
@@ -187,6 +204,8 @@ class BasePolicy(WholeRuns, Policy):
                 if type(reward) is not float or not low <= reward <= high:
                     reward = validate.reward(reward, low, high)
                 column = arm if memory.all_live else memory.column(arm)
+                if self.n_features:
+                    self._show(getattr(decision, "features", None))
                 if column < 0:  # a retired arm: there is nothing to learn any more
                     memory.book_late(np.array([context]), np.array([arm]), np.array([reward]))
                 elif not self._learn(self._work, memory.shared, memory.learners, context, column, propensity, reward):
@@ -198,6 +217,8 @@ class BasePolicy(WholeRuns, Policy):
                     rewards = validate.rewards(reward, self.n_arms, n_then)
                 if used is None or not is_distribution(used):
                     used = validate.decision_probabilities(probabilities, self.n_arms)
+                if self.n_features:
+                    self._show(getattr(decision, "features", None))
                 if not memory.all_live:
                     memory.book_retired([context], (used * rewards)[None])
                     used, rewards = used[memory.live_arms], rewards[memory.live_arms]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.kernels.loops import LEARN, loop
+from alphafair.types import frozen
 
 if TYPE_CHECKING:
     from alphafair.kernels import Kernels
@@ -43,14 +44,21 @@ class WholeRuns:
             run = loop(job, self.feedback.value, self.kernels, learn)
             run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
-    def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:
+    def fold_log(
+        self,
+        contexts: Indices,
+        arms: Indices,
+        propensities: Vector,
+        rewards: Vector,
+        features: NDArray[np.float64] | None = None,
+    ) -> None:
         """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
         with self._lock:
             memory = self._memory
             before = memory.shared.copy(), memory.learners.copy(), memory.retired_accounts.copy(), self._work
             self._work = self._make_work(len(memory.live_arms))  # what is in the old one belongs to the memory of then
             steps = np.full(len(contexts), LEARN, dtype=np.int8)
-            refused = self._fold(steps, contexts, arms, propensities, rewards)
+            refused = self._fold(steps, contexts, arms, propensities, rewards, features=features)
             if refused >= 0:
                 memory.shared[...], memory.learners[...], memory.retired_accounts[...], self._work = before
                 self._refuse_propensity(
@@ -90,6 +98,7 @@ class WholeRuns:
         masks: NDArray[np.bool_] = NO_MASKS,
         mask_of: Indices | None = None,
         drawn: Vector | None = None,
+        features: NDArray[np.float64] | None = None,
     ) -> int:
         """Do the steps; the first that was refused, or -1. Late rewards of retired arms are booked, and no more."""
         memory = self._memory
@@ -100,24 +109,38 @@ class WholeRuns:
         fold = loop("fold", "bandit", self.kernels, self.kernels.learn)
         arrays = self._work, memory.shared, memory.learners
         if memory.all_live:
-            return int(fold(*arrays, *log, masks, found, np.empty(n_live)))
+            shown = feature_table(features, memory.live_arms)
+            return int(fold(*arrays, shown, *log, masks, found, np.empty(n_live)))
         is_live = memory.live[arms]
+        shown = feature_table(None if features is None else features[is_live], memory.live_arms)
         log[2] = np.searchsorted(memory.live_arms, arms)
         masks = np.ascontiguousarray(masks[:, memory.live_arms]) if masks.size else masks
         found_live = np.empty(int(is_live.sum()))
-        refused = int(fold(*arrays, *(column[is_live] for column in log), masks, found_live, np.empty(n_live)))
+        refused = int(fold(*arrays, shown, *(column[is_live] for column in log), masks, found_live, np.empty(n_live)))
         found[is_live] = found_live
         late = ~is_live & (steps == LEARN)
         memory.book_late(contexts[late], arms[late], rewards[late])
         return refused if refused < 0 else int(np.flatnonzero(is_live)[refused])
 
-    def fold_full_log(self, contexts: Indices, probabilities: Matrix, rewards: Matrix) -> None:
+    def fold_full_log(
+        self, contexts: Indices, probabilities: Matrix, rewards: Matrix, features: NDArray[np.float64] | None = None
+    ) -> None:
         """Learn from decisions under full information, in their order."""
         with self._lock:
             memory = self._memory
             columns = (np.ascontiguousarray(table[:, memory.live_arms]) for table in (probabilities, rewards))
             fold = loop("fold", "full", self.kernels, self.kernels.learn)
             self._work = self._make_work(len(memory.live_arms))
-            fold(self._work, memory.shared, memory.learners, contexts, *columns)
+            shown = feature_table(features, memory.live_arms)
+            fold(self._work, memory.shared, memory.learners, shown, contexts, *columns)
             if not memory.all_live:
                 memory.book_retired(contexts, probabilities * rewards)
+
+
+def feature_table(features: NDArray[np.float64] | None, live: NDArray[np.int64]) -> Matrix:
+    """Features as kernels have them: a row per round, those of live arms side by side; without any, an empty table."""
+    if features is None:
+        return frozen(np.empty((0, 0)))
+    if features.ndim == 3 and len(live) < features.shape[1]:
+        features = features[:, live]
+    return frozen(np.ascontiguousarray(features).reshape(len(features), -1))

@@ -4,6 +4,7 @@ Polars loads only when a file or a table is read.
 """
 
 from alphafair.streams.bundled import bundled
+from alphafair.streams.described import described, described_means
 from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
 from alphafair.streams.movielens import first_rating, movielens
 from alphafair.streams.open_bandit import click_rates, open_bandit
@@ -17,6 +18,8 @@ __all__ = [
     "bundled",
     "click_rates",
     "day_and_night",
+    "described",
+    "described_means",
     "drifting",
     "first_rating",
     "greedy_trap",

@@ -1,0 +1,92 @@
+"""Worlds whose rounds come with features: what arms pay is a function of them, to be learned; all seeded."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from alphafair import validate
+from alphafair.types import Matrix, Stream
+
+KINDS = ("linear", "changing", "quadratic", "clusters")
+N_CLUSTERS = 12  # hidden ones
+SPREAD, NOISE = 0.15, 0.2  # of means around 1/2, and of rewards around their means
+
+
+def described(
+    kind: str,
+    n_rounds: int,
+    n_arms: int,
+    n_features: int,
+    *,
+    features_of: Literal["context", "arms"] = "context",
+    seed: int = 0,
+) -> Stream:
+    """Rounds of one context, described by normal features z; a reward is its mean, and noise uniform in [-0.2, 0.2].
+
+    An arm's mean is 1/2 + b + 0.15 s(z), clipped to [0.2, 0.8], b uniform in [-0.1, 0.1] per arm. By kind s is
+
+    - `"linear"`: theta.z, with a theta of length 1 per arm; one theta for all where arms have features of their own;
+    - `"changing"`: the same, with new thetas from the middle of the run on;
+    - `"quadratic"`: half of it linear, half a quadratic form;
+    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm.
+
+    >>> stream = described("linear", n_rounds=100, n_arms=3, n_features=2, seed=1)
+    >>> stream.features.shape, stream.n_contexts, stream.rewards(0).round(3).tolist()
+    ((100, 2), 1, [0.577, 0.408, 0.424])
+    """
+    features, means, rng = _world(kind, n_rounds, n_arms, n_features, features_of, seed)
+    rewards = means + rng.uniform(-NOISE, NOISE, means.shape)
+    return Stream.from_arrays(np.zeros(len(means), dtype=np.int32), rewards, features=features)
+
+
+def described_means(kind: str, n_rounds: int, n_arms: int, n_features: int, **options: Any) -> Matrix:
+    """The means of `described`, by round and arm: all that could be known of its rewards. Arguments are the same.
+
+    >>> bool(np.abs(described("linear", 100, 3, 2).reward_table - described_means("linear", 100, 3, 2)).max() <= 0.2)
+    True
+    """
+    settings = {"features_of": "context", "seed": 0, **options}
+    return _world(kind, n_rounds, n_arms, n_features, **settings)[1]
+
+
+def _world(
+    kind: str, n_rounds: int, n_arms: int, n_features: int, features_of: str, seed: int
+) -> tuple[Matrix, Matrix, np.random.Generator]:
+    """Features, means, and the generator that drew them."""
+    kind = validate.choice("kind", kind, KINDS)
+    n_rounds = validate.integer("n_rounds", n_rounds, low=1)
+    n_arms = validate.integer("n_arms", n_arms, low=1)
+    n_features = validate.integer("n_features", n_features, low=1)
+    own = validate.choice("features_of", features_of, ("context", "arms")) == "arms"
+    if own and kind not in ("linear", "changing"):
+        raise validate.Refusal("kind", "'linear' or 'changing' with features_of='arms'", kind, "Pick one of these.")
+    rng = np.random.default_rng([8, KINDS.index(kind), int(own), validate.integer("seed", seed, low=0)])
+    level = rng.uniform(-0.1, 0.1, n_arms)
+    z = rng.normal(size=(n_rounds, n_arms, n_features) if own else (n_rounds, n_features))
+    signal = _linear(rng, z, n_arms)
+    if kind == "changing":
+        signal[n_rounds // 2 :] = _linear(rng, z[n_rounds // 2 :], n_arms)
+    elif kind == "quadratic":
+        forms = rng.normal(size=(n_arms, n_features, n_features))
+        bent = np.einsum("tk,nkl,tl->tn", z, forms, z) - np.trace(forms, axis1=1, axis2=2)
+        scale = np.sqrt(((forms + forms.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2)) / 2.0)
+        signal = (signal + bent / scale) / np.sqrt(2.0)
+    elif kind == "clusters":
+        centres, place = 2.5 * _directions(rng, N_CLUSTERS, n_features), rng.integers(0, N_CLUSTERS, n_rounds)
+        z, signal = centres[place] + 0.5 * z, rng.normal(size=(N_CLUSTERS, n_arms))[place]
+    return z, np.clip(0.5 + level + SPREAD * signal, NOISE, 1.0 - NOISE), rng
+
+
+def _linear(rng: np.random.Generator, z: Matrix, n_arms: int) -> Matrix:
+    """theta.z of every arm: a theta each, or one for all where every arm has its own z."""
+    if z.ndim == 3:
+        return np.asarray(z @ _directions(rng, 1, z.shape[2])[0])
+    return np.asarray(z @ _directions(rng, n_arms, z.shape[1]).T)
+
+
+def _directions(rng: np.random.Generator, n: int, n_features: int) -> Matrix:
+    """Vectors of length 1."""
+    drawn = rng.normal(size=(n, n_features))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))

@@ -1,0 +1,330 @@
+"""Features: against the slow oracle in any order of events, compiled and stepwise, logs, threads, what is learned."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import (
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    DescribedDecision,
+    Log,
+    Refusal,
+    State,
+    Stream,
+    drive,
+    load_policy,
+    simulate,
+    streams,
+)
+from alphafair.simulation import simulate_against
+from tests.naive_adaptive import AlphaFairAdaptive as Oracle
+
+FORMS = [(feedback, of) for feedback in ("bandit", "full") for of in ("context", "arms")]
+N_FEATURES = 3
+
+
+def made(feedback: str, of: str, n_contexts: int = 2, n_arms: int = 3, **options: Any) -> AlphaFairAdaptive:
+    settings: Any = {"feedback": feedback, "features_of": of, "alpha": 0.7, **options}
+    return AlphaFairAdaptive(n_contexts, n_arms, n_features=N_FEATURES, **settings)
+
+
+def rounds(of: str, n_rounds: int = 300, n_arms: int = 4, n_contexts: int = 3, seed: int = 0) -> Stream:
+    """Rewards that features tell something of; some features are 0 now and then."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n_rounds, n_arms, N_FEATURES)) * (rng.random((n_rounds, 1, N_FEATURES)) < 0.8)
+    told = 1 / (1 + np.exp(-z @ [1.0, -2.0, 0.5]))
+    features = z if of == "arms" else z[:, 0]
+    return Stream.from_arrays(rng.integers(0, n_contexts, n_rounds), told * rng.random(told.shape), features=features)
+
+
+# against the oracle
+
+
+def agree(ours: AlphaFairAdaptive, oracle: Oracle, z: np.ndarray) -> None:
+    live = ours.live_arms
+    oracle.show(z[live] if z.ndim == 2 else z)
+    for context in range(ours.n_contexts):
+        p = ours.probabilities(context, features=z)
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_allclose(p[live], oracle.probabilities(context), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(ours.cumulative_rewards[live], oracle.cumulative_rewards, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("feedback", "of"), FORMS)
+def test_any_order_of_events_agrees_with_the_oracle(feedback: str, of: str, seed: int) -> None:
+    """Choices, masks, late rewards, new contexts, new and retired arms, snapshots and restores, as they come."""
+    rng = np.random.default_rng([seed, len(of)])
+    scale = np.array([1.0, 1e-3, 100.0])
+    ours = made(feedback, of)
+    oracle = Oracle(2, 3, alpha=0.7, feedback=feedback, n_features=N_FEATURES, features_of=of)  # type: ignore[arg-type]
+    waiting: list[tuple[Any, Any]] = []
+    for _ in range(150):
+        z = scale * rng.normal(size=(ours.n_arms, N_FEATURES) if of == "arms" else N_FEATURES)
+        event = rng.choice(["now", "later", "late", "arm", "retire", "context", "snapshot"], p=EVENTS)
+        if event in ("now", "later"):
+            mask = np.isin(np.arange(ours.n_arms), [rng.choice(ours.live_arms)]) | (rng.random(ours.n_arms) < 0.7)
+            decision = ours.choose(int(rng.integers(ours.n_contexts)), rng=rng, features=z, available=mask)
+            assert decision.features is not None
+            assert np.array_equal(decision.features, z)
+            waiting.append((decision, rng.random(ours.n_arms) if feedback == "full" else float(rng.random())))
+        if event in ("now", "late") and waiting:
+            decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
+            ours.update(decision, reward)
+            learn(oracle, ours, decision, reward)
+        if event == "arm" and len(ours.live_arms) < 6:
+            ours.grow(n_arms=ours.n_arms + 1)
+            oracle.change_arms(list(range(oracle.n_arms)), [None])
+        if event == "retire" and len(ours.live_arms) > 1:
+            place = int(rng.integers(len(ours.live_arms)))
+            ours.retire(int(ours.live_arms[place]))
+            oracle.change_arms([k for k in range(oracle.n_arms) if k != place], [])
+        if event == "context" and ours.n_contexts < 4:
+            ours.grow(ours.n_contexts + 1)
+            oracle.grow(ours.n_contexts)
+        if event == "snapshot":
+            loaded = load_policy(State.from_bytes(ours.snapshot().to_bytes()))
+            assert isinstance(loaded, AlphaFairAdaptive)
+            ours = loaded
+        agree(ours, oracle, scale * rng.normal(size=(ours.n_arms, N_FEATURES) if of == "arms" else N_FEATURES))
+
+
+EVENTS = [0.44, 0.12, 0.16, 0.07, 0.06, 0.05, 0.1]
+
+
+def learn(oracle: Oracle, ours: AlphaFairAdaptive, decision: Any, reward: Any) -> None:
+    """What live arms learn from a decision that was made with other arms; those that came since had zeros."""
+    live, n = ours.live_arms, ours.n_arms
+    z = decision.features
+    if z.ndim == 2:
+        z = np.concatenate([z, np.zeros((n - len(z), N_FEATURES))])[live]
+    oracle.show(z)
+    padded = [
+        np.append(each, np.zeros(n - len(each)))[live] for each in (decision.probabilities, np.atleast_1d(reward))
+    ]
+    if ours.feedback == "full":
+        oracle.learn(decision.context, 0, 1.0, *padded)
+    elif decision.arm in live:
+        place = int(np.flatnonzero(live == decision.arm)[0])
+        oracle.learn(decision.context, place, decision.propensity, padded[0], reward)
+
+
+def test_a_term_that_has_always_been_zero_says_nothing() -> None:
+    """And a last term that cannot be told from the first does no harm."""
+    policy = AlphaFairAdaptive(1, 2, n_features=3, seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        z = np.array([rng.normal(), 0.0, 1.0])
+        decision = policy.choose(0, features=z)
+        policy.update(decision, float(np.clip(0.5 + 0.3 * z[0] * (1 - 2 * decision.arm), 0, 1)))
+    up, down = (policy.probabilities(0, features=[z, 0.0, 1.0]) for z in (1.0, -1.0))
+    assert up[0] > 0.9
+    assert down[1] > 0.9
+
+
+def test_the_scale_of_features_does_not_matter() -> None:
+    """Powers of two change no bit; the column of ones makes no difference either way."""
+    stream = rounds("context", 2000)
+    assert stream.features is not None
+    pulls = []
+    for scale in (1.0, 2.0**20, 2.0**-20):
+        scaled = replace(stream, features=stream.features * [scale, 1.0, 1.0 / scale])
+        log = simulate(made("bandit", "context", 3, 4), scaled, log=True).log
+        assert log is not None
+        pulls.append(log.arms.tobytes())
+    assert pulls[0] == pulls[1] == pulls[2]
+
+
+# compiled, stepwise, interpreted
+
+
+def digest(of: str, feedback: str, delay: Any = None, *, compiled: bool = True) -> str:
+    policy, stream = made(feedback, of, 3, 4), rounds(of)
+    trace = simulate(policy, stream, seed=2, record_every=7, delay=delay, compiled=compiled, log=True)
+    assert trace.log is not None
+    arrays = [trace.cumulative_rewards, trace.log.propensities, *policy.snapshot().arrays.values()]
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+@pytest.mark.parametrize("delay", [None, 0, 11])
+@pytest.mark.parametrize(("feedback", "of"), FORMS)
+def test_stepwise_equals_compiled(feedback: str, of: str, delay: Any) -> None:
+    assert digest(of, feedback, delay) == digest(of, feedback, delay, compiled=False)
+
+
+def test_interpreted_equals_compiled() -> None:
+    other = "0" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "1"
+    code = "from tests.test_features import FORMS, digest\nprint(*(digest(of, kind) for kind, of in FORMS))"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": other, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == [digest(of, feedback) for feedback, of in FORMS]
+
+
+@pytest.mark.parametrize(("feedback", "of"), FORMS)
+def test_arms_may_come_and_go_in_a_stream(feedback: str, of: str) -> None:
+    stream = replace(rounds(of), arrivals=[0, 0, 60, 130], departures=[150, 300, 300, 220])
+    states = []
+    for compiled in (True, False):
+        policy = made(feedback, of, 3, 2)
+        trace = simulate(policy, stream, compiled=compiled, log=True)
+        assert trace.log is not None
+        assert all(stream.present(t)[arm] for t, arm in enumerate(trace.log.arms))
+        states.append(policy.snapshot().arrays)
+    assert all(np.array_equal(states[0][key], states[1][key]) for key in states[0])
+
+
+@pytest.mark.parametrize("of", ["context", "arms"])
+def test_adversaries_may_be_met_with_features(of: str) -> None:
+    adversary = streams.adversary("largest", n_rounds=200, n_contexts=3, n_arms=4)
+    described = replace(adversary, stream=replace(adversary.stream, features=rounds(of, 200).features))
+    finals = [
+        simulate_against(made("bandit", of, 3, 4), described, compiled=c)[0].final.tobytes() for c in (True, False)
+    ]
+    assert finals[0] == finals[1]
+
+
+# logs, copies, threads
+
+
+@pytest.mark.parametrize("of", ["context", "arms"])
+def test_a_log_replays_to_the_same_state(of: str) -> None:
+    live, stream = made("bandit", of, 3, 4), rounds(of)
+    log = simulate(live, stream, log=True).log
+    assert log is not None
+    assert log.features is not None
+    folded, stepped = live.fresh(), live.fresh()
+    drive.over_log(folded, log)
+    for t in range(log.n_rounds):
+        entry = int(log.contexts[t]), int(log.arms[t]), float(log.propensities[t]), None
+        stepped.update(DescribedDecision(*entry, log.features[t]), float(log.rewards[t]))  # type: ignore[arg-type]
+    arrays = [policy.snapshot().arrays for policy in (live, folded, stepped)]
+    assert all(np.array_equal(arrays[0][key], other[key]) for other in arrays[1:] for key in other)
+    # some arms are gone by now: what is left is learned from
+    fewer = live.fresh()
+    fewer.retire(1)
+    drive.over_log(fewer, log)
+    assert np.isfinite(fewer.cumulative_rewards).all()
+    with pytest.raises(Refusal, match=r"log must be with features of shape .* per round; got 'none'"):
+        drive.over_log(folded, replace(log, features=None))
+    with pytest.raises(Refusal, match=r"features must be of shape \(300, n_features\) or \(300, 4, n_features\)"):
+        Log(log.contexts, log.arms, log.rewards, log.propensities, n_arms=4, features=log.features[1:])
+
+
+@pytest.mark.parametrize("of", ["context", "arms"])
+def test_a_full_log_replays_to_the_same_state(of: str) -> None:
+    stream, one, two = rounds(of), made("full", of, 3, 4), made("full", of, 3, 4)
+    used = []
+    for t in range(stream.n_rounds):
+        decision = one.choose(int(stream.contexts[t]), features=stream.features[t])  # type: ignore[index]
+        used.append(decision.probabilities)
+        one.update(decision, stream.rewards(t))
+    drive.over_full_log(two, stream.contexts, used, stream.reward_table, stream.features)
+    first, second = one.snapshot().arrays, two.snapshot().arrays
+    assert all(np.array_equal(first[key], second[key]) for key in first)
+    with pytest.raises(Refusal, match="features must be with features of shape"):
+        drive.over_full_log(two, stream.contexts, used, stream.reward_table)
+
+
+def test_a_decision_with_features_is_a_decision() -> None:
+    policy = made("bandit", "context")
+    z = np.array([1.0, 2.0, 3.0])
+    decision = policy.choose(0, features=z)
+    z[0] = 9.0
+    context, arm, propensity, _ = decision  # four, as ever
+    assert (context, arm, propensity) == decision[:3]
+    for other in (decision, copy.deepcopy(decision), pickle.loads(pickle.dumps(decision)), decision._replace(arm=arm)):
+        assert other.features is not None
+        assert other.features.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(ValueError, match="read-only"):
+        decision.features[0] = 4.0  # type: ignore[index]
+    assert AlphaFairBandit(1, 2).choose(0).features is None
+    twin = copy.deepcopy(policy)
+    for each in (policy, twin):
+        each.update(decision, 1.0)
+    assert np.array_equal(policy.probabilities(1, features=z), twin.probabilities(1, features=z))
+
+
+@pytest.mark.compiled
+def test_eight_threads_tear_nothing() -> None:
+    """Every thread shows its own features: what is learned from a decision is what was shown to it."""
+    policy = AlphaFairAdaptive(1, 2, n_features=1, seed=0)
+
+    def play(sign: float) -> None:
+        for _ in range(2000):
+            decision = policy.choose(0, features=[sign])
+            policy.update(decision, float(decision.arm == (sign > 0)))
+
+    threads = [threading.Thread(target=play, args=(sign,)) for sign in (-1.0, 1.0) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert policy._numbers()[33] == 16_000
+    assert policy.probabilities(0, features=[1.0])[1] > 0.95
+    assert policy.probabilities(0, features=[-1.0])[0] > 0.95
+
+
+# what is refused
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    policy, plain = made("bandit", "context"), AlphaFairBandit(2, 3)
+    own = made("bandit", "arms")
+    z = np.ones(N_FEATURES)
+    decision = policy.choose(0, features=z)
+    before = policy.snapshot().to_bytes(), own.snapshot().to_bytes()
+    for call, words in (
+        (lambda: policy.choose(0), r"features must be finite numbers of shape \(3,\), of the context; got None"),
+        (lambda: policy.choose(0, features=[1.0]), r"features must be .* got 'shape \(1,\)'"),
+        (lambda: policy.choose(0, features=[1.0, np.nan, 0.0]), r"features\[1\] must be a finite number; got nan"),
+        (lambda: policy.choose(0, features=[1.0, 2.0, 1e60]), r"features\[2\] must be a finite number"),
+        (lambda: policy.choose(0, features=["a", 2, 3]), "features must be finite numbers of shape"),
+        (lambda: own.choose(0, features=z), r"of shape \(3, 3\), per arm and feature; got 'shape \(3,\)'"),
+        (lambda: own.choose(0, features=np.ones((4, 3))), r"got 'shape \(4, 3\)'"),
+        (lambda: plain.choose(0, features=z), "features must be left out: this policy was made without"),
+        (lambda: plain.probabilities(0, features=z), "Make the policy with n_features, or leave them out"),
+        (lambda: policy.update(tuple(decision), 1.0), "features must be finite numbers"),
+        (
+            lambda: simulate(policy, streams.stochastic(50, 2, 3)),
+            "stream must be with features of shape .3,. per round",
+        ),
+        (lambda: simulate(policy, rounds("arms", n_arms=3, n_contexts=2)), r"got 'shape \(3, 3\)'"),
+        (lambda: AlphaFairAdaptive(1, 2, n_features=-1), "n_features must be a whole number of at least 0"),
+        (lambda: AlphaFairAdaptive(1, 2, n_features=1, features_of="arm"), "Did you mean 'arms'"),
+        (lambda: AlphaFairAdaptive(1, 2, regressor=object()), "n_features must be at least 1 with a regressor"),
+        (lambda: AlphaFairAdaptive(1, 2, n_features=1, regressor=3), "regressor must be one with partial_fit and"),
+        (lambda: rounds("arms").__class__.from_arrays([0], [[1.0]], features=[[]]), "features must be of shape"),
+        (lambda: Stream.from_arrays([0], [[1.0]], features=[[np.inf]]), r"features\[0, 0\] must be a finite number"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            call()  # type: ignore[no-untyped-call]
+    assert (policy.snapshot().to_bytes(), own.snapshot().to_bytes()) == before
+
+
+def test_a_snapshot_belongs_to_its_features() -> None:
+    state = made("bandit", "context").snapshot()
+    with pytest.raises(Refusal):
+        AlphaFairAdaptive(2, 3, alpha=0.7).restore(state)
+    with pytest.raises(Refusal, match="features_of"):
+        made("bandit", "arms").restore(state)
+    broken = {**state.arrays, "shared": np.full_like(state.arrays["shared"], np.inf)}
+    with pytest.raises(Refusal):
+        made("bandit", "context").restore(replace(state, arrays=broken))
+
+
+def test_a_stream_keeps_its_features_in_its_head() -> None:
+    stream = rounds("arms")
+    assert stream.features is not None
+    assert np.array_equal(stream.head(7).features, stream.features[:7])  # type: ignore[arg-type]
