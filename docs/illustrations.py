@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from alphafair import metrics, streams
+from alphafair import contexts, metrics, streams
 from alphafair.experiments.pictures.arena import picture as arena_picture
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import AlphaFair, AlphaFairBandit, Hedge, Uniform
+from alphafair.policies import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
 from alphafair.words import ALPHA
@@ -326,6 +326,55 @@ def newcomers() -> Figure:
     return figure
 
 
+def world_with_features(kind: str, n_rounds: int, window: int) -> dict[str, Vector]:
+    """Mean rewards per window at alpha = 0.5: who knows every mean, features and clusters, clusters alone."""
+    settings: dict[str, Any] = {"n_rounds": n_rounds, "n_arms": 10, "n_features": 8, "seed": 0}
+    plain, means = streams.described(kind, **settings), streams.described_means(kind, **settings)
+    assert plain.features is not None
+    stream = contexts.cluster(plain.features[: n_rounds // 10], 32).stream(plain)
+    earned, known = np.ones(10), np.empty(n_rounds)
+    for t in range(n_rounds):
+        arm = int((means[t] * earned**-0.5).argmax())
+        known[t] = stream.reward_table[t, arm]
+        earned[arm] += known[t]
+    found = {"knows every mean": known}
+    for words, n_features in (("features and clusters", 8), ("clusters alone", 0)):
+        log = simulate(AlphaFairAdaptive(32, 10, alpha=0.5, n_features=n_features), stream, log=True).log
+        assert log is not None
+        found[words] = log.rewards
+    found["uniform play"] = stream.reward_table.mean(axis=1)
+    return {words: rewards.reshape(-1, window).mean(axis=1) for words, rewards in found.items()}
+
+
+FEATURE_LOOKS = (Look(INK, "o"), Look(BLUE, "s"), look("hedge"), Look(FAINT, "x"))
+
+
+def features() -> Figure:
+    """What features are worth over time, in a world that stays and in one that changes."""
+    n_rounds, window = 30_000, 1_000
+    wide = (WIDTH - 0.75 - 1.75 - 0.35) / 2
+    with style():
+        figure = page("Eight features, ten arms: what is earned per round", 3.7)
+        for place, (kind, title) in enumerate((("linear", "linear"), ("changing", "changing halfway"))):
+            axes = axes_at(figure, 0.75 + place * (wide + 0.35), 0.55, wide, 2.45)
+            curves = world_with_features(kind, n_rounds, window)
+            rounds = window * np.arange(1, n_rounds // window + 1)
+            for (words, rewards), (colour, marker) in zip(curves.items(), FEATURE_LOOKS, strict=True):
+                axes.plot(rounds, rewards, color=colour, marker=marker, markevery=6, gid=words)
+            axes.set_title(title, fontsize=LABEL_SIZE)
+            axes.set_xlim(0, n_rounds)
+            axes.set_ylim(0.48, 0.76)
+            axes.set_xticks((0, 10_000, 20_000, 30_000))
+            axes.set_xlabel("rounds")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:.0f}k" if value else "0"))
+            if place == 0:
+                axes.set_ylabel(f"mean reward of {window:,} rounds")
+            else:
+                axes.set_yticklabels([])
+                label_ends(axes, list(curves), list(FEATURE_LOOKS))
+    return figure
+
+
 def arena() -> Figure:
     """The share of the gap closed at alpha = 0.9, from the results on the page of the arena."""
     return arena_picture(replace(arena_results(), alphas=(0.9,)))
@@ -337,5 +386,6 @@ PICTURES = {
     "price-of-fairness": price_of_fairness_toy,
     "tangent": tangent,
     "newcomers": newcomers,
+    "features": features,
     "arena": arena,
 }

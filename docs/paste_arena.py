@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from alphafair.experiments.results import Arena, Score
+from alphafair.experiments.results import Arena, Meeting, Score
 from alphafair.words import number
 from tests.read_results import as_value
 
 PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
-TABLE = re.compile(r"<!-- paste: (?P<feedback>bandit|full) (?P<alpha>0\.\d) -->\n.*?(?=\n\n)", re.DOTALL)
+TABLE = re.compile(
+    r"<!-- paste: (?P<part>described )?(?P<feedback>bandit|full) (?P<alpha>0\.\d) -->\n.*?(?=\n\n)", re.DOTALL
+)
 
 
 def results() -> Arena:
@@ -23,11 +26,11 @@ def results() -> Arena:
     return found
 
 
-def table(found: Arena, feedback: str, alpha: float) -> str:
+def table(meetings: Sequence[Meeting], feedback: str, alpha: float) -> str:
     """A row per course: percent of the gap closed with half of its band, and in brackets the alpha-performance."""
-    labels = [score.label for score in found.meetings[0].of(feedback, alpha)]
+    labels = [score.label for score in meetings[0].of(feedback, alpha)]
     rows = [f"| course | {' | '.join(labels)} |", f"|---|{'---:|' * len(labels)}"]
-    for meeting in found.meetings:
+    for meeting in meetings:
         scores = meeting.of(feedback, alpha)
         best = max(score.gap_closed.mean for score in scores)
         rows.append(f"| {meeting.title} | {' | '.join(cell(score, best) for score in scores)} |")
@@ -48,8 +51,9 @@ def refreshed(page: str) -> str:
     found = results()
 
     def paste(block: re.Match[str]) -> str:
-        feedback, alpha = block["feedback"], block["alpha"]
-        return f"<!-- paste: {feedback} {alpha} -->\n{table(found, feedback, float(alpha))}"
+        feedback, alpha, part = block["feedback"], block["alpha"], block["part"] or ""
+        meetings = found.described if part else found.meetings
+        return f"<!-- paste: {part}{feedback} {alpha} -->\n{table(meetings, feedback, float(alpha))}"
 
     return TABLE.sub(paste, page)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
@@ -18,8 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import Book, Delays, Rounds
+from alphafair.kernels.loops import Delays, Rounds
+from alphafair.played import Played
 from alphafair.policies.base import BasePolicy
+from alphafair.policies.fitting import matching_features
 from alphafair.policies.whole_runs import feature_table
 from alphafair.types import (
     ADVERSARIES,
@@ -39,37 +40,6 @@ from alphafair.types import (
 
 BLOCK = 1 << 16  # rounds per compiled call: random numbers stay small in memory, the progress bar moves
 STEPS = 1024  # the same where rounds are played one by one
-
-
-@dataclass
-class Played:
-    """What is written down of a run: see `Trace`."""
-
-    earned: Vector
-    pulls: NDArray[np.int64]
-    records: Matrix
-    every: int
-    arms: Indices  # empty unless decisions are kept
-    propensities: Vector
-
-    @classmethod
-    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
-        n_kept = n_rounds if keep else 0
-        return cls(
-            np.ones(n_arms),
-            np.zeros(n_arms, dtype=np.int64),
-            np.empty((-(-n_rounds // every), n_arms)),
-            every,
-            np.empty(n_kept, dtype=np.int32),
-            np.empty(n_kept),
-        )
-
-    def book(self, start: int, stop: int) -> Book:
-        """The pages for rounds [start, stop)."""
-        done = start // self.every
-        first = (done + 1) * self.every - 1 - start
-        arms, propensities = self.arms[start:stop], self.propensities[start:stop]
-        return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
 
 
 def over_stream(
@@ -362,20 +332,6 @@ def over_full_log(
             policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
         cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
-
-
-def matching_features(
-    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
-) -> NDArray[np.float64] | None:
-    """The features of all rounds, if the policy asks for any; refused if they are not what it asks for."""
-    if policy.n_features == 0:
-        return None
-    own = len(cast(BasePolicy, policy).feature_shape) == 2
-    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
-    if features is None or features.shape[1:] != wanted:
-        got = "none" if features is None else f"shape {features.shape[1:]}"
-        raise validate.Refusal(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
-    return features
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

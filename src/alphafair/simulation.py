@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import drive, validate
+from alphafair.played import Played
+from alphafair.policies.fitting import matching_features
 from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
 
 
@@ -98,12 +100,12 @@ def simulate_against(
     return _trace(policy, stream, seed, played, None), stream
 
 
-def _trace(policy: Policy, stream: Stream, seed: int | None, played: drive.Played, log: Log | None) -> Trace:
+def _trace(policy: Policy, stream: Stream, seed: int | None, played: Played, log: Log | None) -> Trace:
     rounds = np.minimum(np.arange(1, len(played.records) + 1) * played.every, stream.n_rounds)
     return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log)
 
 
-def _log(stream: Stream, played: drive.Played) -> Log:
+def _log(stream: Stream, played: Played) -> Log:
     return Log(
         stream.contexts,
         played.arms,
@@ -133,7 +135,7 @@ def _match(policy: Policy, stream: Stream) -> None:
             stream.n_contexts,
             f"Call policy.grow({stream.n_contexts}) first.",
         )
-    drive.matching_features(policy, "stream", stream.features, stream.n_arms)
+    matching_features(policy, "stream", stream.features, stream.n_arms)
     low, high = policy.reward_range
     least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
     if least < low or most > high:

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.decision import Decision as Decision
+from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
 
 Vector = NDArray[np.float64]
@@ -26,45 +28,6 @@ class Feedback(StrEnum):
 
     FULL = "full"  # the rewards of all arms, as a vector
     BANDIT = "bandit"  # the reward of the pulled arm, as a float
-
-
-class Decision(NamedTuple):
-    """One choice and all that is needed to learn from it later: hand it back to `update` with its reward."""
-
-    context: int
-    arm: int
-    propensity: float
-    probabilities: Vector
-
-    @property
-    def features(self) -> NDArray[np.float64] | None:
-        """Those that `choose` was shown, if any."""
-        return None
-
-
-class DescribedDecision(Decision):
-    """A decision of a round that came with features, which it carries too; a tuple of the same four."""
-
-    def __new__(
-        cls,
-        context: int,
-        arm: int,
-        propensity: float,
-        probabilities: Vector,
-        features: NDArray[np.float64] | None = None,
-    ) -> Self:
-        decision = super().__new__(cls, context, arm, propensity, probabilities)
-        decision._features = features
-        return decision
-
-    _features: NDArray[np.float64] | None
-
-    @property
-    def features(self) -> NDArray[np.float64] | None:
-        return self._features
-
-    def _replace(self, **changes: Any) -> Self:
-        return type(self)(**{**self._asdict(), "features": self.features, **changes})
 
 
 class UniformSource(Protocol):
@@ -107,7 +70,8 @@ class Policy(Protocol):
     feedback: Feedback
     n_contexts: int
     n_arms: int
-    n_features: int = 0  # more than 0: it is asked with `features=`, an array of the shape that `feature_shape` says
+    n_features: int = 0  # more than 0: it is asked with `features=`, which have the shape `feature_shape`
+    feature_shape: tuple[int, ...] = ()
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
     feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`

@@ -10,7 +10,14 @@ import numpy as np
 import polars as pl
 
 from alphafair import metrics
-from alphafair.experiments.courses import ALPHAS, CONTENDERS, COURSES
+from alphafair.experiments.courses import (
+    ALPHAS,
+    CONTENDERS,
+    COURSES,
+    DESCRIBED_CONTENDERS,
+    DESCRIBED_COURSES,
+    N_FEATURES,
+)
 from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
@@ -27,12 +34,13 @@ PICTURE = "gap-closed"
 JOBS_TO_COMPILE = ("stationary-small", "late-100", "largest")  # rewards at once, late, from an adversary
 
 
-def plan(*, smoke: bool = False, n_seeds: int | None = None) -> tuple[Match, ...]:
-    """All courses, or the same in seconds."""
-    courses = tuple(course.smoke() if smoke else course for course in COURSES)
+def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = False) -> tuple[Match, ...]:
+    """All courses, or those with features, whose contenders are others; or the same in seconds."""
+    courses, contenders = (DESCRIBED_COURSES, DESCRIBED_CONTENDERS) if described else (COURSES, CONTENDERS)
+    courses = tuple(course.smoke() if smoke else course for course in courses)
     if n_seeds is not None:
         courses = tuple(replace(course, n_seeds=n_seeds) for course in courses)
-    return tuple(Match(course, CONTENDERS, ALPHAS) for course in courses)
+    return tuple(Match(course, contenders, ALPHAS) for course in courses)
 
 
 def measure(
@@ -45,14 +53,14 @@ def measure(
     started: Started = lambda title, total: lambda done: None,
 ) -> Arena:
     """Run what has not been run. The tables are kept in the folder; `started` as in `reproduce.measure`."""
-    matches = plan(smoke=smoke, n_seeds=n_seeds)
+    matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
     if not all(is_done(match, folder) for match in matches):
         compile_all(started("Compiling", len(CONTENDERS)))
-    meetings = []
-    for match in matches:
-        home = run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks())))
-        meetings.append(meeting(match, home))
-    return Arena(command, versions(), ALPHAS, tuple(meetings))
+
+    def met(match: Match) -> Meeting:
+        return meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
+
+    return Arena(command, versions(), ALPHAS, tuple(map(met, matches)), tuple(map(met, described)))
 
 
 def compile_all(advance: Callable[[int], None]) -> None:
@@ -117,5 +125,5 @@ def arena(folder: Path, *, started: Started = lambda title, total: lambda done: 
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
     pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found))]
-    page = write_page(folder, found, pictures, partial(render, "arena.html", results=found))
+    page = write_page(folder, found, pictures, partial(render, "arena.html", results=found, n_features=N_FEATURES))
     return Report(found, page)

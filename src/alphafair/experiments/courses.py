@@ -14,6 +14,12 @@ FAIR_CB, FAIR_CB_FULL = (replace(contender, label="FairCB") for contender in (pa
 BANDIT = (ADAPTIVE, paper.ALPHA_FAIR_BANDIT, RIVAL, FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
 FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.INDEPENDENT, paper.HEDGE, FAIR_CB_FULL, paper.UNIFORM)
 CONTENDERS = (*BANDIT, *FULL)
+N_FEATURES = 8
+DESCRIBED_CONTENDERS = tuple(
+    Contender(label, "alpha-fair-adaptive", (("feedback", feedback), *more))
+    for feedback in ("bandit", "full")
+    for label, more in (("features and clusters", (("n_features", N_FEATURES),)), ("clusters alone", ()))
+)
 
 SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))
 LARGE = (("n_rounds", 100_000), ("n_contexts", 50), ("n_arms", 100))
@@ -40,4 +46,19 @@ COURSES = (
     Course("settled", "settled lowered", "adversary", (("kind", "settled"), *SEEN)),
     Course("largest", "largest p lowered", "adversary", (("kind", "largest"), *SEEN)),
     Course("halving", "favourite halved", "adversary", (("kind", "halving"), *SEEN)),
+)
+DESCRIBED_COURSES = tuple(
+    Course(
+        f"described-{kind}",
+        title,
+        "described",
+        (("kind", kind), ("n_rounds", 30_000), ("n_arms", 10), ("n_features", N_FEATURES)),
+        n_clusters=32,
+    )
+    for kind, title in (
+        ("linear", "linear"),
+        ("changing", "changing halfway"),
+        ("quadratic", "quadratic"),
+        ("clusters", "hidden clusters"),
+    )
 )

@@ -1,5 +1,7 @@
 """A course is rounds to be played, as a value; a match is who plays on it: a task, and a table, per seed."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
@@ -7,13 +9,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import polars as pl
 
-from alphafair import streams
+from alphafair import contexts, metrics, streams
 from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.experiment import KINDS, Contender, Task
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
-from alphafair.types import Adversary, Feedback, Stream, Vector
+from alphafair.types import Adversary, Feedback, Matrix, Stream, Vector
 
 SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY = 400, 3, 20
 LENGTHS = ("n_rounds", "n_half")  # settings of makers
@@ -24,7 +26,7 @@ class Course:
     """Rounds to be played: what makes them, for every seed anew; ratings are the same for all seeds.
 
     `maker` is a function of `alphafair.streams`. Of what it makes the first rounds may be taken, rewards may be scaled,
-    and policies may learn of them late.
+    and policies may learn of them late. Of rounds with features contexts are clusters, found in the first tenth.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Course:
     n_first: int | None = None
     reward_scale: float = 1.0
     delay: int | None = None
+    n_clusters: int | None = None
 
     @property
     def seeded(self) -> bool:
@@ -45,9 +48,18 @@ class Course:
         made: Stream | Adversary = getattr(streams, self.maker)(**dict(self.settings), **seeds)
         if isinstance(made, Adversary):
             return made
+        if self.n_clusters is not None and made.features is not None:
+            first = made.features[: max(made.n_rounds // 10, self.n_clusters)]
+            return contexts.cluster(first, self.n_clusters, seed=seed).stream(made)
         if self.reward_scale != 1.0:
             made = replace(made, reward_table=made.reward_table * self.reward_scale)
         return made if self.n_first is None else made.head(self.n_first)
+
+    def limits(self, seed: int, stream: Stream, alphas: tuple[float, ...]) -> dict[float, Limits]:
+        """The best fixed policy; or, of rounds with features, who knows every mean."""
+        if self.n_clusters is None:
+            return limits(stream, alphas)
+        return known_limits(streams.described_means(**dict(self.settings), seed=seed), stream, alphas)
 
     def smoke(self) -> Self:
         """The same in a second: few rounds, few seeds."""
@@ -99,7 +111,7 @@ class Match:
         """What every arm earned with every contender at every alpha; beside it the limits of the rounds that it met."""
         made = self.course.made(seed)
         given = made.stream if isinstance(made, Adversary) else made
-        fixed = limits(given, self.alphas) if given is made else None
+        fixed = self.course.limits(seed, given, self.alphas) if given is made else None
         frames = []
         for contender in self.contenders:
             for alphas in self._played_at_once(contender):
@@ -133,6 +145,20 @@ def limits(stream: Stream, alphas: tuple[float, ...]) -> dict[float, Limits]:
     uniform = 1.0 + totals.sum(axis=0) / stream.n_arms
     best = {alpha: offline_optimum(totals, alpha) for alpha in alphas}
     return {alpha: Limits(each.value, each.gap, uniform) for alpha, each in best.items()}
+
+
+def known_limits(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> dict[float, Limits]:
+    """What the arm of the largest R^-alpha times its mean earns, round by round: nobody knows more than means."""
+    rewards = stream.reward_table[stream.items]
+    uniform = 1.0 + rewards.sum(axis=0) / stream.n_arms
+    found = {}
+    for alpha in alphas:
+        earned = np.ones(stream.n_arms)
+        for mean, reward in zip(means, rewards, strict=True):
+            arm = int((mean * earned**-alpha).argmax())
+            earned[arm] += reward[arm]
+        found[alpha] = Limits(float(metrics.alpha_performance(earned, alpha)), 0.0, uniform)
+    return found
 
 
 def key(contender: Contender) -> str:

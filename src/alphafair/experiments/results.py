@@ -365,3 +365,4 @@ class Arena:
     versions: dict[str, str]
     alphas: Floats
     meetings: tuple[Meeting, ...]
+    described: tuple[Meeting, ...]  # on rounds with features, where 100% is who knows every mean

@@ -148,7 +148,7 @@ class AlphaFairAdaptive(BasePolicy):
         return index.make_work(n_live, self.n_arms, self.alpha, self.n_features, of_arms=own, fits=fits)
 
     @property
-    def feature_shape(self) -> tuple[int, ...]:
+    def feature_shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Of what `choose` asks for: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
         if self.n_features == 0:
             return ()

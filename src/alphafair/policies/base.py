@@ -79,11 +79,6 @@ class BasePolicy(WholeRuns, Policy):
     def _alpha_changed(self) -> None:
         """Bring what the memory derives from alpha up to date, and begin the certificate anew."""
 
-    @property
-    def feature_shape(self) -> tuple[int, ...]:
-        """Of the features that `choose` asks for: (n_features,), (n_arms, n_features), or () for none."""
-        return ()
-
     # choosing and learning
 
     @staticmethod

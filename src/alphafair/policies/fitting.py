@@ -1,11 +1,13 @@
-"""Making policies for a stream: whatever the stream tells that a constructor asks for."""
+"""Policies and streams that fit: what a constructor asks for that a stream tells, and features."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from alphafair import validate
 from alphafair.types import Policy, Stream
 
 
@@ -20,3 +22,17 @@ def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str
     visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
     frequencies = (visits / stream.n_rounds).tolist()
     return accepted(kind, {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies})
+
+
+def matching_features(
+    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
+) -> NDArray[np.float64] | None:
+    """The features of all rounds, if the policy asks for any; refused if they are not what it asks for."""
+    if policy.n_features == 0:
+        return None
+    own = len(policy.feature_shape) == 2
+    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
+    if features is None or features.shape[1:] != wanted:
+        got = "none" if features is None else f"shape {features.shape[1:]}"
+        raise validate.Refusal(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
+    return features

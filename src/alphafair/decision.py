@@ -1,0 +1,49 @@
+"""One choice, as a value: all that is needed to learn from it later."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+class Decision(NamedTuple):
+    """One choice and all that is needed to learn from it later: hand it back to `update` with its reward."""
+
+    context: int
+    arm: int
+    propensity: float
+    probabilities: Vector
+
+    @property
+    def features(self) -> NDArray[np.float64] | None:
+        """Those that `choose` was shown, if any."""
+        return None
+
+
+class DescribedDecision(Decision):
+    """A decision of a round that came with features, which it carries too; a tuple of the same four."""
+
+    def __new__(
+        cls,
+        context: int,
+        arm: int,
+        propensity: float,
+        probabilities: Vector,
+        features: NDArray[np.float64] | None = None,
+    ) -> Self:
+        decision = super().__new__(cls, context, arm, propensity, probabilities)
+        decision._features = features
+        return decision
+
+    _features: NDArray[np.float64] | None
+
+    @property
+    def features(self) -> NDArray[np.float64] | None:
+        return self._features
+
+    def _replace(self, **changes: Any) -> Self:
+        return type(self)(**{**self._asdict(), "features": self.features, **changes})
