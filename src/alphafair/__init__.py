@@ -18,12 +18,13 @@ _NAMES = {
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
-_MODULES = ("checks", "data", "drive", "figures", "metrics", "policies", "streams", "types")
+_MODULES = ("checks", "data", "drive", "evaluation", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:
     from alphafair import checks as checks
     from alphafair import data as data
     from alphafair import drive as drive
+    from alphafair import evaluation as evaluation
     from alphafair import figures as figures
     from alphafair import metrics as metrics
     from alphafair import policies as policies
