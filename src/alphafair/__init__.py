@@ -19,7 +19,19 @@ _NAMES = {
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
-_MODULES = ("checks", "contexts", "data", "drive", "engine", "figures", "metrics", "policies", "streams", "types")
+_MODULES = (
+    "checks",
+    "contexts",
+    "data",
+    "drive",
+    "engine",
+    "evaluation",
+    "figures",
+    "metrics",
+    "policies",
+    "streams",
+    "types",
+)
 
 if TYPE_CHECKING:
     from alphafair import checks as checks
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
     from alphafair import data as data
     from alphafair import drive as drive
     from alphafair import engine as engine
+    from alphafair import evaluation as evaluation
     from alphafair import figures as figures
     from alphafair import metrics as metrics
     from alphafair import policies as policies

@@ -362,6 +362,50 @@ class Log:
     def n_rounds(self) -> int:
         return len(self.contexts)
 
+    @property
+    def has_users(self) -> bool:
+        return self.users is not None
+
+    @classmethod
+    def from_table(
+        cls,
+        source: Any,
+        *,
+        context: str = "context",
+        arm: str = "arm",
+        reward: str = "reward",
+        propensity: str = "propensity",
+        time: str | None = None,
+        user: str | None = None,
+        position: str | None = None,
+    ) -> Log:
+        """A log from a table in a file or in memory, one row per decision; rows without a reward are left out.
+
+        Parameters
+        ----------
+        source
+            A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
+            DataFrame, any Arrow table, or a mapping of columns. What `alphafair export` writes is read as it is.
+        context, arm
+            Columns of labels, text or numbers: numbered in their order, whole numbers by size, else by the alphabet.
+        reward, propensity
+            Columns of numbers: what the arm paid, and the probability in (0, 1] with which it was shown.
+        time
+            A column to sort by; by default rows come in the order of time.
+        user
+            A column that says whose decision it was: a bootstrap then draws users, not rounds.
+        position
+            A column of places on the page, from 1.
+
+        >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
+        >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
+        >>> log.arm_labels, log.arms.tolist(), log.rewards.tolist()
+        (('a', 'b'), [1, 0], [1.0, 0.0])
+        """
+        from alphafair.streams.log_table import Columns, read_log
+
+        return read_log(source, Columns(context, arm, reward, propensity, time, user, position))
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:

@@ -54,7 +54,7 @@ def table(
     import polars as pl
 
     special = column_list("context", [context]) + column_list("time", [] if time is None else [time])
-    lazy, label, where = _opened(source, context)
+    lazy, label, where = opened(source, [context])
     columns = lazy.collect_schema().names()
     twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
     if twice:
@@ -80,10 +80,10 @@ def table(
 
     _refuse_empty(frame, where, special)
     rewards = _rewards(frame, where, arms)
-    names = _names(frame[context], where)
-    labels = _in_order(names.unique().to_list())
+    names = as_labels(frame[context], where)
+    labels = in_order(names.unique().to_list())
     contexts = names.replace_strict(labels, range(len(labels)), return_dtype=pl.Int32).to_numpy()
-    rows = np.arange(len(frame)) if time is None else _by_time(frame[time], where)
+    rows = np.arange(len(frame)) if time is None else by_time(frame[time], where)
     return Stream(contexts[rows], rows.astype(np.int32), rewards, tuple(labels), tuple(arms))
 
 
@@ -250,14 +250,14 @@ def _reason(problem: Exception) -> str:
     return str(problem).strip().partition("\n")[0].rstrip(".")
 
 
-def _opened(source: Any, context: str) -> tuple[pl.LazyFrame, str, Where]:
-    """The rows, what to call the table, and how to name a row of it."""
+def opened(source: Any, labels: Sequence[str]) -> tuple[pl.LazyFrame, str, Where]:
+    """The rows, what to call the table, and how to name a row of it; columns of labels are text."""
     import polars as pl
 
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        labels = {context: pl.String}  # "007" stays what it is
-        lazy = scan(path, schema_overrides=labels, infer_schema_length=None, try_parse_dates=True)
+        texts = dict.fromkeys(labels, pl.String)  # "007" stays what it is
+        lazy = scan(path, schema_overrides=texts, infer_schema_length=None, try_parse_dates=True)
         return lazy, str(path), partial(place, path)
     try:
         frame = (
@@ -318,8 +318,8 @@ def _rewards(frame: pl.DataFrame, where: Where, arms: Sequence[str]) -> Matrix:
     return rewards
 
 
-def _names(column: pl.Series, where: Where) -> pl.Series:
-    """The contexts as text."""
+def as_labels(column: pl.Series, where: Where) -> pl.Series:
+    """Contexts, or arms, as text."""
     import polars as pl
 
     try:
@@ -329,13 +329,13 @@ def _names(column: pl.Series, where: Where) -> pl.Series:
         raise validate.Refusal(f"{where(0)}: {column.name}", "text or a number", column[0], repair) from None
 
 
-def _in_order(labels: Sequence[str]) -> list[str]:
+def in_order(labels: Sequence[str]) -> list[str]:
     """Whole numbers by size, all else by the alphabet."""
     whole = all(label.removeprefix("-").isdecimal() and str(int(label)) == label for label in labels)
     return sorted(labels, key=int) if whole else sorted(labels)
 
 
-def _by_time(column: pl.Series, where: Where) -> np.ndarray[Any, np.dtype[np.intp]]:
+def by_time(column: pl.Series, where: Where) -> np.ndarray[Any, np.dtype[np.intp]]:
     """The order of time; text is read as numbers or as dates, whichever more of it can be."""
     import polars as pl
 

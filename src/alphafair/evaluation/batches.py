@@ -1,0 +1,69 @@
+"""A log in pieces, whether it is in memory or in a file, and which of its rows hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.evaluation.log_file import LogFile
+from alphafair.kernels.log_scores import Rows
+from alphafair.types import Log
+
+AnyLog = Log | LogFile
+BLOCK = 1 << 18  # rows per piece: the progress bar moves, and all else stays small
+MOST_GROUPS, MOST_SCORES = 4096, 1 << 22
+
+
+def check_log(log: AnyLog) -> None:
+    """A log whose rewards can be added up fairly."""
+    if not isinstance(log, Log | LogFile):
+        repair = "Make one with Log.from_table, or open a large file with evaluation.LogFile."
+        raise validate.Refusal("log", "a Log or a LogFile", log, repair)
+    if isinstance(log, Log) and log.rewards.min() < 0.0:
+        refuse_negative(float(log.rewards.min()))
+
+
+def refuse_negative(least: float) -> None:
+    repair = "Map them with alphafair.rescale_rewards: fairness is about what arms earn."
+    raise validate.Refusal("log.rewards", "at least 0", least, repair)
+
+
+def group_count(log: AnyLog) -> int:
+    """As many groups as there is room for, at most one per row where there are no users."""
+    room = min(MOST_GROUPS, max(256, MOST_SCORES // log.n_arms))
+    return room if log.has_users else min(log.n_rounds, room)
+
+
+def batches(log: AnyLog) -> Iterator[Rows]:
+    """The rows in their order, each with its group: its own, or one by chance where there are more rows than groups.
+
+    The sum of a group's rows takes the place of a row in the bootstrap. Groups of rows that were put together by chance
+    vary as the rows do, so the bootstrap sees the same spread from a few thousand sums as from a hundred million rows.
+    All rows of one user are in one group.
+    """
+    n_groups, first = group_count(log), 0
+    for part in [log] if isinstance(log, Log) else log.batches():
+        for start in range(0, part.n_rounds, BLOCK):
+            stop = min(start + BLOCK, part.n_rounds)
+            own = np.arange(first + start, first + stop) if part.users is None else part.users[start:stop]
+            is_own = not log.has_users and log.n_rounds <= n_groups
+            groups = own if is_own else (scattered(own) % np.uint64(n_groups)).astype(np.int64)
+            columns = (part.contexts, part.arms, part.rewards, part.propensities)
+            yield Rows._make([*(column[start:stop] for column in columns), groups])
+        first += part.n_rounds
+
+
+def folds_of(n_groups: int) -> NDArray[np.int64]:
+    """Half of the groups, by chance: 0 or 1 for each."""
+    return (scattered(np.arange(n_groups) + n_groups) >> np.uint64(63)).astype(np.int64)
+
+
+def scattered(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Numbers as good as random, the same for the same number: the finaliser of SplitMix64 (Steele et al., 2014)."""
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,184 @@
+"""What can be checked about a log before anything is estimated from it, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from alphafair.evaluation.batches import AnyLog, check_log
+from alphafair.evaluation.estimate import arm_names
+from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
+from alphafair.kernels.log_scores import SQUARE, WEIGHT
+from alphafair.streams.log_table import Columns, Table, open_table
+from alphafair.streams.table import collected
+from alphafair.types import Log
+from alphafair.validate import Refusal
+from alphafair.words import clipped, counted, listed, number, percent
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_NAMED = 3
+CHANCE = 0.001  # of a false alarm about propensities, over all arms together
+OFF = 0.02  # as a part: below it, propensities that do not add up do no harm
+
+
+class Finding(NamedTuple):
+    """One thing about a log: "wrong" must be mended, "look" may be as it should, "fine" was checked."""
+
+    grade: Literal["wrong", "look", "fine"]
+    what: str
+
+
+class Diagnosis(NamedTuple):
+    """All findings, the worst first."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        return all(finding.grade != "wrong" for finding in self.findings)
+
+
+def doctor(
+    source: Any,
+    *,
+    context: str = "context",
+    arm: str = "arm",
+    reward: str = "reward",
+    propensity: str = "propensity",
+    time: str | None = None,
+    user: str | None = None,
+    id: str | None = None,
+) -> Diagnosis:
+    """Look a log over and say what is wrong with which rows.
+
+    `source` is a `Log`, a `LogFile`, or a table as in `Log.from_table`, of which the parameters are. A table is looked
+    at row by row first: values that cannot be, ids that are repeated, time that goes backwards. Then, what only many
+    rows show: inverse propensities that do not average to one, arms never shown, contexts with few rounds.
+
+    >>> rows = {"context": ["a", "a", "b"], "arm": [0, 1, 1], "reward": [1, 0, None], "propensity": [0.5, 1.5, 0.5]}
+    >>> for finding in doctor(rows).findings:
+    ...     print(finding.grade, "|", finding.what)
+    wrong | 1 row has a propensity that is not a number in (0, 1]: source, row 1
+    look | 1 row has no reward yet and is left out
+    """
+    if isinstance(source, Log):
+        return _sorted(_of_log(source))
+    try:
+        table = open_table(source, Columns(context, arm, reward, propensity, time, user), extra=id)
+    except Refusal as refusal:
+        return Diagnosis((Finding("wrong", str(refusal)),))
+    findings = list(_of_rows(table, id))
+    if all(finding.grade != "wrong" for finding in findings):
+        findings += _of_log(Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity))
+    return _sorted(findings)
+
+
+def _sorted(findings: Any) -> Diagnosis:
+    return Diagnosis(tuple(sorted(findings, key=lambda finding: ("wrong", "look", "fine").index(finding.grade))))
+
+
+def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
+    """What single rows show."""
+    import polars as pl
+
+    columns = table.columns
+    waiting = int(collected(table.all_rows.select(pl.col(columns.reward).is_null().sum()), table.label).item())
+    if waiting:
+        yield Finding("look", f"{_rows(waiting)} no reward yet and {'is' if waiting == 1 else 'are'} left out")
+    frame = collected(table.rows, table.label)
+    if not len(frame):
+        yield Finding("wrong", "there is no row with a reward")
+        return
+    for name, allowed, inside in (
+        (columns.reward, "a finite number", pl.col(columns.reward).cast(pl.Float64, strict=False).is_finite()),
+        (
+            columns.propensity,
+            "a number in (0, 1]",
+            pl.col(columns.propensity).cast(pl.Float64, strict=False).is_between(0, 1, closed="right"),
+        ),
+        (columns.context, "there", pl.col(columns.context).is_not_null()),
+        (columns.arm, "there", pl.col(columns.arm).is_not_null()),
+    ):
+        wrong = frame.select(~inside.fill_null(False)).to_series().arg_true().to_list()
+        if wrong:
+            named = _places(table, frame, wrong)
+            yield Finding("wrong", f"{_rows(len(wrong))} a {name} that is not {allowed}: {named}")
+    if id is not None:
+        again = frame[id].is_duplicated() & ~frame[id].is_first_distinct()
+        if again.any():
+            named = _places(table, frame, again.arg_true().to_list())
+            yield Finding("wrong", f"{_rows(int(again.sum()))} an id that came before: {named}")
+        else:
+            yield Finding("fine", "no id is repeated")
+    if columns.time is not None:
+        back = (frame[columns.time].diff().to_physical() < 0).fill_null(False)
+        if back.any():
+            named = _places(table, frame, back.arg_true().to_list())
+            yield Finding("look", f"{_rows(int(back.sum()))} an earlier time than the row before: {named}")
+        else:
+            yield Finding("fine", "time never goes backwards")
+
+
+def _of_log(log: AnyLog) -> Iterator[Finding]:
+    """What only many rows show."""
+    try:
+        check_log(log)
+    except Refusal as refusal:
+        yield Finding("wrong", str(refusal))
+        return
+    (cells,) = count_cells(log, lambda rows: None)
+    names, n_rounds, shown = arm_names(log), log.n_rounds, cells.counts.sum(axis=0)
+    never = [clipped(names[arm], 24) for arm in np.flatnonzero(shown == 0.0)]
+    if never:
+        yield Finding("look", f"{counted(len(never), 'arm')} never shown, so nothing can be said of: {_some(never)}")
+    yield from _propensities(log, names)
+    few = cells.visits < log.n_arms
+    if few.any():
+        part = percent(float(cells.visits[few].sum()) / n_rounds)
+        thin = counted(int(few.sum()), "context")
+        yield Finding("look", f"{thin} came fewer than {log.n_arms} times, once for every arm: {part} of all rounds")
+    else:
+        yield Finding("fine", "every context came at least as often as there are arms")
+    if float(cells.sums.sum()) == 0.0:
+        yield Finding("wrong", "no round has a reward above 0")
+
+
+def _propensities(log: AnyLog, names: list[str]) -> Iterator[Finding]:
+    """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
+    uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
+    weights = score(log, uniform, ESTIMATORS["ips"], lambda rows: None).arm_weights
+    seen = np.flatnonzero(weights[WEIGHT])
+    means, squares = (
+        log.n_arms**power * weights[row, seen] / log.n_rounds for power, row in ((1, WEIGHT), (2, SQUARE))
+    )
+    errors = np.sqrt(np.maximum(squares - means**2, 0.0) / log.n_rounds)
+    limit = NormalDist().inv_cdf(1.0 - CHANCE / (2.0 * max(len(seen), 1)))
+    off = (np.abs(means - 1.0) > limit * errors) & (np.abs(means - 1.0) > OFF)
+    if not off.any():
+        yield Finding("fine", "inverse propensities average to one for every arm, within their noise")
+        return
+    said = [f"{clipped(names[arm], 24)} ({number(mean, 3)})" for arm, mean in zip(seen[off], means[off], strict=True)]
+    yield Finding(
+        "wrong",
+        f"inverse propensities should average to 1 for every arm, and do not for {_some(said)}: below 1 the arm was "
+        "not shown where it should have been, or propensities are too large; above 1 they are too small",
+    )
+
+
+def _rows(count: int) -> str:
+    return f"{counted(count, 'row')} {'has' if count == 1 else 'have'}"
+
+
+def _places(table: Table, frame: pl.DataFrame, rows: list[int]) -> str:
+    return _some([table.where(frame["row"][row]) for row in rows[:MOST_NAMED]], len(rows))
+
+
+def _some(named: list[str], count: int | None = None) -> str:
+    count = len(named) if count is None else count
+    few = named[:MOST_NAMED]
+    return listed(few) if count <= len(few) else f"{', '.join(few)} and {count - len(few)} more"

@@ -1,0 +1,207 @@
+"""What a fixed policy would have earned on the rounds of a log, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from alphafair import metrics, validate
+from alphafair.evaluation import intervals
+from alphafair.evaluation.batches import AnyLog, check_log
+from alphafair.evaluation.intervals import Interval
+from alphafair.evaluation.scores import ESTIMATORS, Scores, checked_distributions, n_passes, score
+from alphafair.evaluation.verdict import Verdict, effective_sample_size, judge
+from alphafair.types import Matrix, Vector
+
+METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "greatest_share")
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a policy would have earned, from a log of another.
+
+    Each of the five metrics is (value, low, high). Where the verdict is "do not use" they are all NaN: there is no
+    number that would not mislead.
+    """
+
+    estimator: str
+    alpha: float
+    confidence: float
+    n_rounds: int
+    cumulative_rewards: Vector  # per arm, the initial 1 included
+    alpha_performance: Interval
+    jain_index: Interval
+    average_reward: Interval
+    least_share: Interval
+    greatest_share: Interval
+    bias: dict[str, float]  # of the plain plug-in, by metric: what was or could be taken off
+    effective_sample_size: float
+    verdict: Verdict
+    reasons: tuple[str, ...]  # why the verdict is not better
+
+    @property
+    def reward_per_round(self) -> Interval:
+        """Mean reward of a round: the average reward per arm, without the initial 1, over the rounds."""
+        n_arms = len(self.cumulative_rewards)
+        return Interval(*(n_arms * (side - 1.0) / self.n_rounds for side in self.average_reward))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; None where nothing is known."""
+        known = {name: getattr(self, name)._asdict() for name in (*METRICS, "reward_per_round")}
+        plain = {name: {side: _known(x) for side, x in each.items()} for name, each in known.items()}
+        return {
+            "estimator": self.estimator,
+            "alpha": self.alpha,
+            "confidence": self.confidence,
+            "rounds": self.n_rounds,
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "effective_sample_size": self.effective_sample_size,
+            "cumulative_rewards": [_known(x) for x in self.cumulative_rewards.tolist()],
+            "bias": {name: _known(x) for name, x in self.bias.items()},
+            **plain,
+        }
+
+
+def evaluate(
+    log: AnyLog,
+    distributions: ArrayLike,
+    *,
+    alpha: float = 0.9,
+    estimator: str = "dr",
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: bool = False,
+) -> Estimate:
+    """What a fixed policy would have earned on the rounds of a log, and how fair it would have been.
+
+    Parameters
+    ----------
+    log
+        A `Log`, or a `LogFile` that is too large for memory; rewards of at least 0.
+    distributions
+        The policy: (n_contexts, n_arms), rows that sum to 1.
+    alpha
+        Fairness that alpha-performance is measured with.
+    estimator
+        "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
+        weights cut, "switch" doubly robust that trusts the model alone where weights are large. docs/logs.md has the
+        formulas.
+    confidence
+        How surely the intervals shall hold.
+    n_replicates
+        Of the bootstrap, over rounds, or over users where the log names them.
+    progress
+        Show a bar.
+
+    >>> from alphafair import Uniform, simulate, streams
+    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
+    >>> estimate = evaluate(log, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], alpha=0.5)
+    >>> estimate.verdict, estimate.jain_index.low < estimate.jain_index.value < estimate.jain_index.high
+    ('trustworthy', True)
+    """
+    check_log(log)
+    table = checked_distributions(distributions, log)
+    alpha = validate.alpha(alpha)
+    estimator = validate.choice("estimator", estimator, ESTIMATORS)
+    chosen = ESTIMATORS[estimator]
+    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
+    with bar("Evaluating", n_passes(chosen) * log.n_rounds, progress) as advance:
+        scores = score(log, table[None], chosen, advance)
+    labels = arm_names(log)
+    return estimated(scores, labels, estimator, alpha, confidence, n_replicates, seed, progress)
+
+
+def estimated(
+    scores: Scores,
+    arm_labels: list[str],
+    estimator: str,
+    alpha: float,
+    confidence: float,
+    n_replicates: int,
+    seed: int,
+    progress: bool = False,
+) -> Estimate:
+    """The estimate that scores amount to."""
+    verdict, reasons = judge(scores, arm_labels)
+    earned = scores.earned()[0]
+    found = dict.fromkeys(METRICS, UNKNOWN)
+    bias = dict.fromkeys(METRICS, math.nan)
+    if verdict == "do not use":
+        earned = np.full_like(earned, math.nan)
+    else:
+        with bar("Replicates", n_replicates, progress) as advance:
+            drawn = intervals.replicates(scores, n_replicates, seed, advance)
+        found = metric_intervals(earned, drawn, alpha, confidence)
+        bias = {name: float(plain(drawn, alpha).mean() - plain(earned, alpha)) for name, plain in PLAIN.items()}
+    return Estimate(
+        estimator=estimator,
+        alpha=alpha,
+        confidence=confidence,
+        n_rounds=scores.n_rounds,
+        cumulative_rewards=earned,
+        bias=bias,
+        effective_sample_size=effective_sample_size(scores),
+        verdict=verdict,
+        reasons=tuple(reasons),
+        **found,
+    )
+
+
+PLAIN: dict[str, Callable[[Any, float], Any]] = {
+    "alpha_performance": metrics.alpha_performance,
+    "jain_index": lambda earned, alpha: metrics.jain_index(earned),
+    "average_reward": lambda earned, alpha: metrics.average_reward(earned),
+    "least_share": lambda earned, alpha: metrics.shares(earned).min(axis=-1),
+    "greatest_share": lambda earned, alpha: metrics.shares(earned).max(axis=-1),
+}
+
+
+def metric_intervals(earned: Vector, drawn: Matrix, alpha: float, confidence: float) -> dict[str, Interval]:
+    """Every metric of R with its interval, from replicates of R."""
+    performance, average = PLAIN["alpha_performance"], PLAIN["average_reward"]
+    return {
+        "alpha_performance": intervals.smooth(
+            float(performance(earned, alpha)), performance(drawn, alpha), confidence, corrected=True
+        ),
+        "jain_index": intervals.jain(earned, drawn, confidence),
+        "average_reward": intervals.smooth(float(average(earned, alpha)), average(drawn, alpha), confidence),
+        "least_share": intervals.least_share(earned, drawn, confidence),
+        "greatest_share": intervals.greatest_share(earned, drawn, confidence),
+    }
+
+
+def checked(confidence: float, n_replicates: int, seed: int) -> tuple[float, int, int]:
+    """The settings of a bootstrap."""
+    return (
+        validate.number("confidence", confidence, low=0.5, high=0.999),
+        validate.integer("n_replicates", n_replicates, low=100, high=100_000),
+        validate.integer("seed", seed, low=0),
+    )
+
+
+def arm_names(log: AnyLog) -> list[str]:
+    return list(log.arm_labels) if log.arm_labels is not None else [str(arm) for arm in range(log.n_arms)]
+
+
+@contextmanager
+def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar, or nothing."""
+    from alphafair.progress import progress_bar
+
+    with progress_bar(disable=not progress) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda done: shown.advance(task, done)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,246 @@
+"""The fair optimum from a log, alpha by alpha: what fairness costs, and how far a run was from the best policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alphafair import metrics, validate
+from alphafair.evaluation.batches import AnyLog, check_log, folds_of, group_count
+from alphafair.evaluation.estimate import Estimate, arm_names, bar, checked, estimated, metric_intervals
+from alphafair.evaluation.intervals import Interval, replicates
+from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
+from alphafair.evaluation.plausible import plausible_totals
+from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, score
+from alphafair.evaluation.verdict import Verdict
+from alphafair.offline import offline_optimum
+from alphafair.types import Matrix, Vector
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
+SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
+N_DRAWS = 20  # of plausible rewards
+TOLERANCE = 1e-6  # of an optimum, relative: far below what a log can tell
+
+
+class Curve(NamedTuple):
+    """A metric along alpha, and between which two it lies at the true optimum."""
+
+    value: Vector
+    low: Vector
+    high: Vector
+
+
+class Answer(NamedTuple):
+    """An alpha, and one that is on the safe side of the band; None where there is none on the curve."""
+
+    alpha: float | None
+    safe: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The best fixed policies along alpha, from a log.
+
+    Nobody knows the true optimum. A policy learned from one half of the rounds and valued on the other (`held_out`) is
+    worse than it, one valued on the rounds that it was learned from (`flattered`) looks better than it, and the optimum
+    of rewards that are plausible given the log (`plausible`) is spread around it. The band of every metric holds the
+    intervals of all three. The value is the held-out one: what can be had by learning from so much data.
+    """
+
+    alphas: Vector
+    confidence: float
+    held_out: tuple[Estimate, ...]
+    flattered: tuple[Estimate, ...]
+    plausible: tuple[dict[str, Interval], ...]  # by metric
+    distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the held-out ones."""
+        return max((each.verdict for each in self.held_out), key=SEVERITY.index)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(reason for each in self.held_out for reason in each.reasons))
+
+    @property
+    def alpha_performance(self) -> Curve:
+        return self.curve("alpha_performance")
+
+    @property
+    def jain_index(self) -> Curve:
+        return self.curve("jain_index")
+
+    @property
+    def average_reward(self) -> Curve:
+        return self.curve("average_reward")
+
+    @property
+    def least_share(self) -> Curve:
+        return self.curve("least_share")
+
+    @property
+    def greatest_share(self) -> Curve:
+        return self.curve("greatest_share")
+
+    def curve(self, metric: str) -> Curve:
+        estimates = [[getattr(each, metric) for each in found] for found in (self.held_out, self.flattered)]
+        sides = np.array([*estimates, [each[metric] for each in self.plausible]])
+        return Curve(sides[0, :, 0], sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0))
+
+    def alpha_for_least_share(self, share: float) -> Answer:
+        """The least alpha at which no arm gets less than a share of all reward."""
+        share = validate.number("share", share, low=0.0, high=1.0)
+        found = self.curve("least_share")
+        return Answer(*(_first(self.alphas, side >= share) for side in (found.value, found.low)))
+
+    def alpha_for_cost(self, percent: float) -> Answer:
+        """The greatest alpha that costs at most so many per cent of the average reward at the least alpha."""
+        percent = validate.number("percent", percent, low=0.0, high=100.0)
+        found, kept = self.curve("average_reward"), 1.0 - percent / 100.0
+        enough = found.value >= kept * found.value[0]
+        safe = np.array([each.average_reward.low for each in self.held_out]) >= kept * found.value[0]
+        return Answer(*(_last(self.alphas, side) for side in (enough, safe)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        points = [
+            {"held_out": own.as_dict(), "flattered": other.as_dict()}
+            for own, other in zip(self.held_out, self.flattered, strict=True)
+        ]
+        return {"alphas": self.alphas.tolist(), "verdict": self.verdict, "points": points}
+
+
+def frontier(
+    log: AnyLog,
+    alphas: Sequence[float] = ALPHAS,
+    *,
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: bool = False,
+) -> Frontier:
+    """The price of fairness from a log: the best fixed policy at every alpha, valued on rounds that it has not seen.
+
+    Parameters
+    ----------
+    log
+        A `Log` or a `LogFile`.
+    alphas
+        Rising; the first is what costs are measured from, so begin with 0.
+    confidence, n_replicates, seed, progress
+        As in `evaluate`.
+
+    >>> from alphafair import Uniform, simulate, streams
+    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
+    >>> found = frontier(log, [0.0, 0.5, 0.9])
+    >>> found.verdict, found.jain_index.value.round(2).tolist()
+    ('trustworthy', [0.33, 0.96, 0.99])
+    """
+    check_log(log)
+    exponents = [validate.alpha(alpha) for alpha in alphas]
+    if not exponents or sorted(set(exponents)) != exponents:
+        raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
+    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
+    folds, names, settings = folds_of(group_count(log)), arm_names(log), (confidence, n_replicates, seed)
+    with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
+        halves = count_cells(log, advance, folds)
+        cells = Cells(*(sum(parts) for parts in zip(*halves, strict=True)))
+        model, learned = fit(cells), model_totals(cells)
+        draws = list(plausible_totals(cells, N_DRAWS, seed))
+        times = [log.n_rounds / max(half.visits.sum(), 1.0) for half in halves]
+        found: list[tuple[Any, ...]] = []
+        for alpha in exponents:
+            crossed = [
+                _optimum(model_totals(half) * n_times, alpha) for half, n_times in zip(halves, times, strict=True)
+            ]
+            own = score(log, np.stack(crossed[::-1]), ESTIMATORS["dr"], advance, folds=folds, model=model)
+            flattering = _optimum(robust_totals(cells), alpha)[None]
+            same = score(log, flattering, ESTIMATORS["dr"], advance, model=model)
+            estimates = [estimated(scores, names, "dr", alpha, *settings) for scores in (own, same)]
+            found.append((*estimates, _plausible(draws, same, alpha, *settings), _optimum(learned, alpha)))
+    return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
+
+
+def _plausible(
+    draws: Sequence[Matrix], scores: Scores, alpha: float, confidence: float, n_replicates: int, seed: int
+) -> dict[str, Interval]:
+    """The optimum of draws, as uncertain as the draws differ and as a bootstrap of the rounds makes it."""
+    earned = np.array([offline_optimum(totals, alpha, tolerance=TOLERANCE).cumulative_rewards for totals in draws])
+    errors = replicates(scores, n_replicates, seed, lambda done: None) / scores.earned()[0]
+    drawn = np.maximum(1.0, earned[np.arange(n_replicates) % len(draws)] * errors)
+    return metric_intervals(earned.mean(axis=0), drawn, alpha, confidence)
+
+
+class RegretStatement(NamedTuple):
+    """How much better the best fixed policy could have been than the run that a log is of."""
+
+    alpha: float
+    confidence: float
+    achieved: float  # alpha-performance of the run itself
+    optimum_at_most: float
+    at_most: float  # optimum_at_most - achieved, never below 0
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        return (
+            f"The best fixed policy would have been worth at most {self.at_most:.4g} more than the {self.achieved:.4g} "
+            f"achieved ({self.at_most / self.achieved:.2%}), with {self.confidence:.0%} confidence."
+        )
+
+
+def regret(
+    log: AnyLog, alpha: float = 0.9, *, confidence: float = 0.95, n_replicates: int = 1000, seed: int = 0
+) -> RegretStatement:
+    """How much more the best fixed policy would have been worth than the run that the log is of, at most.
+
+    With x the true best policy, the optimum of estimated totals is at least what those totals say of x, which errs on
+    either side of OPT: so that optimum and the upper half of its own interval bound OPT as surely as was asked for.
+
+    >>> from alphafair import AlphaFairAdaptive, simulate, streams
+    >>> stream = streams.stochastic(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
+    >>> log = simulate(AlphaFairAdaptive(2, 3, alpha=0.5), stream, log=True).log
+    >>> found = regret(log, alpha=0.5)
+    >>> 0.0 < found.at_most < 0.1 * found.achieved
+    True
+    """
+    check_log(log)
+    alpha = validate.alpha(alpha)
+    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
+    (cells,) = count_cells(log, lambda rows: None)
+    policy = _optimum(robust_totals(cells), alpha)
+    scores = score(log, policy[None], ESTIMATORS["dr"], lambda rows: None, model=fit(cells))
+    best = estimated(scores, arm_names(log), "dr", alpha, 2.0 * confidence - 1.0, n_replicates, seed)
+    achieved = float(metrics.alpha_performance(1.0 + cells.sums.sum(axis=0), alpha))
+    most = best.alpha_performance.high
+    return RegretStatement(alpha, confidence, achieved, most, max(0.0, most - achieved), best.verdict)
+
+
+def fair_policy(log: AnyLog, alpha: float) -> Matrix:
+    """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms)."""
+    check_log(log)
+    return _optimum(model_totals(count_cells(log, lambda rows: None)[0]), validate.alpha(alpha))
+
+
+def logged_policy(log: AnyLog) -> Matrix:
+    """How often the log shows every arm in every context: (n_contexts, n_arms). Contexts without rows are uniform."""
+    check_log(log)
+    counts = count_cells(log, lambda rows: None)[0].counts
+    visits = counts.sum(axis=1, keepdims=True)
+    return divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
+
+
+def _optimum(totals: Matrix, alpha: float) -> Matrix:
+    return offline_optimum(totals, alpha, tolerance=TOLERANCE).distributions
+
+
+def _first(alphas: Vector, holds: Any) -> float | None:
+    return float(alphas[np.argmax(holds)]) if holds.any() else None
+
+
+def _last(alphas: Vector, holds: Any) -> float | None:
+    return float(alphas[np.flatnonzero(holds)[-1]]) if holds.any() else None

@@ -1,0 +1,86 @@
+"""What every arm pays in every context, estimated from a log: cell means, shrunk toward the arm's own mean."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from alphafair.kernels.log_scores import Model, Rows, add_cells
+from alphafair.types import Matrix, Vector
+
+
+class Cells(NamedTuple):
+    """By context and arm: times shown, and the sums of rewards r, of r^2, and with propensities p of 1/p and r/p."""
+
+    counts: Matrix
+    sums: Matrix
+    squares: Matrix
+    inverses: Matrix
+    worths: Matrix
+
+    @classmethod
+    def blank(cls, n_contexts: int, n_arms: int) -> Cells:
+        return cls(*(np.zeros((n_contexts, n_arms)) for _ in cls._fields))
+
+    def add(self, rows: Rows) -> None:
+        add_cells(rows, *self)
+
+    @property
+    def visits(self) -> Vector:
+        """Rows per context."""
+        visits: Vector = self.counts.sum(axis=1)
+        return visits
+
+
+def model_totals(cells: Cells) -> Matrix:
+    """What every arm would have paid in each context's rounds, by the model; contexts without any count as one."""
+    return np.asarray(np.maximum(cells.visits, 1.0)[:, None] * fit(cells).means)
+
+
+def robust_totals(cells: Cells) -> Matrix:
+    """The same, doubly robust, and where noise makes it negative 0: n_j m_ji + sum (r - m_ji)/p."""
+    means = fit(cells).means
+    return np.asarray(np.maximum(0.0, cells.visits[:, None] * means + cells.worths - means * cells.inverses))
+
+
+def fit(cells: Cells) -> Model:
+    """m(j, i) = (S_ji + k S_i/n_i) / (n_ji + k), with k = sigma^2/tau^2 from the log itself.
+
+    sigma^2 is how much rewards differ within a context and arm, tau^2 how much the means of contexts differ within an
+    arm: both by the method of moments for random effects (Searle, Casella and McCulloch, Variance Components, 1992). Of
+    an arm that was never shown nothing is known, and the mean of all rewards stands in.
+
+    >>> counts, sums = np.array([[4.0, 0.0], [1.0, 1.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> fit(Cells(counts, sums, squares=sums, inverses=2 * counts, worths=2 * sums)).means.round(3).tolist()
+    [[0.4, 1.0], [0.4, 1.0]]
+    """
+    counts, sums = cells.counts, cells.sums
+    arm_counts, arm_sums = counts.sum(axis=0), sums.sum(axis=0)
+    targets = divided(arm_sums, arm_counts, np.full_like(arm_sums, sums.sum() / max(counts.sum(), 1.0)))
+    k = _shrinkage(cells)
+    rest = np.broadcast_to(targets, counts.shape)
+    means = rest.copy() if math.isinf(k) else divided(sums + k * targets, counts + k, rest)
+    return Model(means, counts, sums, arm_counts, arm_sums, k)
+
+
+def _shrinkage(cells: Cells) -> float:
+    """k: 0 where rewards never differ within a cell, infinite where contexts show no difference."""
+    counts, sums = cells.counts, cells.sums
+    shown, shown_arms = counts > 0.0, counts.sum(axis=0) > 0.0
+    n_rows, n_cells, n_arms = float(counts.sum()), int(shown.sum()), int(shown_arms.sum())
+    if n_rows <= n_cells or n_cells <= n_arms:  # nothing was repeated, or there is one context
+        return math.inf
+    arm_counts = counts.sum(axis=0)[shown_arms]
+    by_cell = float((sums[shown] ** 2 / counts[shown]).sum())
+    by_arm = float((sums.sum(axis=0)[shown_arms] ** 2 / arm_counts).sum())
+    within = max(0.0, (float(cells.squares.sum()) - by_cell) / (n_rows - n_cells))
+    room = n_rows - float(((counts**2).sum(axis=0)[shown_arms] / arm_counts).sum())
+    between = (by_cell - by_arm - (n_cells - n_arms) * within) / room
+    return within / between if between > 1e-12 * (within + by_cell / n_rows) else math.inf
+
+
+def divided(part: Matrix, whole: Matrix, otherwise: Matrix) -> Matrix:
+    """part/whole, and something else where the whole is nothing."""
+    return np.asarray(np.divide(part, whole, out=np.array(otherwise), where=whole > 0.0))

@@ -1,0 +1,115 @@
+"""The estimators: what the rows of a log say about each arm's reward under another policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.evaluation.batches import AnyLog, batches, group_count
+from alphafair.evaluation.model import Cells, fit
+from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
+from alphafair.types import Matrix, Vector
+
+
+class Estimator(NamedTuple):
+    """How a row is weighed; see `alphafair.kernels.log_scores`. Weights are large from the root of the rows on."""
+
+    with_model: bool = False
+    normalised: bool = False  # divided by the sum of weights in place of the number of rounds
+    limited: bool = False  # large weights
+    beyond: float = 0.0  # what is left of a large weight, as a part of the limit
+
+    def limits(self, n_rounds: int) -> tuple[float, float]:
+        threshold = math.sqrt(n_rounds) if self.limited else math.inf
+        return threshold, self.beyond * threshold if self.limited else 0.0
+
+
+ESTIMATORS = {
+    "ips": Estimator(),
+    "snips": Estimator(normalised=True),
+    "dr": Estimator(with_model=True),
+    "clipped": Estimator(limited=True, beyond=1.0),
+    "switch": Estimator(with_model=True, limited=True),
+}
+
+
+class Scores(NamedTuple):
+    """What groups of rows say: sums of scores, and what they are divided by; empty groups are left out."""
+
+    n_rounds: int
+    sums: Matrix  # (n_groups, n_arms)
+    shares: Vector  # (n_groups,): rows, or weights, of each group
+    expected: Vector  # how often the policy would show each arm
+    arm_weights: Matrix
+
+    def earned(self, weights: Matrix | None = None) -> Matrix:
+        """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
+        weights = np.ones((1, len(self.shares))) if weights is None else weights
+        means = (weights @ self.sums) / (weights @ self.shares)[:, None]
+        return np.asarray(np.maximum(1.0, 1.0 + self.n_rounds * means))
+
+
+def count_cells(log: AnyLog, advance: Callable[[int], None], folds: NDArray[np.int64] | None = None) -> list[Cells]:
+    """A pass over the log: the cells of every fold, or of all rows."""
+    found = [Cells.blank(log.n_contexts, log.n_arms) for _ in range(1 if folds is None else int(folds.max()) + 1)]
+    for rows in batches(log):
+        for fold, cells in enumerate(found):
+            inside = slice(None) if folds is None else folds[rows.groups] == fold
+            cells.add(Rows._make([column[inside] for column in rows]))
+        advance(len(rows.contexts))
+    return found
+
+
+def score(
+    log: AnyLog,
+    policies: Matrix,
+    estimator: Estimator,
+    advance: Callable[[int], None],
+    *,
+    folds: NDArray[np.int64] | None = None,
+    model: Model | None = None,
+) -> Scores:
+    """A pass over the log (two, if the estimator needs a model that is not there): scores by group.
+
+    `policies` is (n_folds, n_contexts, n_arms); groups of fold f are scored under policies[f].
+    """
+    n_groups, n_arms = group_count(log), log.n_arms
+    if model is None:
+        model = fit(count_cells(log, advance)[0] if estimator.with_model else Cells.blank(1, n_arms))
+    tally = Tally(
+        np.zeros((n_groups, n_arms)),
+        np.zeros(n_groups),
+        np.zeros(n_groups),
+        np.zeros(policies.shape[:2]),
+        np.zeros((N_ARM_WEIGHTS, n_arms)),
+    )
+    of_groups = np.zeros(n_groups, dtype=np.int64) if folds is None else folds
+    limits = estimator.limits(log.n_rounds)
+    for rows in batches(log):
+        add_rows(rows, policies, of_groups, model, estimator.with_model, *limits, tally)
+        advance(len(rows.contexts))
+    used = tally.rounds > 0.0
+    expected = np.einsum("fc,fca->a", tally.visits, policies)
+    shares = tally.weights if estimator.normalised else tally.rounds
+    return Scores(log.n_rounds, tally.scores[used], shares[used], expected, tally.arm_weights)
+
+
+def n_passes(estimator: Estimator) -> int:
+    return 2 if estimator.with_model else 1
+
+
+def checked_distributions(value: object, log: AnyLog) -> Matrix:
+    """One distribution over arms per context."""
+    repair = "Give one row per context and one column per arm; rows sum to 1."
+    table = validate.reward_table("distributions", value)
+    if table.shape != (log.n_contexts, log.n_arms):
+        raise validate.Refusal("distributions", f"of shape {(log.n_contexts, log.n_arms)}", table.shape, repair)
+    validate.every("distributions", table, (table >= 0.0) & (table <= 1.0 + 1e-9), "a number in [0, 1]", repair)
+    totals = table.sum(axis=1)
+    validate.every("distributions: sum of row ", totals, np.abs(totals - 1.0) <= 1e-6, "1", repair)
+    return table

@@ -1,0 +1,54 @@
+"""A policy that begins with what a log has to teach."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from alphafair import drive, validate
+from alphafair.types import Log, Policy
+
+Kind = TypeVar("Kind", bound=Policy)
+
+
+def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | None = None, **settings: Any) -> Kind:
+    """A new policy that has learned from a log, as if it had made those decisions itself.
+
+    Parameters
+    ----------
+    log
+        Decisions with rewards in the policy's range, in the order of time.
+    kind
+        A class of policies with bandit feedback, such as `AlphaFairAdaptive`.
+    weight
+        How much the past counts, in [0, 1]: every round of the log at 1, evenly chosen rounds of it below, none at 0.
+        Both what is learned and what arms are taken to have earned go by it.
+    seed, settings
+        For the policy: `alpha=0.9`, say.
+
+    The same log, class, settings and weight give the same state. No reward counts for more than 2n of its size,
+    whatever the propensity that it was logged with: smaller ones than 1/(2n), n arms, are raised to that. A decision
+    that another policy hardly ever made would otherwise outweigh thousands of the policy's own.
+
+    >>> from alphafair import AlphaFairAdaptive, Log
+    >>> log = Log([0, 0, 0, 0], [1, 0, 1, 2], [1.0, 0.0, 1.0, 0.2], [0.001, 0.4, 0.3, 0.3])
+    >>> policy = warm_start(log, AlphaFairAdaptive, alpha=0.5, weight=0.5)
+    >>> policy.cumulative_rewards.tolist()
+    [1.0, 1.0, 1.2]
+    """
+    if not isinstance(log, Log):
+        raise validate.Refusal("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
+    weight = validate.number("weight", weight, low=0.0, high=1.0)
+    policy = kind(log.n_contexts, log.n_arms, **settings, seed=seed)  # type: ignore[call-arg]
+    places = np.floor(np.arange(log.n_rounds + 1) * weight)
+    rows = np.flatnonzero(np.diff(places))
+    if len(rows):
+        drive.over_log(policy, _part(log, rows, least=0.5 / log.n_arms))
+    return policy
+
+
+def _part(log: Log, rows: Any, least: float) -> Log:
+    """Some rows of a log, propensities raised to the least."""
+    columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
+    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms)

@@ -1,0 +1,290 @@
+"""What a policy would have earned: estimators against plain Python, verdicts, refusals, intervals that cover."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphafair import Log, Refusal, evaluation, metrics, offline_optimum
+from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, intervals
+from alphafair.evaluation.batches import batches, group_count
+from alphafair.evaluation.estimate import METRICS, PLAIN
+from alphafair.evaluation.scores import score
+from tests import naive_evaluation as naive
+
+
+def world(seed: int, n_contexts: int, n_arms: int) -> tuple[Any, Any, Any, Any]:
+    """Mean rewards, how often contexts come, the logging policy, another policy."""
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(0.2, 1.0, (n_contexts, n_arms))
+    visits = rng.dirichlet(np.full(n_contexts, 5.0))
+    logging = 0.8 * rng.dirichlet(np.full(n_arms, 2.0), n_contexts) + 0.2 / n_arms
+    target = 0.9 * rng.dirichlet(np.full(n_arms, 0.7), n_contexts) + 0.1 / n_arms
+    return means, visits, logging, target
+
+
+def made_log(rng: Any, n_rounds: int, means: Any, visits: Any, logging: Any, **more: Any) -> Log:
+    n_contexts, n_arms = means.shape
+    contexts = rng.choice(n_contexts, n_rounds, p=visits)
+    arms = np.minimum((rng.random(n_rounds)[:, None] > logging.cumsum(axis=1)[contexts]).sum(axis=1), n_arms - 1)
+    rewards = (rng.random(n_rounds) < means[contexts, arms]).astype(float)
+    sizes = {"n_contexts": n_contexts, "n_arms": n_arms}
+    return Log(contexts, arms, rewards, logging[contexts, arms], **sizes, **more)
+
+
+def small_log(n_rounds: int = 300, seed: int = 3) -> tuple[Log, Any]:
+    means, visits, logging, target = world(seed, 5, 4)
+    return made_log(np.random.default_rng(seed), n_rounds, means, visits, logging), target
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("n_rounds", [40, 300])
+def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> None:
+    log, target = small_log(n_rounds)
+    sharp = np.eye(4)[[0, 1, 2, 3, 0]]  # weights above the root of 40 rows: clipping and switching show
+    for policy in (target, sharp):
+        found = score(log, policy[None], ESTIMATORS[estimator], lambda rows: None).earned()[0]
+        expected = naive.cumulative_rewards(log, policy.tolist(), estimator)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_clipping_and_switching_do_something() -> None:
+    log, _ = small_log(40)
+    sharp = np.eye(4)[[0, 1, 2, 3, 0]]
+    found = {name: score(log, sharp[None], ESTIMATORS[name], lambda rows: None).earned() for name in ESTIMATORS}
+    assert not np.array_equal(found["ips"], found["clipped"])
+    assert not np.array_equal(found["dr"], found["switch"])
+
+
+def test_shrinkage_is_that_of_random_effects() -> None:
+    from alphafair.evaluation.model import Cells, fit
+
+    log, _ = small_log()
+    cells = Cells.blank(log.n_contexts, log.n_arms)
+    for rows in batches(log):
+        cells.add(rows)
+    assert fit(cells).shrinkage == pytest.approx(naive.shrinkage(log), rel=1e-9)
+    one = Log(np.zeros(9, dtype=int), [0, 1, 2] * 3, np.linspace(0, 1, 9), np.full(9, 1 / 3))
+    cells = Cells.blank(1, 3)
+    for rows in batches(one):
+        cells.add(rows)
+    model = fit(cells)
+    assert math.isinf(model.shrinkage), "one context: there is nothing but the arm's mean"
+    np.testing.assert_allclose(model.means[0], [one.rewards[arm::3].mean() for arm in range(3)])
+
+
+def test_the_log_valued_by_its_own_policy_is_what_it_earned() -> None:
+    means, visits, logging, _ = world(4, 3, 4)
+    log = made_log(np.random.default_rng(4), 3000, means, visits, logging)
+    earned = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
+    found = evaluate(log, logging, estimator="ips", n_replicates=100)
+    np.testing.assert_allclose(found.cumulative_rewards, earned, rtol=1e-12)
+    assert found.effective_sample_size == pytest.approx(3000)
+    assert found.reward_per_round.value == pytest.approx(log.rewards.mean())
+
+
+def test_groups_are_rows_where_there_are_few_and_users_where_there_are_any() -> None:
+    log, target = small_log()
+    (rows,) = batches(log)
+    assert rows.groups.tolist() == list(range(300))
+    users = np.repeat(np.arange(30) + 2**40, 10)
+    with_users = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=5, n_arms=4, users=users)
+    (rows,) = batches(with_users)
+    assert all(len(set(rows.groups[users == user])) == 1 for user in users)
+    assert len(set(rows.groups.tolist())) == 30
+    estimate = evaluate(with_users, target, n_replicates=100)
+    assert estimate.verdict == "thin"
+    assert "there are only 30 users" in estimate.reasons
+
+
+def test_a_log_in_pieces_is_the_same_log(tmp_path: Path, monkeypatch: Any) -> None:
+    means, visits, logging, target = world(6, 3, 4)
+    log = made_log(np.random.default_rng(6), 5000, means, visits, logging)
+    frame = pl.DataFrame(
+        {
+            "context": log.contexts,
+            "arm": [f"item {arm}" for arm in log.arms],
+            "reward": log.rewards,
+            "propensity": log.propensities,
+        }
+    )
+    frame.write_parquet(tmp_path / "log.parquet", row_group_size=700)
+    monkeypatch.setattr("alphafair.evaluation.log_file.ROWS", 1000)
+    monkeypatch.setattr("alphafair.evaluation.batches.BLOCK", 512)
+    file = LogFile(tmp_path / "log.parquet")
+    assert (file.n_rounds, file.n_contexts, file.n_arms) == (5000, 3, 4)
+    assert sum(part.n_rounds for part in file.batches()) == 5000
+    assert group_count(file) < 5000, "rows are put together by chance"
+    whole, parts = evaluate(log, target, n_replicates=200), evaluate(file, target, n_replicates=200)
+    np.testing.assert_allclose(parts.cumulative_rewards, whole.cumulative_rewards, rtol=1e-12)
+    assert parts.jain_index == pytest.approx(whole.jain_index, rel=1e-9)
+
+
+def test_groups_by_chance_are_as_sure_as_rows(monkeypatch: Any) -> None:
+    """The spread of a bootstrap over 1,000 groups is that over 8,000 rows, up to the noise of both."""
+    means, visits, logging, target = world(7, 3, 4)
+    log = made_log(np.random.default_rng(7), 8000, means, visits, logging)
+    widths = []
+    for n_groups in (1000, 8000):
+        monkeypatch.setattr("alphafair.evaluation.batches.MOST_GROUPS", n_groups)
+        found = evaluate(log, target, estimator="ips", n_replicates=1000).average_reward
+        widths.append(found.high - found.low)
+    assert widths[0] / widths[1] == pytest.approx(1.0, abs=0.12)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "clipped", "switch"])
+@pytest.mark.parametrize(
+    ("n_contexts", "n_arms", "n_rounds", "alpha", "fair"),
+    [(4, 5, 2000, 0.9, False), (4, 5, 2000, 0.9, True), (10, 8, 4000, 0.5, False)],
+)
+def test_intervals_cover(
+    estimator: str, n_contexts: int, n_arms: int, n_rounds: int, alpha: float, fair: bool, monkeypatch: Any
+) -> None:
+    """95% intervals from 200 logs cover 92 to 98 of 100 times, give or take three standard errors of 200 logs."""
+    monkeypatch.setattr("alphafair.evaluation.batches.MOST_GROUPS", 400)
+    means, visits, logging, target = world(1, n_contexts, n_arms)
+    if fair:
+        target = offline_optimum(n_rounds * visits[:, None] * means, alpha).distributions
+    earned = 1.0 + n_rounds * (visits[:, None] * target * means).sum(axis=0)
+    covered = dict.fromkeys(METRICS, 0)
+    for seed in range(200):
+        log = made_log(np.random.default_rng([11, seed]), n_rounds, means, visits, logging)
+        found = evaluate(log, target, alpha=alpha, estimator=estimator, n_replicates=200, seed=seed)
+        for name in METRICS:
+            interval = getattr(found, name)
+            covered[name] += interval.low <= float(PLAIN[name](earned, alpha)) <= interval.high
+    low, high = (200 * (p + sign * 3.0 * math.sqrt(p * (1.0 - p) / 200)) for p, sign in ((0.92, -1.0), (0.98, 1.0)))
+    assert all(low <= covered[name] <= high for name in METRICS), covered
+
+
+def test_jain_interval_is_all_that_is_no_farther_than_z() -> None:
+    """The closed form against a scan of every x."""
+    rng = np.random.default_rng(0)
+    earned = rng.uniform(50, 150, 6)
+    drawn = earned * np.exp(rng.normal(0.0, 0.1, (500, 6)))
+    found = intervals.jain(earned, drawn, 0.95)
+    d = earned / earned.mean() - 1.0
+    covariance = np.cov((drawn / drawn.mean(axis=1, keepdims=True) - 1.0).T)
+    estimate, along = (d @ d - np.trace(covariance)) / 6, d @ covariance @ d / (d @ d) / 6
+    x = np.linspace(0.0, 1.0, 2_000_001)
+    inside = x[(x - estimate) ** 2 <= 1.959964**2 * (4 * x * along + 2 * (covariance**2).sum() / 36)]
+    assert found.high == pytest.approx(1 / (1 + inside[0]), abs=1e-5)
+    assert found.low == pytest.approx(1 / (1 + inside[-1]), abs=1e-5)
+
+
+def test_least_share_with_ties_is_not_taken_for_smaller_than_it_is() -> None:
+    """Twenty arms that earn alike: the plug-in is too low, and its interval reaches to the truth."""
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(200):
+        earned = 1.0 + rng.poisson(100.0, 20)
+        drawn = 1.0 + rng.poisson(earned - 1.0, (200, 20))
+        found = intervals.least_share(earned, drawn, 0.95)
+        inside += found.low <= 0.05 <= found.high
+        assert found.value < 0.05
+    assert inside >= 184
+
+
+def good(log: Log, policy: Any, **more: Any) -> Any:
+    return evaluate(log, policy, n_replicates=100, **more)
+
+
+def test_verdicts_in_plain_words() -> None:
+    means, visits, logging, target = world(8, 3, 4)
+    log = made_log(np.random.default_rng(8), 4000, means, visits, logging)
+    assert good(log, target).verdict == "trustworthy"
+    assert good(log, target).reasons == ()
+    few = made_log(np.random.default_rng(8), 60, means, visits, logging)
+    assert good(few, target).verdict in ("thin", "do not use")
+    wrong = Log(log.contexts, log.arms, log.rewards, np.minimum(1.0, 2.0 * log.propensities), n_contexts=3, n_arms=4)
+    found = good(wrong, target)
+    assert found.verdict == "do not use"
+    assert "times what they should" in found.reasons[0]
+
+
+def test_where_a_log_says_nothing_no_number_is_given() -> None:
+    means, visits, logging, target = world(8, 3, 4)
+    log = made_log(np.random.default_rng(8), 4000, means, visits, logging)
+    more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
+    wanted = np.full((3, 5), 0.2)
+    found = good(more_arms, wanted)
+    assert found.verdict == "do not use"
+    assert found.reasons[0] == "arm 4 was never shown, and the policy would show it in 20% of rounds"
+    assert all(math.isnan(side) for name in METRICS for side in getattr(found, name))
+    assert np.isnan(found.cumulative_rewards).all()
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["jain_index"]["value"] is None
+    unwanted = np.hstack([target, np.zeros((3, 1))])
+    assert good(more_arms, unwanted).verdict == "trustworthy", "who never shows an arm needs not know it"
+    assert good(more_arms, unwanted).cumulative_rewards[4] == 1.0
+
+
+def test_one_context_one_arm_one_row() -> None:
+    single = Log(np.zeros(500, dtype=int), np.zeros(500, dtype=int), np.tile([0.0, 1.0], 250), np.ones(500))
+    found = good(single, [[1.0]])
+    assert found.cumulative_rewards.tolist() == [251.0]
+    assert found.jain_index == (1.0, 1.0, 1.0)
+    lone = good(Log([0], [0], [1.0], [0.5], n_arms=2), [[0.5, 0.5]])
+    assert lone.verdict == "do not use"
+    nothing = good(Log(np.zeros(500, dtype=int), np.arange(500) % 2, np.zeros(500), np.full(500, 0.5)), [[0.5, 0.5]])
+    assert nothing.verdict == "thin", "no reward at all"
+    assert nothing.cumulative_rewards.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"distributions": [[0.5, 0.5]]}, r"distributions must be of shape \(5, 4\); got \(1, 2\)"),
+        ({"distributions": np.full((5, 4), 0.3)}, r"distributions: sum of row \[0\] must be 1; got 1.2"),
+        (
+            {"distributions": np.tile([1.5, -0.5, 0.0, 0.0], (5, 1))},
+            r"distributions\[0, 0\] must be a number in \[0, 1\]",
+        ),
+        ({"estimator": "drr"}, "estimator must be one of .*Did you mean 'dr'"),
+        ({"confidence": 1.0}, "confidence must be a number in"),
+        ({"n_replicates": 10}, "n_replicates must be a whole number in"),
+        ({"alpha": 1.0}, "alpha must be in"),
+        ({"log": [1, 2]}, "log must be a Log or a LogFile"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
+    log, target = small_log()
+    with pytest.raises(Refusal, match=words):
+        evaluate(**{"log": log, "distributions": target, **change})
+
+
+def test_negative_rewards_are_refused() -> None:
+    log = Log([0, 0], [0, 1], [0.5, -0.5], [0.5, 0.5])
+    with pytest.raises(Refusal, match=r"log.rewards must be at least 0; got -0.5. Map them"):
+        evaluate(log, [[0.5, 0.5]])
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    log, target = small_log()
+    assert evaluate(log, target, seed=5).as_dict() == evaluate(log, target, seed=5).as_dict()
+    assert evaluate(log, target, seed=5).jain_index != evaluate(log, target, seed=6).jain_index
+
+
+def test_bias_of_the_plug_in_is_stated() -> None:
+    """Concave utility of noisy sums: too low, by about half of phi'' times the variance."""
+    means, visits, logging, target = world(9, 3, 4)
+    errors, stated = [], []
+    for seed in range(150):
+        log = made_log(np.random.default_rng([9, seed]), 200, means, visits, logging)
+        earned = score(log, target[None], ESTIMATORS["ips"], lambda rows: None).earned()[0]
+        truth = metrics.alpha_performance(1.0 + 200 * (visits[:, None] * target * means).sum(axis=0), 0.9)
+        errors.append(float(metrics.alpha_performance(earned, 0.9) - truth))
+        stated.append(evaluate(log, target, estimator="ips", n_replicates=100).bias["alpha_performance"])
+    noise = np.std(errors) / math.sqrt(150)
+    assert np.nanmean(stated) < 0.0
+    assert abs(np.mean(errors) - np.nanmean(stated)) < 4.0 * noise
+
+
+def test_public_names() -> None:
+    assert all(hasattr(evaluation, name) for name in evaluation.__all__)
