@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,3 +91,12 @@ def make_folder(path: Path) -> Path:
     if not os.access(path, os.W_OK):
         raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
     return path
+
+
+def service_module(name: str) -> Any:
+    """A module of the service, or a sentence about what has to be installed for it."""
+    try:
+        return importlib.import_module(f"alphafair.service.{name}")
+    except ModuleNotFoundError as problem:
+        typer.echo(f'error: {problem.name} is not installed. Run: pip install "alphafair[service]"', err=True)
+        raise typer.Exit(1) from None
