@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from benchmarks.table import Row, machine, markdown, print_table
 
 # memory and offline first: the peak memory of a child process counts what its parent held when it was born
-SECTIONS = ("memory", "engine", "movielens", "offline", "simulation", "log", "loop", "fair_cb", "scaling", "startup")
+SECTIONS = ("memory", "engine", "movielens", "offline", "simulation", "log", "loop", "fair_cb", "scaling", "startup", "service")
 
 
 def main() -> None:
