@@ -22,6 +22,7 @@ SECTIONS = (
     "fair_cb",
     "scaling",
     "startup",
+    "service",
     "crashes",
 )
 
