@@ -114,7 +114,7 @@ class WholeRuns:
         is_live = memory.live[arms]
         log[2] = np.searchsorted(memory.live_arms, arms)
         masks = np.ascontiguousarray(masks[:, memory.live_arms]) if masks.size else masks
-        found_live = np.empty(int(is_live.sum()))
+        found_live = np.zeros(int(is_live.sum()))
         table = table[is_live] if len(table) else table
         kept = (column[is_live] for column in log)
         refused = int(fold(*arrays, table, *kept, masks, found_live, np.empty(n_live)))
