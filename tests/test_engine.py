@@ -312,6 +312,49 @@ def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Pa
     engine.close()
 
 
+def test_what_was_erased_while_somebody_was_reading_goes_when_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alphafair.engine.ledger.BUSY", 0.01)
+    with Engine.open(tmp_path / "shop.db") as engine:
+        engine.create("home", arms=["ada", "ben"])
+        engine.decide("home", "jane.doe")
+        reader = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        reader.execute("begin")
+        reader.execute("select * from context").fetchall()
+        with pytest.raises(Unavailable, match="is being read"):
+            engine.erase("home", "jane.doe")
+        assert any(b"jane.doe" in file.read_bytes() for file in tmp_path.iterdir())
+        reader.close()
+        with pytest.raises(Refused, match="one that was seen"):
+            engine.erase("home", "jane.doe")
+        assert not any(b"jane.doe" in file.read_bytes() for file in tmp_path.iterdir())
+        engine.verify()
+
+
+def test_no_name_of_a_decision_stands_in_the_way_of_erasing(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(1, 9):
+        engine.decide("home", f"v{k % 2}", id=f"erased-{k:010x}")
+    engine.erase("home", "v0")
+    assert engine.activate("erased-0000000002") == Outcome("unknown")
+    engine.verify()
+
+
+def test_a_group_finds_its_own_changes_however_few_are_remembered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alphafair.engine.decisions.RECENT", 1)
+    engine.create("home", arms=["ada", "ben"])
+    engine.decide("home", "v", id="a", deferred=True)
+    others = [Decide("home", "v", f"{k}") for k in range(3)]
+    answers = engine.submit([Activate("a"), *others, Reward("a", 0.5), *others, Reward("a", 0.5), Activate("a")])
+    outcomes = [answer.outcome for answer in answers if isinstance(answer, Outcome)]
+    assert outcomes == ["activated", "applied", "repeated", "repeated"]
+    assert engine.experiment("home").decisions == 4
+    engine.verify()
+
+
 def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) -> None:
     engine.create("home", arms=["ada", "ben"])
     assert engine.export("home", tmp_path / "empty.parquet") == 0
@@ -496,6 +539,8 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
     for k in range(20):
         engine.reward(engine.decide("home", f"v{k}").id, 0.5)
     engine.backup(tmp_path / "copy.db")
+    with pytest.raises(Unavailable, match="cannot be written"):
+        engine.backup(tmp_path / "nowhere" / "copy.db")
     lost = engine.decide("home", "v")
     assert restore(tmp_path / "copy.db", tmp_path / "new.db") == 41
     with Engine.open(tmp_path / "new.db") as other:

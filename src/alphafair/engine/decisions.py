@@ -21,7 +21,7 @@ import numpy as np
 
 from alphafair import __version__, validate
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
-from alphafair.engine.events import Change, Context, Snapshot
+from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
@@ -48,6 +48,7 @@ FIRST_OPEN = """select d.seq, d.at from decision d left join reward r on r.decis
     where d.experiment = ? and d.seq > ? and r.seq is null order by d.seq limit 1"""
 
 
+TIMED = (Change, Decided, Activated, Settled, Late)
 APPLIED = Outcome("applied")
 _new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
@@ -80,9 +81,13 @@ class Decisions:
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
         self.delays: deque[float] = deque(maxlen=GROUP)  # seconds from decisions to their rewards, the latest ones
-        self._load()
-        if not ledger.read_only:
-            self._note_upgrade()
+        try:
+            self._load()
+            if not ledger.read_only:
+                self._note_upgrade()
+        except BaseException:
+            ledger.close()
+            raise
 
     # the state in memory
 
@@ -90,18 +95,14 @@ class Decisions:
         """Fold the log into memory, from the last snapshots on; anything that was in memory is forgotten."""
         ledger = self._ledger
         with ledger.at_one_moment():
-            self.position = ledger.position
-            experiments = Replay(ledger, self.position).from_snapshots().run()
+            position = ledger.position
+            experiments = Replay(ledger, position).from_snapshots().run()
             for key, number, label in ledger.rows("select experiment, number, label from context order by number"):
                 experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
                 if label is not None:
                     experiments[key].contexts[label] = number
-            ((latest,),) = ledger.rows(
-                "select max(ifnull((select at from decision order by seq desc limit 1), 0),"
-                " ifnull((select at from reward order by seq desc limit 1), 0),"
-                " ifnull((select at from change order by seq desc limit 1), 0))"
-            )
-        self._latest = int(latest)
+            times = [ledger.rows(f"select at from {TABLES[kind]} order by seq desc limit 1") for kind in TIMED]
+        self.position, self._latest = position, max((at for rows in times for (at,) in rows), default=0)
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
         self._recent: OrderedDict[str, Known] = OrderedDict()
@@ -142,8 +143,14 @@ class Decisions:
         with self._reading():
             while self._waiting:
                 self._serve()
-            self._freshen()
-            yield
+            try:
+                self._freshen()
+                yield
+            except validate.Refusal:
+                raise
+            except BaseException as problem:
+                self._stale, self._problem = True, str(problem)
+                raise
 
     def _check_open(self) -> None:
         if self._closed:
@@ -186,6 +193,8 @@ class Decisions:
         return ticket.answers or []
 
     def _serve(self) -> None:
+        while len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
+            self._recent.popitem(last=False)
         group: list[_Ticket] = []
         size = 0
         while self._waiting and size < GROUP:
@@ -203,7 +212,9 @@ class Decisions:
             self._stale = True
             for ticket in group:
                 ticket.problem = problem
-            if not isinstance(problem, (OSError, ValueError, Mismatch)):
+            if isinstance(problem, (OSError, Mismatch)):
+                self._problem = str(problem)
+            elif not isinstance(problem, ValueError):
                 raise
             return
         for ticket, own in zip(group, answers, strict=True):
@@ -252,7 +263,7 @@ class Decisions:
         version, later = experiment.version, 1 if deferred else 0
         row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
         fold.decided(row, known)
-        self._remember(id, known)
+        self._recent[id] = known
         if experiment.next_due is None and experiment.wait is not None:
             experiment.next_due = at + experiment.wait
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
@@ -325,13 +336,8 @@ class Decisions:
         seq, key, context, label, arm, propensity, active, since, used, is_settled, reward, source, rewards = found[0]
         settled = (reward, source, rewards) if is_settled else None
         known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, settled)
-        self._remember(id, known)
-        return known
-
-    def _remember(self, id: str, known: Known) -> None:
         self._recent[id] = known
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
+        return known
 
     # the clock
 
@@ -350,13 +356,8 @@ class Decisions:
             fold.settled(known, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
     def expire(self) -> int:
-        """Settle every decision whose waiting time is over; how many there were. Any other request does it too.
-
-        After a write that failed, this also tries whether the file can be written again.
-        """
+        """Settle every decision whose waiting time is over; how many there were. Any other request does it too."""
         with self._writing():
-            if self._problem is not None:
-                self._append(Fold(self.position, self._now()))
             return self._expire_due()
 
     def _expire_due(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -12,7 +13,7 @@ from typing import IO, Any, Self
 from alphafair import validate
 from alphafair.engine import export
 from alphafair.engine.decisions import Decisions
-from alphafair.engine.errors import Mismatch, Refused
+from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
 from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, same_state
 from alphafair.engine.fold import Fold
@@ -272,11 +273,13 @@ class Engine(Decisions):
             experiment = self._find_experiment(name)
             number = experiment.contexts.get(context)
             if number is None:
+                self._ledger.checkpoint()  # it may have been erased while somebody was reading
                 raise Refused("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
             decisions = self._ledger.rows(
                 "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
             )
-            ids = [(f"erased-{seq:010x}", seq) for (seq,) in decisions]
+            salt = secrets.token_hex(8)  # nobody can have named a decision like that
+            ids = [(f"erased-{salt}-{seq:010x}", seq) for (seq,) in decisions]
             updates: list[Update] = [
                 ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
                 ("update decision set id = ? where seq = ?", ids),
@@ -342,7 +345,16 @@ class Engine(Decisions):
             reader.copy_to(path)
 
     def health(self) -> dict[str, Any]:
-        """Whether requests can be served, and if not, why."""
+        """Whether requests can be served, and if not, why; after a failure, found out by writing the position again."""
+        if self._problem is not None and not self._closed and self._writer.acquire(blocking=False):
+            try:
+                self._freshen()
+                self._ledger.append(self.position, self.position, {})
+                self._problem = None
+            except (Unavailable, Mismatch) as problem:
+                self._problem = str(problem)
+            finally:
+                self._writer.release()
         behind = max(0.0, (self._latest - self._clock() // 1000) / 1e6)
         reason = "closed" if self._closed else self._problem
         return {

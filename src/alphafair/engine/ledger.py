@@ -127,11 +127,13 @@ class Ledger:
     @contextlib.contextmanager
     def at_one_moment(self) -> Iterator[None]:
         """Reads inside see the file as it is now, whatever is written meanwhile."""
-        self.connection.execute("begin")
+        if self.connection.in_transaction:  # a write that failed, and could not be taken back then
+            self.rows("rollback")
+        self.rows("begin")
         try:
             yield
         finally:
-            self.connection.execute("commit")
+            self.rows("commit")
 
     def reader(self) -> Ledger:
         """Another connection to the same file, for reading."""
@@ -144,14 +146,12 @@ class Ledger:
             raise Refusal("path", "a new file", str(path), "Name another: nothing is overwritten.")
         part = target.with_name(target.name + ".part")
         part.unlink(missing_ok=True)
-        copy = sqlite3.connect(part)
         try:
-            self.connection.backup(copy)
-            copy.execute("pragma journal_mode = delete")
+            with contextlib.closing(sqlite3.connect(part)) as copy:
+                self.connection.backup(copy)
+                copy.execute("pragma journal_mode = delete")
         except sqlite3.Error as problem:
             raise Unavailable(f"{path} cannot be written: {problem}") from problem
-        finally:
-            copy.close()
         with part.open("rb+") as handle:
             os.fsync(handle.fileno())
         part.rename(target)
