@@ -438,6 +438,7 @@ def test_what_cannot_be_proved_still_has_a_gap(alpha: float) -> None:
         assert 0.0 < best.gap < 1e-11 * best.value
 
 
+@pytest.mark.compiled
 @given(
     st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=6),
     st.sampled_from([0.05, 0.3, 0.5, 0.9]),

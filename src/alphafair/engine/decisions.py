@@ -26,7 +26,7 @@ from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay
-from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward
+from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward, Ticket
 
 RECENT = 50_000  # decisions remembered, so that their rewards need not be looked up
 GROUP = 5_000  # the most requests in one transaction
@@ -53,17 +53,6 @@ APPLIED = Outcome("applied")
 _new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-class _Ticket:
-    """The requests of one call, and the answers once they are on the disk."""
-
-    __slots__ = ("answers", "problem", "requests")
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests = requests
-        self.answers: list[Any] | None = None
-        self.problem: BaseException | None = None
-
-
 class Decisions:
     """The part of `Engine` that decides and learns."""
 
@@ -76,7 +65,7 @@ class Decisions:
         self._ledger, self._clock = ledger, clock
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)
         self._writer = threading.RLock()
-        self._waiting: deque[_Ticket] = deque()
+        self._waiting: deque[Ticket] = deque()
         self._stale, self._closed = False, False
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
@@ -183,7 +172,7 @@ class Decisions:
         """Answer all requests once they are on the disk, in one transaction; what is refused is an answer too."""
         if self._ledger.read_only:
             raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
-        ticket = _Ticket(requests)
+        ticket = Ticket(requests)
         self._waiting.append(ticket)
         with self._writer:  # whoever comes first serves all that wait
             while ticket.answers is None and ticket.problem is None:
@@ -195,7 +184,7 @@ class Decisions:
     def _serve(self) -> None:
         while len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
             self._recent.popitem(last=False)
-        group: list[_Ticket] = []
+        group: list[Ticket] = []
         size = 0
         while self._waiting and size < GROUP:
             group.append(self._waiting.popleft())
