@@ -19,6 +19,7 @@ _NAMES = {
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
+_CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[service], so `import *` leaves them out
 _MODULES = ("checks", "contexts", "data", "drive", "engine", "figures", "metrics", "policies", "streams", "types")
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from alphafair.offline import offline_optimum as offline_optimum
     from alphafair.policies import *
     from alphafair.rewards import rescale_rewards as rescale_rewards
+    from alphafair.service.client import AsyncClient as AsyncClient
+    from alphafair.service.client import Client as Client
+    from alphafair.service.client import ServiceError as ServiceError
     from alphafair.simulation import simulate as simulate
     from alphafair.types import Decision as Decision
     from alphafair.types import DescribedDecision as DescribedDecision
@@ -54,6 +58,8 @@ def __getattr__(name: str) -> Any:
         value: Any = [*_room("policies").CLASSES, *_ROOMS, *_MODULES, "__version__"]
     elif name in _ROOMS:
         value = getattr(_room(_ROOMS[name]), name)
+    elif name in _CLIENTS:
+        value = getattr(_room("service.client"), name)
     elif name in _MODULES:
         value = _room(name)
     elif name[:1].isupper() and name in _room("policies").CLASSES:  # no module's name: those load while policies do

@@ -6,7 +6,20 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import arena, backup, check, data, erase, export, offline, reproduce, simulate, verify
+from alphafair.cli import (
+    arena,
+    backup,
+    check,
+    data,
+    erase,
+    export,
+    keys,
+    offline,
+    reproduce,
+    serve,
+    simulate,
+    verify,
+)
 
 
 class _OneLineRefusals(TyperGroup):
@@ -50,6 +63,8 @@ app.command("export")(export.command)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("erase")(erase.command)
+app.command("serve")(serve.command)
+app.add_typer(keys.app, name="keys")
 app.add_typer(data.app, name="data")
 
 

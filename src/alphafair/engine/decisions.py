@@ -79,6 +79,7 @@ class Decisions:
         self._stale, self._closed = False, False
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
+        self.delays: deque[float] = deque(maxlen=GROUP)  # seconds from decisions to their rewards, the latest ones
         self._load()
         if not ledger.read_only:
             self._note_upgrade()
@@ -279,6 +280,7 @@ class Decisions:
             repair = "Activate the decision first: a deferred one counts from then on."
             raise Refused("not_activated", "id", "an activated decision", id, repair)
         fold.settled(known, reward, "client", rewards)
+        self.delays.append((fold.at - known.since) / 1e6)
         return APPLIED
 
     def _activate(self, request: Activate, fold: Fold) -> Outcome:
@@ -348,8 +350,13 @@ class Decisions:
             fold.settled(known, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
     def expire(self) -> int:
-        """Settle every decision whose waiting time is over; how many there were. Any other request does it too."""
+        """Settle every decision whose waiting time is over; how many there were. Any other request does it too.
+
+        After a write that failed, this also tries whether the file can be written again.
+        """
         with self._writing():
+            if self._problem is not None:
+                self._append(Fold(self.position, self._now()))
             return self._expire_due()
 
     def _expire_due(self) -> int:

@@ -1,0 +1,154 @@
+"""A load generator in a process of its own: `python -m benchmarks.load PORT KIND SECONDS [--connections N] [--rate R]`.
+
+Connections are kept alive and have one request on its way each. Without a rate every connection sends its next request
+as soon as it has its answer; with one, requests are due at fixed times, and waiting for a free connection counts.
+One line of JSON says how many were answered, in what time, and with which statuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+import uvloop
+
+from benchmarks.jobs import N_CONTEXTS
+
+EXPERIMENT = "/v1/experiments/bench/"
+HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}"
+BATCH = 100
+
+
+def request(path: str, body: str) -> bytes:
+    return HEAD.format(path, len(body), body).encode()
+
+
+def decide_and_reward(prefix: str) -> Iterator[bytes]:
+    """A decision, its reward, and so on: half and half."""
+    for n in itertools.count():
+        yield request(EXPERIMENT + "decisions", f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}"}}')
+        yield request(EXPERIMENT + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
+
+
+def batches(prefix: str) -> Iterator[bytes]:
+    """The same, a hundred at a time."""
+    for n in itertools.count():
+        ids = [f"{prefix}-{n}-{k}" for k in range(BATCH)]
+        items = ",".join(f'{{"context":"c{k % N_CONTEXTS}","id":"{id}"}}' for k, id in enumerate(ids))
+        yield request(EXPERIMENT + "decisions/batch", f'{{"items":[{items}]}}')
+        items = ",".join(f'{{"id":"{id}","reward":{k % 2}}}' for k, id in enumerate(ids))
+        yield request(EXPERIMENT + "rewards/batch", f'{{"items":[{items}]}}')
+
+
+def nothing(prefix: str) -> Iterator[bytes]:
+    """A POST without a body."""
+    return itertools.repeat(request("/", ""))
+
+
+KINDS = {"nothing": nothing, "decide_and_reward": decide_and_reward, "batches": batches}
+
+
+class Load:
+    """What all connections share: when to send, and what came back."""
+
+    def __init__(self, rate: float | None) -> None:
+        self.interval = None if rate is None else 1.0 / rate
+        self.statuses: Counter[str] = Counter()
+        self.times: list[float] = []
+        self.free: deque[Connection] = deque()
+        self.due: deque[float] = deque()
+        self.stopped = False
+
+    def next(self, connection: Connection, now: float) -> None:
+        """A connection has nothing to do."""
+        if self.stopped:
+            return
+        if self.interval is None:
+            connection.send(now)
+        elif self.due:
+            connection.send(self.due.popleft())
+        else:
+            self.free.append(connection)
+
+    async def run(self, seconds: float) -> float:
+        """Until the time is over; how long it took."""
+        start = time.perf_counter()
+        end, sent = start + seconds, 0
+        while (now := time.perf_counter()) < end:
+            if self.interval is None:
+                await asyncio.sleep(end - now)
+                continue
+            while (due := start + sent * self.interval) <= now:
+                sent += 1
+                if self.free:
+                    self.free.popleft().send(due)
+                else:
+                    self.due.append(due)
+            await asyncio.sleep(0.0005)
+        self.stopped = True
+        return time.perf_counter() - start
+
+
+class Connection(asyncio.Protocol):
+    """Sends a request, takes the time until its whole answer is there."""
+
+    def __init__(self, load: Load, requests: Iterator[bytes]) -> None:
+        self.load, self.requests = load, requests
+        self.answer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.write: Callable[[bytes], None] = transport.write  # type: ignore[attr-defined]
+        self.load.next(self, time.perf_counter())
+
+    def send(self, due: float) -> None:
+        self.due = due
+        self.write(next(self.requests))
+
+    def data_received(self, data: bytes) -> None:
+        self.answer += data
+        head, end, body = self.answer.partition(b"\r\n\r\n")
+        if not end or len(body) < int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0):
+            return
+        now = time.perf_counter()
+        if not self.load.stopped:
+            self.load.statuses[head[9:12].decode()] += 1
+            self.load.times.append(now - self.due)
+        self.answer = b""
+        self.load.next(self, now)
+
+
+async def run(port: int, kind: str, seconds: float, connections: int, rate: float | None) -> dict[str, object]:
+    load, loop = Load(rate), asyncio.get_running_loop()
+    mark = f"{time.time_ns():x}"
+    for k in range(connections):
+        requests = KINDS[kind](f"{mark}-{k}")
+        await loop.create_connection(lambda requests=requests: Connection(load, requests), "127.0.0.1", port)  # type: ignore[misc]
+    taken = await load.run(seconds)
+    times = sorted(load.times)
+    return {
+        "per_second": len(times) / taken,
+        "p50": times[len(times) // 2],
+        "p99": times[len(times) * 99 // 100],
+        "statuses": load.statuses,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--rate", type=float)
+    options = parser.parse_args()
+    found = uvloop.run(run(options.port, options.kind, options.seconds, options.connections, options.rate))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

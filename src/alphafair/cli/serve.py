@@ -1,0 +1,62 @@
+"""`alphafair serve`: decisions over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Database = Annotated[Path, typer.Option("--db", metavar="FILE", help="The ledger: one SQLite file, made if need be.")]
+
+
+def command(
+    db: Database,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; any but this machine's own needs keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any free one.")] = 8000,
+    unix_socket: Annotated[
+        Path | None, typer.Option("--unix-socket", metavar="PATH", help="Listen here instead of on a port.")
+    ] = None,
+    root_path: Annotated[
+        str, typer.Option("--root-path", metavar="PATH", help="The prefix under which a reverse proxy shows it.")
+    ] = "",
+    forwarded_allow_ips: Annotated[
+        str,
+        typer.Option(
+            "--forwarded-allow-ips", metavar="LIST", help="Proxies whose X-Forwarded headers are believed; * for all."
+        ),
+    ] = "127.0.0.1",
+    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="BYTES", help="The longest body taken.")] = 1
+    << 20,
+    max_waiting: Annotated[
+        int, typer.Option("--max-waiting", min=1, metavar="N", help="Beyond so many waiting commands: 503.")
+    ] = 10_000,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: any."),
+    ] = None,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log every request, not only errors and the less busy routes.")
+    ] = False,
+) -> None:
+    """Serve decisions over HTTP, on disk before they are answered.
+
+    What was accepted when it is told to stop is answered first. The page /docs tells of every route. Logs are lines of
+    JSON on standard error.
+    """
+    from alphafair.cli._shared import service_module
+
+    serve, assemble = service_module("serve"), service_module("assemble")
+    limits = assemble.Limits(max_body, max_waiting, rate)
+    serve.serve(
+        db,
+        host=host,
+        port=port,
+        unix_socket=unix_socket,
+        root_path=root_path,
+        forwarded_allow_ips=forwarded_allow_ips,
+        limits=limits,
+        log_all=log_requests,
+    )

@@ -1,0 +1,10 @@
+-- Who may use the service: the hash of the secret of every key, never the secret. Not part of the log.
+
+create table api_key (
+    id text primary key,
+    name text not null,
+    role text not null check (role in ('read', 'write', 'admin')),
+    hash blob not null,               -- SHA-256
+    created_at integer not null,
+    revoked_at integer                -- null while the key is good
+) strict;

@@ -1,0 +1,83 @@
+"""From a file to an application: every part made once and handed to those that need it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from litestar.datastructures import State
+
+from alphafair.engine import Engine, Unavailable
+from alphafair.service.app import Service
+from alphafair.service.door import Door
+from alphafair.service.framework import framework
+from alphafair.service.keys import Keyring
+from alphafair.service.logs import log
+from alphafair.service.messages import Readiness
+from alphafair.service.metrics import Measures
+from alphafair.service.warm import warm
+from alphafair.service.writer import Writer
+
+TICK = 1.0  # seconds between two looks at keys and waiting times
+
+
+class Limits(NamedTuple):
+    """How much is taken on."""
+
+    most_bytes: int = 1 << 20
+    most_waiting: int = 10_000  # commands
+    rate: float | None = None  # requests per second and caller
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def service(
+    engine: Engine, path: Path, *, limits: Limits = DEFAULT_LIMITS, root_path: str = "", log_all: bool = False
+) -> Service:
+    """The application over an engine, which it closes at its end."""
+    measures = Measures()
+    writer = Writer(engine, most_waiting=limits.most_waiting, observe=measures.committed)
+    keyring = Keyring(path)
+    measures.watch(engine, lambda: writer.n_waiting)
+    compiled = asyncio.Event()
+
+    def readiness() -> Readiness:
+        if not compiled.is_set():
+            return Readiness(False, "compiling: a matter of seconds")
+        health = engine.health()
+        return Readiness(health["ready"], health["reason"])
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async def tick() -> None:
+            try:
+                await asyncio.to_thread(warm, {engine.experiment(name).policy for name in engine.experiments()})
+            except Exception as problem:
+                log(logging.ERROR, "compiling failed; the first decision will tell", exc_info=problem)
+            compiled.set()
+            while True:
+                try:
+                    keyring.refresh()
+                    await writer.run(engine.expire)
+                except Unavailable as problem:
+                    log(logging.WARNING, "the file is not available", reason=str(problem))
+                await asyncio.sleep(TICK)
+
+        ticking = asyncio.create_task(tick())
+        yield
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+        await writer.drain()
+        keyring.close()
+        engine.close()
+
+    state = State({"engine": engine, "writer": writer, "measures": measures, "readiness": readiness})
+    routes = framework(lifespan, state, root_path=root_path, most_bytes=limits.most_bytes)
+    door = Door(keyring, rate=limits.rate)
+    return Service(state, door, measures, routes, most_bytes=limits.most_bytes, root_path=root_path, log_all=log_all)

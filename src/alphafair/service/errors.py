@@ -1,0 +1,86 @@
+"""Every error in the one form: what went wrong, with which argument, what to do about it; never a stack trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from litestar.exceptions import HTTPException
+
+from alphafair.engine import Refused, Unavailable
+from alphafair.service.messages import ErrorAnswer, Problem
+from alphafair.validate import Refusal
+
+STATUS = {
+    "unknown_experiment": 404,
+    "unknown_arm": 404,
+    "experiment_exists": 409,
+    "arm_exists": 409,
+    "paused": 409,
+    "id_taken": 409,
+    "not_activated": 409,
+}
+LOST = {
+    "unknown": (404, "There is no such decision here.", "Send the id that the decision was answered with."),
+    "conflict": (409, "Another reward was booked for this decision.", "The first one stands; send each reward once."),
+    "expired": (410, "The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
+}
+OVERSIGHT = "Try again later; whoever runs the service finds the request id of this answer in its log."
+_PLACE = re.compile(r"(?P<what>.*) - at `(key in )?\$\.?(?P<where>.*)`")
+
+
+class Failure(Exception):
+    """A request that is not served, with the answer it gets."""
+
+    def __init__(
+        self, status: int, problem: Problem, *, outcome: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(problem.message)
+        self.status, self.answer, self.headers = status, ErrorAnswer(problem, outcome), headers or {}
+
+
+def failure(status: int, code: str, message: str, *, repair: str | None = None, **headers: str) -> Failure:
+    """One without an argument to blame; headers are written with underscores."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Failure(status, Problem(code, message, None, repair), headers=named)
+
+
+def as_failure(problem: Exception) -> Failure:
+    """What a client is told about an exception; one that nobody expected is told nothing about."""
+    if isinstance(problem, Failure):
+        return problem
+    if isinstance(problem, Refusal):
+        code = problem.code if isinstance(problem, Refused) else "bad_request"
+        return Failure(STATUS.get(code, 422), Problem(code, str(problem), problem.argument, problem.repair))
+    if isinstance(problem, Unavailable):
+        repair = "Nothing was written and nothing is lost: send the same again."
+        return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
+    if isinstance(problem, msgspec.ValidationError):
+        said = _PLACE.fullmatch(str(problem))
+        what, where = (said["what"], said["where"] or None) if said else (str(problem), None)
+        return Failure(422, Problem("bad_request", what, where, "See /docs for what is expected here."))
+    if isinstance(problem, msgspec.DecodeError | UnicodeDecodeError):
+        return failure(400, "bad_json", "The body is no JSON in UTF-8.", repair="Send one JSON object.")
+    if isinstance(problem, HTTPException) and problem.status_code < 500:
+        cause = problem.__cause__  # what a body is refused for is told in the same words with and without the framework
+        if isinstance(cause, msgspec.ValidationError | msgspec.DecodeError):
+            return as_failure(cause)
+        return from_framework(problem.status_code, problem.headers)
+    return failure(500, "internal", "Something went wrong here.", repair=OVERSIGHT)
+
+
+def from_framework(status: int, headers: Mapping[str, str] | None = None) -> Failure:
+    """What the framework finds out by itself: no such page, not this method, too much."""
+    phrase = HTTPStatus(status).phrase
+    repair = "See /docs for what there is." if status in (404, 405) else None
+    return Failure(status, Problem(phrase.lower().replace(" ", "_"), f"{phrase}.", None, repair), headers=headers)
+
+
+def lost(outcome: str) -> Failure | None:
+    """The failure that an outcome is, if it is one."""
+    if outcome not in LOST:
+        return None
+    status, message, repair = LOST[outcome]
+    return Failure(status, Problem(f"{outcome}_decision", message, "id", repair), outcome=outcome)

@@ -1,0 +1,117 @@
+"""The routes of experiments: begin, look, change, take the log home."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from litestar import get, patch, post
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+from litestar.response import Stream
+from msgspec import UNSET, structs
+
+from alphafair import metrics, validate
+from alphafair.engine import Engine
+from alphafair.service.decisions import Name
+from alphafair.service.messages import Change, ExperimentAnswer, Experiments, NewExperiment
+from alphafair.service.responses import ERRORS, ERRORS_OF_NAMES, ERRORS_OF_POSTS, example
+
+PATH = "/v1/experiments"
+TAGS = ["experiments"]
+Format = Annotated[Literal["parquet", "csv", "jsonl"], QueryParameter(description="How the table is written.")]
+Begun = Annotated[NewExperiment, example(name="home", arms=["ada", "ben"], alpha=0.9)]
+Changed = Annotated[Change, example(alpha=0.5)]
+MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "jsonl": "application/jsonl"}
+CHUNK = 1 << 20
+
+
+@post(PATH, responses=ERRORS_OF_POSTS, tags=TAGS, response_description="The experiment.")
+async def create(data: Begun, state: State) -> ExperimentAnswer:
+    """Begin an experiment."""
+    arguments = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
+    settings = arguments.pop("settings")
+    for name in settings.keys() & {*data.__struct_fields__}:
+        raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], f"Send it as {name!r}.")
+
+    def begin() -> ExperimentAnswer:
+        state.engine.create(**arguments, **settings)
+        return described(state.engine, data.name)
+
+    answer: ExperimentAnswer = await state.writer.run(begin)
+    return answer
+
+
+@get(PATH, responses=ERRORS, tags=TAGS, sync_to_thread=True)
+def experiments(state: State) -> Experiments:
+    """The names of all experiments."""
+    return Experiments(state.engine.experiments())
+
+
+@get(PATH + "/{name:str}", responses=ERRORS_OF_NAMES, tags=TAGS, sync_to_thread=True)
+def experiment(name: Name, state: State) -> ExperimentAnswer:
+    """One experiment as it stands."""
+    return described(state.engine, name)
+
+
+@patch(PATH + "/{name:str}", responses=ERRORS_OF_POSTS, tags=TAGS)
+async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
+    """Change an experiment while it runs: exactly one of the fields."""
+    given = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
+    if len(given) != 1:
+        raise validate.Refusal("the body", "an object with exactly one change", sorted(given), "Send one at a time.")
+    ((field, value),) = given.items()
+
+    def alter() -> ExperimentAnswer:
+        if field == "paused":
+            (state.engine.pause if value else state.engine.resume)(name)
+        else:
+            getattr(state.engine, "set_alpha" if field == "alpha" else field)(name, value)
+        return described(state.engine, name)
+
+    answer: ExperimentAnswer = await state.writer.run(alter)
+    return answer
+
+
+@get(PATH + "/{name:str}/log", responses=ERRORS_OF_NAMES, tags=TAGS, media_type="application/octet-stream")
+async def download_log(name: Name, state: State, format: Format = "parquet") -> Stream:
+    """The exploration log: context, arm, propensity and reward of every decision."""
+    handle, path = tempfile.mkstemp(suffix=f".{format}")
+    os.close(handle)
+    try:
+        await asyncio.to_thread(state.engine.export, name, path, format=format)
+    except BaseException:
+        Path(path).unlink()
+        raise
+    disposition = {"content-disposition": f'attachment; filename="{name}.{format}"'}
+    return Stream(_chunks(Path(path)), media_type=MEDIA[format], headers=disposition)
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    """A file, piece by piece; then it is gone."""
+    try:
+        with path.open("rb") as file:
+            while chunk := await asyncio.to_thread(file.read, CHUNK):
+                yield chunk
+    finally:
+        path.unlink()
+
+
+def described(engine: Engine, name: str) -> ExperimentAnswer:
+    found = vars(engine.experiment(name))
+    known = {**found, **fairness(found["cumulative_rewards"], found["alpha"])}
+    return ExperimentAnswer(**{field: known[field] for field in ExperimentAnswer.__struct_fields__})
+
+
+def fairness(earned: Mapping[str, float], alpha: float | None) -> dict[str, float | None]:
+    """How equal arms are, where the policy keeps accounts of them."""
+    accounts = np.array(list(earned.values()))
+    if not len(accounts) or alpha is None:
+        return {"jain_index": None, "alpha_performance": None}
+    performance = float(metrics.alpha_performance(accounts, alpha))
+    return {"jain_index": float(metrics.jain_index(accounts)), "alpha_performance": performance}

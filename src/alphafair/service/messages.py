@@ -1,0 +1,199 @@
+"""What travels over HTTP, as types: bodies are checked while they are read, and the OpenAPI page is made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from alphafair.engine.experiment import LONGEST_LABEL
+
+MOST_BATCH, MOST_ARMS = 1000, 1000
+
+Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="Letters, digits, dots, dashes: it is part of an address.",
+    ),
+]
+Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
+Alpha = Annotated[float, Meta(ge=0.0, lt=1.0)]
+OwnId = Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")]
+Available = Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")]
+Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
+Setting = bool | int | float | str
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    """What a client sends: a field that nobody knows is a mistake, not a wish."""
+
+
+class DecisionRequest(Body):
+    """Who is there, and what may be shown."""
+
+    context: Annotated[Label, Meta(examples=["visitor-7"])]
+    id: (
+        Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")] | None
+    ) = None
+    available: Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")] | None = None
+    deferred: Annotated[bool, Meta(description="It counts only once it is activated.")] = False
+
+
+class RewardRequest(Body):
+    """What came of a decision: a number, or under full information one for every arm."""
+
+    id: Label
+    reward: Annotated[float | dict[Label, float], Meta(examples=[0.8])]
+
+
+class ActivationRequest(Body):
+    """A deferred decision was shown after all."""
+
+    id: Label
+
+
+class DecisionBatch(Body):
+    """Many decisions, made in this order."""
+
+    items: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_BATCH)]
+
+
+class RewardBatch(Body):
+    """Many rewards, applied in this order."""
+
+    items: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_BATCH)]
+
+
+class NewExperiment(Body):
+    """The arguments of `Engine.create`; `settings` go to the policy."""
+
+    name: Annotated[Name, Meta(examples=["home"])]
+    arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
+    policy: str = "alpha-fair-adaptive"
+    alpha: Alpha | UnsetType = UNSET
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_wait: (
+        Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")] | None
+    ) = None
+    default_reward: Annotated[float, Meta(description="What is then taken as the reward.")] | None = None
+    settings: dict[str, Setting] = {}
+
+
+class Change(Body):
+    """One change of an experiment that runs; exactly one field."""
+
+    alpha: Alpha | UnsetType = UNSET
+    add_arm: Label | UnsetType = UNSET
+    retire_arm: Label | UnsetType = UNSET
+    mask_arm: Label | UnsetType = UNSET
+    unmask_arm: Label | UnsetType = UNSET
+    paused: bool | UnsetType = UNSET
+
+
+class Problem(Struct, omit_defaults=True):
+    """What went wrong, in the one form used everywhere."""
+
+    code: str
+    message: str
+    argument: str | None = None
+    repair: str | None = None
+
+
+class ErrorAnswer(Struct, omit_defaults=True):
+    """Every answer that is no success; `outcome` where a reward or an activation came to nothing."""
+
+    error: Problem
+    outcome: str | None = None
+
+
+class DecisionAnswer(Struct):
+    """The arm to show, and the probability with which it was drawn."""
+
+    id: str
+    arm: str
+    propensity: Annotated[float, Meta(gt=0.0, le=1.0)]
+    context: str
+
+
+class RewardAnswer(Struct):
+    """The reward was booked, now or before."""
+
+    outcome: Literal["applied", "repeated"]
+
+
+class ActivationAnswer(Struct):
+    """The decision counts, from now on or already."""
+
+    outcome: Literal["activated", "repeated"]
+
+
+class DecisionItem(Struct, omit_defaults=True):
+    """A decision, or an error and nothing else."""
+
+    id: str | None = None
+    arm: str | None = None
+    propensity: float | None = None
+    context: str | None = None
+    error: Problem | None = None
+
+
+class RewardItem(Struct, omit_defaults=True):
+    """An outcome, an error, or both."""
+
+    outcome: Literal["applied", "repeated", "conflict", "unknown", "expired"] | None = None
+    error: Problem | None = None
+
+
+class DecisionAnswers(Struct):
+    """One answer per item, in order."""
+
+    items: list[DecisionItem]
+
+
+class RewardAnswers(Struct):
+    """One answer per item, in order."""
+
+    items: list[RewardItem]
+
+
+class ExperimentAnswer(Struct):
+    """An experiment as it stands: totals, and per arm what it has earned and how often it was drawn."""
+
+    name: str
+    policy: str
+    feedback: Literal["bandit", "full"]
+    alpha: float | None
+    arms: list[str]
+    retired_arms: list[str]
+    masked_arms: list[str]
+    paused: bool
+    reward_range: tuple[float, float]
+    reward_wait: float | None
+    default_reward: float | None
+    contexts: int
+    decisions: int
+    rewards: int
+    expired: int
+    pending: int
+    pulls: dict[str, int]
+    cumulative_rewards: dict[str, float]
+    jain_index: float | None
+    alpha_performance: float | None
+
+
+class Experiments(Struct):
+    experiments: list[str]
+
+
+class Health(Struct):
+    status: Literal["ok"]
+    version: str
+
+
+class Readiness(Struct, omit_defaults=True):
+    """Whether decisions are made now; if not, why (told to those who have a key)."""
+
+    ready: bool
+    reason: str | None = None

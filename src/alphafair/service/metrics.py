@@ -1,0 +1,91 @@
+"""What Prometheus is told: the experiments as they stand when it asks, and what the service counts meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from alphafair.engine import Engine
+from alphafair.service.experiments import fairness
+
+COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+DELAYS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
+GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+
+
+class Measures:
+    """Counts and times of one service, and the page that tells them."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
+        self.registry = CollectorRegistry()
+        self._commits = self._histogram("commit_seconds", "Deciding, writing and learning a group.", COMMIT_SECONDS)
+        self._groups = self._histogram("group_size", "Commands per commit.", GROUP_SIZES)
+        self._delays = self._histogram("reward_delay_seconds", "From a decision to its reward.", DELAYS)
+        ProcessCollector(registry=self.registry)
+
+    def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"alphafair_{name}", help, buckets=buckets, registry=self.registry)
+
+    def committed(self, size: int, seconds: float, delays: deque[float]) -> None:
+        """A group is on the disk, and with it rewards that came so late after their decisions."""
+        self._groups.observe(size)
+        self._commits.observe(seconds)
+        while delays:
+            self._delays.observe(delays.popleft())
+
+    def watch(self, engine: Engine, waiting: Callable[[], int]) -> None:
+        """Ask these whenever Prometheus asks."""
+        self.registry.register(_Live(self, engine, waiting))
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Live:
+    """Numbers that are kept elsewhere, read when they are wanted."""
+
+    def __init__(self, measures: Measures, engine: Engine, waiting: Callable[[], int]) -> None:
+        self.measures, self.engine, self.waiting = measures, engine, waiting
+
+    def describe(self) -> list[Metric]:
+        return []  # so that registering asks for nothing
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("alphafair_requests", "Requests answered.", labels=["route", "status"])
+        for (route, status), count in list(self.measures.requests.items()):
+            requests.add_metric([route, str(status)], count)
+        yield requests
+        yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
+        health = self.engine.health()
+        yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(health["ready"]))
+        yield CounterMetricFamily("alphafair_position", "Events in the log.", health["position"])
+        yield from self._experiments()
+
+    def _experiments(self) -> Iterator[Metric]:
+        found = [self.engine.experiment(name) for name in self.engine.experiments()]
+        for kind, field, help in (
+            (CounterMetricFamily, "decisions", "Decisions made."),
+            (CounterMetricFamily, "rewards", "Rewards booked, default rewards included."),
+            (CounterMetricFamily, "expired", "Decisions whose waiting time ended without a reward."),
+            (GaugeMetricFamily, "pending", "Decisions that wait for a reward."),
+            (GaugeMetricFamily, "contexts", "Contexts seen."),
+        ):
+            family = kind(f"alphafair_{field}", help, labels=["experiment"])
+            for experiment in found:
+                family.add_metric([experiment.name], getattr(experiment, field))
+            yield family
+        for field, help in (
+            ("jain_index", "How equal arms' rewards are."),
+            ("alpha_performance", "Alpha-performance."),
+        ):
+            gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
+            for experiment in found:
+                value = fairness(experiment.cumulative_rewards, experiment.alpha)[field]
+                if value is not None:
+                    gauge.add_metric([experiment.name], value)
+            yield gauge

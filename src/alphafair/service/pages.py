@@ -1,0 +1,42 @@
+"""The routes of the service itself: is it there, is it ready, what does Prometheus want to know, what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import MediaType, Request, Response, get
+from litestar.datastructures import State
+
+import alphafair
+from alphafair.service.docs_page import with_exact_types
+from alphafair.service.messages import Health, Readiness
+from alphafair.service.responses import ERRORS, with_statuses
+
+TAGS = ["the service"]
+
+
+@get("/health", tags=TAGS, responses=ERRORS, sync_to_thread=False)
+def health() -> Health:
+    """The process is there."""
+    return Health("ok", alphafair.__version__)
+
+
+@get("/ready", tags=TAGS, responses=ERRORS | with_statuses(503, body=Readiness), sync_to_thread=False)
+def ready(request: Request[Any, Any, Any], state: State) -> Response[Readiness]:
+    """Whether decisions are made now, and if not, why (for those who have a key)."""
+    found: Readiness = state.readiness()
+    shown = found if request.scope.get("known") else Readiness(found.ready)
+    return Response(shown, status_code=200 if found.ready else 503)
+
+
+@get("/metrics", tags=TAGS, responses=ERRORS, media_type=MediaType.TEXT, sync_to_thread=True)
+def prometheus(state: State) -> bytes:
+    """Counts and times, for Prometheus."""
+    page: bytes = state.measures.page()
+    return page
+
+
+@get("/openapi.json", tags=TAGS, responses=ERRORS, sync_to_thread=False)
+def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """What there is, for programs."""
+    return with_exact_types(request.app.openapi_schema.to_schema())

@@ -1,0 +1,74 @@
+"""Run the service: addresses, keys, uvicorn, an end that loses nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from alphafair import validate
+from alphafair.engine import Engine
+from alphafair.service import keys
+from alphafair.service.app import Service
+from alphafair.service.assemble import DEFAULT_LIMITS, Limits, service
+from alphafair.service.logs import write_to_standard_error
+from alphafair.service.protocol import Protocol
+
+PATIENCE = 30  # seconds in which requests on their way may still be answered
+SWITCH = 5e-4  # seconds after which the thread that writes gets its turn beside the one that answers
+
+
+def serve(
+    path: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    unix_socket: Path | None = None,
+    root_path: str = "",
+    forwarded_allow_ips: str = "127.0.0.1",
+    limits: Limits = DEFAULT_LIMITS,
+    log_all: bool = False,
+) -> None:
+    """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first."""
+    engine = Engine.open(path)
+    try:
+        if unix_socket is None and not is_loopback(host) and not any(key.valid for key in keys.all_of(path)):
+            repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"
+            raise validate.Refusal("--host", "127.0.0.1, ::1 or localhost as long as there are no keys", host, repair)
+        application = service(engine, path, limits=limits, root_path=root_path, log_all=log_all)
+    except BaseException:
+        engine.close()
+        raise
+    write_to_standard_error()
+    sys.setswitchinterval(SWITCH)
+    socket = None if unix_socket is None else str(unix_socket)
+    uvicorn.Server(
+        configured(application, host=host, port=port, uds=socket, forwarded_allow_ips=forwarded_allow_ips)
+    ).run()
+
+
+def configured(application: Service, **settings: Any) -> uvicorn.Config:
+    """uvicorn with its fast parts, our protocol and our logs."""
+    return uvicorn.Config(
+        application,
+        http=Protocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=PATIENCE,
+        **settings,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

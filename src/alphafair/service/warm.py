@@ -1,0 +1,34 @@
+"""Compile what decisions need before the first one: `python -m alphafair.service.warm` does so for every policy.
+
+Machine code is kept on disk (`NUMBA_CACHE_DIR`), so an image that has run this once starts at once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from alphafair.engine import Engine
+from alphafair.policies import POLICIES
+from alphafair.types import Feedback
+
+DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")
+
+
+def warm(policies: Iterable[str] = ()) -> None:
+    """Decide and learn once with each, and read the log again, in a file that is then thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "warm.db"
+        with Engine.open(path) as engine:
+            for policy in {DEFAULT, *policies}:
+                for variant, settings in POLICIES[policy].variants(1, len(ARMS)).items():
+                    name = f"{policy} {variant}"
+                    engine.create(name, arms=ARMS, policy=policy, **settings)
+                    full = engine.experiment(name).feedback == Feedback.FULL.value
+                    engine.reward(engine.decide(name, "anybody").id, dict.fromkeys(ARMS, 0.5) if full else 0.5)
+        Engine.open(path).close()
+
+
+if __name__ == "__main__":
+    warm(POLICIES)

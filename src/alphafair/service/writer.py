@@ -1,0 +1,90 @@
+"""One writer: what arrives while a group is on its way to the disk becomes the next group.
+
+All bookkeeping is done on the event loop, so nothing here needs a lock; only `Engine.submit` runs in the writer's own
+thread, once per group, and its answers go out after its one transaction is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from alphafair.engine import Engine
+from alphafair.service.errors import failure
+
+Result = TypeVar("Result")
+
+
+class Writer:
+    """Gathers commands and hands them to the engine in groups; refuses early when too many wait."""
+
+    def __init__(
+        self, engine: Engine, *, most_waiting: int, observe: Callable[[int, float, deque[float]], None]
+    ) -> None:
+        self.engine, self.most_waiting = engine, most_waiting
+        self.n_waiting = 0  # commands that were not handed over yet
+        self._observe = observe
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._commands: list[Any] = []
+        self._callers: list[tuple[asyncio.Future[list[Any]], int]] = []
+        self._busy = False
+
+    async def submit(self, commands: Sequence[Any]) -> list[Any]:
+        """The engine's answers, after they are on disk."""
+        self.n_waiting += len(commands)
+        if self.n_waiting > self.most_waiting:
+            self.n_waiting -= len(commands)
+            message = f"{self.n_waiting:,} commands wait already."
+            raise failure(503, "overloaded", message, repair="Send it again later.", retry_after="1")
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Future[list[Any]] = loop.create_future()
+        self._commands.extend(commands)
+        self._callers.append((answers, len(commands)))
+        if not self._busy:
+            self._busy = True
+            loop.call_soon(self._hand_over)  # after all that arrived in the same turn of the loop
+        return await answers
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Anything else that writes, between two groups."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def drain(self) -> None:
+        """Wait until everything that was accepted is answered; nothing must be submitted any more."""
+        while self._busy:
+            await asyncio.sleep(0.001)
+        self._thread.shutdown()
+
+    def _hand_over(self) -> None:
+        commands, callers = self._commands, self._callers
+        self._commands, self._callers, self.n_waiting = [], [], 0
+        done = asyncio.get_running_loop().run_in_executor(self._thread, self._write, commands)
+        done.add_done_callback(lambda written: self._deliver(callers, written))
+
+    def _write(self, commands: list[Any]) -> list[Any]:
+        start = time.perf_counter()
+        answers = self.engine.submit(commands)
+        self._observe(len(commands), time.perf_counter() - start, self.engine.delays)
+        return answers
+
+    def _deliver(
+        self, callers: list[tuple[asyncio.Future[list[Any]], int]], written: asyncio.Future[list[Any]]
+    ) -> None:
+        problem = written.exception()
+        answers = [] if problem else written.result()
+        first = 0
+        for caller, size in callers:
+            if caller.cancelled():
+                pass
+            elif problem:
+                caller.set_exception(problem)
+            else:
+                caller.set_result(answers[first : first + size])
+            first += size
+        self._busy = bool(self._callers)
+        if self._busy:
+            self._hand_over()

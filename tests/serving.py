@@ -1,0 +1,75 @@
+"""A service for tests: the real one on a free port of this machine, in a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from alphafair.engine import Engine
+from alphafair.service.app import Service
+from alphafair.service.assemble import service
+from alphafair.service.serve import configured
+
+ARMS = ["ada", "ben", "cyd"]
+
+
+class Running:
+    """Where it listens, and a plain HTTP client for it."""
+
+    def __init__(self, application: Service, engine: Engine, port: int) -> None:
+        self.application, self.engine, self.port = application, engine, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.http = httpx.Client(base_url=self.url, timeout=30.0)
+
+    def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        return self.http.post(f"/v1/experiments{path}", json=body, **options)
+
+    def raw(self, request: bytes) -> bytes:
+        """What comes back for bytes that no client would send."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10.0) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b""
+            while more := connection.recv(65536):
+                answer += more
+        return answer
+
+
+@contextmanager
+def running(path: Path, *, engine: Engine | None = None, ready: bool = True, **settings: Any) -> Iterator[Running]:
+    engine = engine or Engine.open(path, seed=0)
+    application = service(engine, path, **settings)
+    server = uvicorn.Server(configured(application, host="127.0.0.1", port=0))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with (found := Running(application, engine, port)).http as http:
+            while ready and http.get("/ready").status_code == 503:
+                time.sleep(0.02)
+            yield found
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def error(answer: httpx.Response) -> dict[str, Any]:
+    """The error of an answer, which has the one form that there is."""
+    body = answer.json()
+    assert set(body) - {"outcome"} == {"error"}
+    assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "argument", "repair"}
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-request-id"]
+    problem: dict[str, Any] = body["error"]
+    return problem

@@ -1,0 +1,467 @@
+"""The routes of the service, over real connections to the real engine."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import polars as pl
+import pytest
+from litestar.testing import AsyncTestClient
+
+from alphafair import metrics
+from alphafair.engine import Engine, Unavailable
+from alphafair.engine.ledger import Ledger
+from alphafair.service.app import ROUTES
+from alphafair.service.assemble import Limits, service
+from alphafair.service.framework import WITH_BODY
+from alphafair.service.protocol import MOST_HEADER_BYTES
+from tests.serving import ARMS, Running, error, running
+
+pytestmark = pytest.mark.compiled
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(most_bytes=100_000)) as found:
+        assert found.post("", {"name": "home", "arms": ARMS, "alpha": 0.5}).status_code == 201
+        yield found
+
+
+def decide(shop: Running, **body: Any) -> dict[str, Any]:
+    answer = shop.post("/home/decisions", {"context": "visitor-7", **body})
+    assert answer.status_code == 200, answer.text
+    decision: dict[str, Any] = answer.json()
+    return decision
+
+
+# decisions and rewards
+
+
+def test_a_decision_and_its_reward_are_those_of_the_engine(shop: Running) -> None:
+    before = shop.http.get("/v1/experiments/home").json()
+    decision = decide(shop)
+    assert set(decision) == {"id", "arm", "propensity", "context"}
+    assert decision["arm"] in ARMS
+    assert decision["context"] == "visitor-7"
+    assert shop.post("/home/rewards", {"id": decision["id"], "reward": 0.75}).json() == {"outcome": "applied"}
+    after = shop.http.get("/v1/experiments/home").json()
+    assert after["decisions"] == before["decisions"] + 1
+    assert after["rewards"] == before["rewards"] + 1
+    earned = {arm: after["cumulative_rewards"][arm] - before["cumulative_rewards"][arm] for arm in ARMS}
+    assert earned == pytest.approx({arm: 0.75 * (arm == decision["arm"]) for arm in ARMS}, abs=1e-12)
+    status = shop.engine.experiment("home")
+    assert after["pulls"] == status.pulls
+    accounts = np.array(list(status.cumulative_rewards.values()))
+    assert after["jain_index"] == metrics.jain_index(accounts)
+    assert after["alpha_performance"] == metrics.alpha_performance(accounts, 0.5)
+
+
+def test_the_same_id_again_gives_the_same_arm_again(shop: Running) -> None:
+    first = decide(shop, id="order-1")
+    assert all(decide(shop, id="order-1") == first for _ in range(5))
+    taken = shop.post("/home/decisions", {"context": "somebody else", "id": "order-1"})
+    assert (taken.status_code, error(taken)["code"]) == (409, "id_taken")
+
+
+def test_every_outcome_has_its_status(shop: Running) -> None:
+    id = decide(shop)["id"]
+    found = []
+    for body in (
+        {"id": id, "reward": 1},
+        {"id": id, "reward": 1.0},
+        {"id": id, "reward": 0.5},
+        {"id": "x", "reward": 1},
+    ):
+        answer = shop.post("/home/rewards", body)
+        found.append((answer.status_code, answer.json()["outcome"]))
+        if answer.status_code != 200:
+            assert error(answer)["argument"] == "id"
+    assert found == [(200, "applied"), (200, "repeated"), (409, "conflict"), (404, "unknown")]
+
+
+def test_an_expired_decision_is_gone(tmp_path: Path) -> None:
+    now = [1_000_000_000_000_000_000]
+    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine.create("home", arms=ARMS, reward_wait=60.0, default_reward=0.0)
+    with running(tmp_path / "shop.db", engine=engine) as shop:
+        id = decide(shop)["id"]
+        now[0] += 61 * 10**9
+        answer = shop.post("/home/rewards", {"id": id, "reward": 1.0})
+        assert (answer.status_code, answer.json()["outcome"], error(answer)["code"]) == (
+            410,
+            "expired",
+            "expired_decision",
+        )
+        assert shop.http.get("/v1/experiments/home").json()["expired"] == 1
+
+
+def test_a_deferred_decision_counts_once_it_is_activated(shop: Running) -> None:
+    id = decide(shop, deferred=True)["id"]
+    early = shop.post("/home/rewards", {"id": id, "reward": 1.0})
+    assert (early.status_code, error(early)["code"]) == (409, "not_activated")
+    found = [shop.post("/home/activations", {"id": each}) for each in (id, id, "nobody")]
+    assert [(each.status_code, each.json()["outcome"]) for each in found] == [
+        (200, "activated"),
+        (200, "repeated"),
+        (404, "unknown"),
+    ]
+    assert shop.post("/home/rewards", {"id": id, "reward": 1.0}).json() == {"outcome": "applied"}
+
+
+def test_only_what_is_available_is_drawn(shop: Running) -> None:
+    assert {decide(shop, available=["ben"])["arm"] for _ in range(20)} == {"ben"}
+    answer = shop.post("/home/decisions", {"context": "v", "available": ["nobody"]})
+    assert (answer.status_code, error(answer)["code"]) == (404, "unknown_arm")
+
+
+def test_a_batch_has_an_answer_per_item_in_order(shop: Running) -> None:
+    items = [{"context": "a", "id": "batch-1"}, {"context": "b", "id": "batch-2"}, {"context": "b", "id": "batch-1"}]
+    first, second, third = shop.post("/home/decisions/batch", {"items": items}).json()["items"]
+    assert [first["id"], first["context"], second["id"]] == ["batch-1", "a", "batch-2"]
+    assert set(third) == {"error"}
+    assert third["error"]["code"] == "id_taken"
+    assert shop.post("/home/decisions", items[0]).json() == first
+    items = [{"id": "batch-1", "reward": 1}, {"id": "batch-1", "reward": 0}, {"id": "batch-2", "reward": 7}]
+    found = shop.post("/home/rewards/batch", {"items": [*items, {"id": "batch-9", "reward": 1}]}).json()["items"]
+    assert [each.get("outcome") for each in found] == ["applied", "conflict", None, "unknown"]
+    assert [each.get("error", {}).get("code") for each in found] == [
+        None,
+        "conflict_decision",
+        "bad_reward",
+        "unknown_decision",
+    ]
+
+
+def test_full_information_takes_a_value_per_arm(shop: Running) -> None:
+    body = {"name": "full", "arms": ["x", "y"], "policy": "alpha-fair", "alpha": 0.9}
+    assert shop.post("", body).json()["feedback"] == "full"
+    id = shop.post("/full/decisions", {"context": "v"}).json()["id"]
+    one = shop.post("/full/rewards", {"id": id, "reward": {"x": 1.0}})
+    assert (one.status_code, error(one)["code"]) == (422, "bad_reward")
+    assert shop.post("/full/rewards", {"id": id, "reward": {"x": 1.0, "y": 0.5}}).json() == {"outcome": "applied"}
+
+
+# experiments
+
+
+def test_an_experiment_is_created_listed_and_changed(shop: Running) -> None:
+    body = {"name": "changing", "arms": ["x", "y"], "reward_wait": 60, "default_reward": 0.1}
+    created = shop.post("", body)
+    assert created.status_code == 201
+    assert created.json()["default_reward"] == 0.1
+    assert "changing" in shop.http.get("/v1/experiments").json()["experiments"]
+    assert error(shop.post("", body))["code"] == "experiment_exists"
+    changes: list[tuple[dict[str, Any], str, Any]] = [
+        ({"alpha": 0.25}, "alpha", 0.25),
+        ({"add_arm": "z"}, "arms", ["x", "y", "z"]),
+        ({"retire_arm": "x"}, "arms", ["y", "z"]),
+        ({"mask_arm": "y"}, "masked_arms", ["y"]),
+        ({"unmask_arm": "y"}, "masked_arms", []),
+        ({"paused": True}, "paused", True),
+    ]
+    for change, field, expected in changes:
+        answer = shop.http.patch("/v1/experiments/changing", json=change)
+        assert (answer.status_code, answer.json()[field]) == (200, expected)
+    paused = shop.post("/changing/decisions", {"context": "v"})
+    assert (paused.status_code, error(paused)["code"]) == (409, "paused")
+    assert shop.http.patch("/v1/experiments/changing", json={"paused": False}).json()["paused"] is False
+    for wrong in ({}, {"alpha": 0.5, "paused": True}, {"alpha": 1.0}, {"alpha": None}, {"color": "red"}):
+        assert shop.http.patch("/v1/experiments/changing", json=wrong).status_code == 422
+    assert shop.http.patch("/v1/experiments/nowhere", json={"alpha": 0.5}).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "-a", "a b", "häuser", "a" * 101, "a\n", "a\x00"])
+def test_a_name_that_cannot_be_an_address_is_refused(shop: Running, name: str) -> None:
+    answer = shop.post("", {"name": name, "arms": ["x"]})
+    assert answer.status_code == 422
+    assert error(answer)["argument"] == "name"
+
+
+def test_settings_go_to_the_policy_and_are_refused_by_it(shop: Running) -> None:
+    settings = {"name": "set", "arms": ["x", "y"], "policy": "hedge", "settings": {"learning_rate": 0.05}}
+    assert shop.post("", settings).status_code == 201
+    for name, wrong in (("a", {"learning_rate": -1}), ("b", {"colour": 3}), ("c", {"arms": 3})):
+        assert shop.post("", {**settings, "name": name, "settings": wrong}).status_code == 422
+    assert shop.post("", {**settings, "name": "d", "policy": "nonsense"}).status_code == 422
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
+def test_the_log_is_that_of_the_engine(shop: Running, format: str) -> None:
+    shop.post("/home/rewards", {"id": decide(shop, id=f"log-{format}")["id"], "reward": 0.5})
+    answer = shop.http.get("/v1/experiments/home/log", params={"format": format})
+    assert answer.status_code == 200
+    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}[format]
+    table = read(io.BytesIO(answer.content))
+    assert {"seq", "id", "context", "arm", "propensity", "reward", "reward_source", "decided_at"} <= set(table.columns)
+    assert len(table) == shop.engine.experiment("home").decisions
+    log = shop.engine.log("home")
+    rewarded = table.filter(pl.col("reward").is_not_null())
+    np.testing.assert_array_equal(rewarded["propensity"].to_numpy(), log.propensities)
+    np.testing.assert_array_equal(rewarded["reward"].to_numpy(), log.rewards)
+    wrong = shop.http.get("/v1/experiments/home/log", params={"format": "xls"})
+    assert wrong.status_code in (400, 422)
+    assert error(wrong)
+    assert error(shop.http.get("/v1/experiments/nowhere/log"))["code"] == "unknown_experiment"
+
+
+# the service itself
+
+
+def test_health_and_readiness(shop: Running) -> None:
+    assert shop.http.get("/health").json()["status"] == "ok"
+    assert shop.http.get("/ready").json() == {"ready": True}
+
+
+def test_prometheus_is_told_what_the_engine_knows(shop: Running) -> None:
+    decide(shop)
+    page = shop.http.get("/metrics").text
+    status = shop.engine.experiment("home")
+    numbers = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    told = {name: float(numbers[f'alphafair_{name}{{experiment="home"}}']) for name in ("decisions_total", "pending")}
+    assert told == {"decisions_total": status.decisions, "pending": status.pending}
+    accounts = np.array(list(status.cumulative_rewards.values()))
+    assert float(numbers['alphafair_jain_index{experiment="home"}']) == metrics.jain_index(accounts)
+    assert float(numbers["alphafair_commit_seconds_count"]) == float(numbers["alphafair_group_size_count"]) > 0
+    assert float(numbers["alphafair_group_size_sum"]) >= status.decisions
+    assert float(numbers["alphafair_waiting"]) == 0.0
+    route = 'alphafair_requests_total{route="/v1/experiments/{name}/decisions",status="200"}'
+    assert float(numbers[route]) >= 1
+    delays = float(numbers["alphafair_reward_delay_seconds_count"])
+    assert delays == sum(shop.engine.experiment(name).rewards for name in shop.engine.experiments())
+
+
+def test_the_description_tells_every_route_with_an_example_that_works(shop: Running) -> None:
+    description = shop.http.get("/openapi.json").json()
+    page = shop.http.get("/docs").text
+    examples = 0
+    for path, item in description["paths"].items():
+        for method, operation in item.items():
+            assert f"<code>{path}</code>" in page
+            assert operation["description"] in page
+            if "requestBody" in operation:
+                (example,) = operation["requestBody"]["content"]["application/json"]["schema"]["examples"]
+                answer = shop.http.request(method, path.replace("{name}", "home"), json=example)
+                assert answer.status_code in (200, 201, 404, 409), answer.text
+                examples += 1
+    assert examples == len(ROUTES) == len(WITH_BODY)
+    assert "http" not in page.replace("http://127.0.0.1:8000", ""), "nothing is loaded from elsewhere"
+
+
+def test_both_ways_into_a_handler_give_the_same_answers(tmp_path: Path) -> None:
+    """Bodies pass the framework by; what they would meet there is the same handler."""
+    calls: list[tuple[str, Any]] = [
+        ("", {"name": "home", "arms": ARMS}),
+        ("/home/decisions", {"context": "v", "id": "one"}),
+        ("/home/rewards", {"id": "one", "reward": 0.5}),
+        ("/home/decisions/batch", {"items": [{"context": "v", "id": "two"}, {"context": "w", "id": "one"}]}),
+        ("/home/rewards/batch", {"items": [{"id": "two", "reward": 1.0}, {"id": "three", "reward": 1.0}]}),
+        ("/home/activations", {"id": "one"}),
+    ]
+    with running(tmp_path / "one.db") as direct:
+        expected = [direct.post(path, body).json() for path, body in calls]
+
+    async def through_the_framework() -> list[Any]:
+        application: Any = service(Engine.open(tmp_path / "two.db", seed=0), tmp_path / "two.db")
+        async with AsyncTestClient(application.framework) as client:
+            return [(await client.post(f"/v1/experiments{path}", json=body)).json() for path, body in calls]
+
+    assert asyncio.run(through_the_framework()) == expected
+
+
+# errors and limits
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nope", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/docs/nope", 404, "not_found"),
+        ("GET", "/schema", 404, "not_found"),
+        ("DELETE", "/v1/experiments/home", 405, "method_not_allowed"),
+        ("GET", "/v1/experiments/home/decisions", 405, "method_not_allowed"),
+        ("POST", "/health", 405, "method_not_allowed"),
+        ("GET", "/v1/experiments/nowhere", 404, "unknown_experiment"),
+        ("GET", "/v1/experiments/%00%2F..", 404, "not_found"),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_one_form(
+    shop: Running, method: str, path: str, status: int, code: str
+) -> None:
+    answer = shop.http.request(method, path)
+    assert (answer.status_code, error(answer)["code"]) == (status, code)
+    if status == 405:
+        assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "argument"),
+    [
+        (b"", 400, None),
+        (b"{", 400, None),
+        (b"\xff\xfe", 400, None),
+        (b'{"context": "\\ud800"}', 400, None),
+        (b"[" * 50_000, 422, None),
+        (b"[]", 422, None),
+        (b"{}", 422, None),
+        (b'{"context": 7}', 422, "context"),
+        (b'{"context": ""}', 422, "context"),
+        (b'{"context": "v", "colour": "red"}', 422, None),
+        (b'{"context": "v", "available": []}', 422, "available"),
+        (b'{"context": "v", "available": ["a", 3]}', 422, "available[1]"),
+        (b'{"context": "v", "deferred": "yes"}', 422, "deferred"),
+    ],
+)
+def test_a_bad_body_is_refused_and_changes_nothing(
+    shop: Running, body: bytes, status: int, argument: str | None
+) -> None:
+    before = shop.engine.position
+    answer = shop.http.post("/v1/experiments/home/decisions", content=body)
+    assert answer.status_code == status
+    assert error(answer).get("argument") == argument
+    assert shop.engine.position == before
+
+
+@pytest.mark.parametrize(
+    "reward", ["1e999", "NaN", "-Infinity", '"1"', "true", "null", "2", "-0.1", "[1]", '{"ada": 1}']
+)
+def test_a_bad_reward_is_refused_and_changes_nothing(shop: Running, reward: str) -> None:
+    id = decide(shop)["id"]
+    before = shop.engine.position
+    answer = shop.http.post("/v1/experiments/home/rewards", content=f'{{"id": "{id}", "reward": {reward}}}')
+    assert answer.status_code in (400, 422)
+    assert error(answer)
+    assert shop.engine.position == before
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "дом",
+        "家",
+        "👩‍👩‍👧",
+        "e\u0301",
+        "'; drop table decision; --",
+        "%00",
+        "../../etc/passwd",
+        "<script>",
+        "{}",
+        '"',
+        "\u202e",
+        " ",
+    ],
+)
+def test_odd_labels_come_back_as_they_went_in(shop: Running, label: str) -> None:
+    decision = decide(shop, context=label, id=f"odd {label}")
+    assert (decision["context"], decision["id"]) == (label, f"odd {label}")
+    assert shop.post("/home/rewards", {"id": f"odd {label}", "reward": 1.0}).json() == {"outcome": "applied"}
+    table = pl.read_parquet(io.BytesIO(shop.http.get("/v1/experiments/home/log").content))
+    assert table.filter(pl.col("id") == f"odd {label}")["context"].to_list() == [label]
+
+
+@pytest.mark.parametrize("label", ["\x00", "a\nb", "\x7f", "x" * 201])
+def test_labels_that_cannot_be_kept_are_refused(shop: Running, label: str) -> None:
+    for body in ({"context": label}, {"context": "v", "id": label}):
+        answer = shop.post("/home/decisions", body)
+        assert answer.status_code == 422
+        assert error(answer)["argument"] in ("context", "id")
+        assert len(answer.content) < 1000
+
+
+@pytest.mark.parametrize("path", ["", "/home/decisions", "/home/rewards/batch"])
+def test_a_body_that_is_too_long_is_refused_early(shop: Running, path: str) -> None:
+    before = shop.engine.position
+    answer = shop.http.post(f"/v1/experiments{path}", content=b'"' + b"x" * 100_000 + b'"')
+    assert (answer.status_code, error(answer)["code"]) == (413, "request_entity_too_large")
+
+    def pieces() -> Iterator[bytes]:
+        yield from [b"x" * 10_000] * 30
+
+    try:
+        answer = shop.http.post(f"/v1/experiments{path}", content=pieces())  # without a content-length
+        assert answer.status_code == 413
+    except httpx.WriteError:
+        pass  # it had answered and gone before all was sent
+    assert shop.engine.position == before
+
+
+def test_a_batch_that_is_too_long_is_refused(shop: Running) -> None:
+    items = [{"id": str(k), "reward": 1} for k in range(1001)]
+    answer = shop.post("/home/rewards/batch", {"items": items})
+    assert (answer.status_code, error(answer)["argument"]) == (422, "items")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * MOST_HEADER_BYTES + b"\r\n\r\n",
+        b"GET /" + b"y" * MOST_HEADER_BYTES + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * MOST_HEADER_BYTES,
+    ],
+)
+def test_what_is_no_http_is_told_in_the_one_form(shop: Running, request_: bytes) -> None:
+    head, _, body = shop.raw(request_).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["error"]["code"] == "bad_http"
+
+
+def test_request_ids_are_kept_if_they_are_sane(shop: Running) -> None:
+    assert shop.http.get("/health", headers={"x-request-id": "trace-1"}).headers["x-request-id"] == "trace-1"
+    made = [shop.http.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"] for _ in range(2)]
+    assert len({*made, "a b"}) == 3
+
+
+def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    with running(tmp_path / "shop.db") as shop:
+        monkeypatch.setattr(shop.engine, "submit", fail)
+        monkeypatch.setattr(shop.engine, "experiment", fail)
+        for answer in (shop.post("/home/decisions", {"context": "v"}), shop.http.get("/v1/experiments/home")):
+            assert (answer.status_code, error(answer)["code"]) == (500, "internal")
+            assert "secret" not in answer.text
+
+
+def test_a_file_that_cannot_be_written_is_told_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path / "shop.db") as shop:
+        shop.post("", {"name": "home", "arms": ARMS})
+        kept = decide(shop, id="kept")
+        ledger = shop.engine._ledger
+        append = ledger.append
+
+        def fail(*arguments: Any, **settings: Any) -> None:
+            raise Unavailable(f"{ledger.path} cannot be written: disk is full")
+
+        monkeypatch.setattr(ledger, "append", fail)
+        answer = shop.post("/home/decisions", {"context": "v", "id": "lost"})
+        assert (answer.status_code, error(answer)["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
+        ready = shop.http.get("/ready")
+        assert ready.status_code == 503
+        assert "disk is full" in ready.json()["reason"]
+        monkeypatch.setattr(ledger, "append", append)
+        while shop.http.get("/ready").status_code == 503:  # found out by itself, without a request
+            time.sleep(0.01)
+        assert decide(shop, id="kept") == kept
+        assert decide(shop, id="lost")["id"] == "lost"
+        shop.engine.verify()
+
+
+def test_a_proxy_may_show_it_under_a_prefix(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db", root_path="/fair") as shop:
+        for prefix in ("", "/fair"):  # whether the proxy takes it off or not
+            assert shop.http.get(f"{prefix}/v1/experiments").json() == {"experiments": []}
+        assert shop.http.post("/fair/v1/experiments", json={"name": "home", "arms": ARMS}).status_code == 201
+        assert shop.http.get("/openapi.json").json()["servers"] == [{"url": "/fair"}]
