@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from alphafair.engine.experiment import LONGEST_LABEL
@@ -23,6 +24,7 @@ Alpha = Annotated[float, Meta(ge=0.0, lt=1.0)]
 OwnId = Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")]
 Available = Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")]
 Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
+Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
 Setting = bool | int | float | str
 
 
@@ -73,7 +75,7 @@ class NewExperiment(Body):
     arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
     policy: str = "alpha-fair-adaptive"
     alpha: Alpha | UnsetType = UNSET
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: (
         Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")] | None
     ) = None
@@ -169,7 +171,7 @@ class ExperimentAnswer(Struct):
     retired_arms: list[str]
     masked_arms: list[str]
     paused: bool
-    reward_range: tuple[float, float]
+    reward_range: Range
     reward_wait: float | None
     default_reward: float | None
     contexts: int

@@ -20,6 +20,6 @@ def with_statuses(*statuses: int, body: Any = ErrorAnswer) -> dict[int, Response
 
 
 ERRORS = with_statuses(400, 401, 403, 429, 500, 503)
-ERRORS_OF_NAMES = ERRORS | with_statuses(404)
-ERRORS_OF_POSTS = ERRORS_OF_NAMES | with_statuses(409, 413, 422)
+ERRORS_OF_NAMES = ERRORS | with_statuses(404, 422)
+ERRORS_OF_POSTS = ERRORS_OF_NAMES | with_statuses(409, 413)
 ERRORS_OF_OUTCOMES = ERRORS_OF_POSTS | with_statuses(410)
