@@ -17,7 +17,7 @@ def command(
     """Forget a context's label for good.
 
     It leaves every table, and so do the ids of its decisions; the numbers stay, and the log still verifies.
-    Stop the service first, or ask it: DELETE /v1/experiments/NAME/contexts/LABEL. Backups keep what they have.
+    Stop the service first, or ask it: DELETE /v1/experiments/NAME/contexts?label=LABEL. Backups keep what they have.
     """
     from alphafair.engine import Engine
 

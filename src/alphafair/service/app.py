@@ -32,6 +32,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
+PROBES = ("/health", "/ready", "/metrics")  # asked for all the time
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _encode = msgspec.json.Encoder().encode
 
@@ -119,7 +120,7 @@ class Service:
             await self._fail(reply, as_failure(raised))
         label = route.label if route else scope.get("path_template", "other")
         self.measures.requests[label, reply.status] += 1
-        if problem or self.log_all or not route:
+        if problem or self.log_all or not (route or path in PROBES):
             self._log(reply, method, path, time.perf_counter() - start, problem)
 
     async def _body(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
@@ -140,7 +141,7 @@ class Service:
             await reply.whole(failure.status, _encode(failure.answer), failure.headers)
 
     def _log(self, reply: _Reply, method: str, path: str, seconds: float, problem: Exception | None) -> None:
-        level = logging.ERROR if reply.status >= 500 else logging.INFO
+        level = logging.ERROR if reply.status == 500 else logging.WARNING if reply.status > 500 else logging.INFO
         ours = problem if reply.status == 500 else None  # a fault of ours: its traceback stays here
         fields = {"method": method, "path": path[:200], "status": reply.status, "seconds": round(seconds, 6)}
         log(level, "request", exc_info=ours, request_id=reply.request_id.decode(), **fields)

@@ -16,6 +16,7 @@ from alphafair.validate import Refusal
 STATUS = {
     "unknown_experiment": 404,
     "unknown_arm": 404,
+    "unknown_context": 404,
     "experiment_exists": 409,
     "arm_exists": 409,
     "paused": 409,

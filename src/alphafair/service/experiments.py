@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from litestar import get, patch, post
+from litestar import delete, get, patch, post
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 from litestar.response import Stream
@@ -24,6 +24,7 @@ from alphafair.service.responses import ERRORS, ERRORS_OF_NAMES, ERRORS_OF_POSTS
 
 PATH = "/v1/experiments"
 TAGS = ["experiments"]
+Erased = Annotated[str, QueryParameter(description="The context to forget.")]
 Format = Annotated[Literal["parquet", "csv", "jsonl"], QueryParameter(description="How the table is written.")]
 Begun = Annotated[NewExperiment, example(name="home", arms=["ada", "ben"], alpha=0.9)]
 Changed = Annotated[Change, example(alpha=0.5)]
@@ -75,6 +76,18 @@ async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
         return described(state.engine, name)
 
     answer: ExperimentAnswer = await state.writer.run(alter)
+    return answer
+
+
+@delete(PATH + "/{name:str}/contexts", status_code=200, responses=ERRORS_OF_NAMES, tags=TAGS)
+async def erase(name: Name, label: Erased, state: State) -> ExperimentAnswer:
+    """Remove a context's label, and the ids of its decisions, for good; the numbers stay."""
+
+    def forget() -> ExperimentAnswer:
+        state.engine.erase(name, label)
+        return described(state.engine, name)
+
+    answer: ExperimentAnswer = await state.writer.run(forget)
     return answer
 
 

@@ -21,7 +21,7 @@ WITH_BODY = (
     *(experiments.create, experiments.change),
 )
 WITHOUT = (
-    *(experiments.experiments, experiments.experiment, experiments.download_log),
+    *(experiments.experiments, experiments.experiment, experiments.erase, experiments.download_log),
     *(pages.health, pages.ready, pages.prometheus, pages.openapi),
 )
 

@@ -23,6 +23,7 @@ Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
 Alpha = Annotated[float, Meta(ge=0.0, lt=1.0)]
 OwnId = Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")]
 Available = Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")]
+Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this event of the log.")]
 Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
 Setting = bool | int | float | str
@@ -92,6 +93,7 @@ class Change(Body):
     mask_arm: Label | UnsetType = UNSET
     unmask_arm: Label | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
+    rollback: Position | UnsetType = UNSET
 
 
 class Problem(Struct, omit_defaults=True):

@@ -22,7 +22,7 @@ class Protocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
+        self._count(len(name) + len(value) + 4)  # and what is between them
         super().on_header(name, value)
 
     def _count(self, size: int) -> None:

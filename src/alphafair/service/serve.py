@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,10 @@ def serve(
         raise
     write_to_standard_error()
     sys.setswitchinterval(SWITCH)
-    socket = None if unix_socket is None else str(unix_socket)
-    uvicorn.Server(
-        configured(application, host=host, port=port, uds=socket, forwarded_allow_ips=forwarded_allow_ips)
-    ).run()
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: None)  # uvicorn ends in good order, then raises it again: that is no failure
+    where: dict[str, Any] = {"host": host, "port": port} if unix_socket is None else {"uds": str(unix_socket)}
+    uvicorn.Server(configured(application, forwarded_allow_ips=forwarded_allow_ips, **where)).run()
 
 
 def configured(application: Service, **settings: Any) -> uvicorn.Config:

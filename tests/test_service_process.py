@@ -1,0 +1,188 @@
+"""`alphafair serve` as a process: how it starts, what it refuses, what it logs, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from alphafair import Client, ServiceError
+from alphafair.engine import Engine
+from alphafair.service import keys
+from tests.serving import ARMS
+
+pytestmark = pytest.mark.compiled
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Process:
+    """A service, and the lines that it logs."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "alphafair", "serve", *arguments]
+        self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stderr is not None
+        with self.popen.stderr as lines:
+            self.lines.extend(lines)
+
+    def wait_until_ready(self, http: httpx.Client) -> None:
+        while True:
+            assert self.popen.poll() is None, self.lines
+            try:
+                if http.get("/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        self.popen.send_signal(how)
+        code = self.popen.wait(60)
+        self._reader.join()
+        return code
+
+
+@contextmanager
+def serving(path: Path, *arguments: str) -> Iterator[tuple[Process, str]]:
+    port = free_port()
+    process = Process("--db", str(path), "--port", str(port), *arguments)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
+            process.wait_until_ready(http)
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        if process.popen.poll() is None:
+            process.end(signal.SIGKILL)
+
+
+def refused(*arguments: str) -> str:
+    command = [sys.executable, "-m", "alphafair", "serve", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode in (1, 2, 3), answer.stderr
+    assert "Traceback" not in answer.stderr
+    return answer.stderr
+
+
+def test_any_other_address_needs_keys(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    for host in ("0.0.0.0", "::", "192.0.2.1", "shop.example"):
+        said = refused("--db", str(path), "--host", host)
+        assert "--host must be" in said
+        assert "alphafair keys create" in said
+    key = keys.create(path, "read", "gone")
+    keys.revoke(path, key.split("_")[1])
+    assert "--host must be" in refused("--db", str(path), "--host", "0.0.0.0")
+
+
+def test_a_file_has_one_writer_and_the_other_is_told_who_it_is(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db"):
+        assert f"process {os.getpid()}" in refused("--db", str(tmp_path / "shop.db"))
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk\n" * 100)
+    assert "error: " in refused("--db", str(tmp_path / "notes.txt"))
+    assert (tmp_path / "notes.txt").read_text() == "buy milk\n" * 100
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        said = refused("--db", str(tmp_path / "shop.db"), "--port", str(taken.getsockname()[1]))
+    assert "address already in use" in said
+    Engine.open(tmp_path / "shop.db").close()  # and the file was let go
+
+
+def test_logs_are_lines_of_json_with_request_ids_and_without_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    key = keys.create(path, "admin", "you")
+    headers = {"authorization": f"Bearer {key}", "x-request-id": "trace-1"}
+    with serving(path, "--log-requests") as (process, url), httpx.Client(base_url=url, headers=headers) as http:
+        assert http.post("/v1/experiments", json={"name": "home", "arms": ARMS}).status_code == 201
+        assert http.post("/v1/experiments/home/decisions", json={"context": "somebody"}).status_code == 200
+        assert http.get(f"/v1/experiments?key={key}").status_code == 200
+        assert http.get("/nope", headers={"x-request-id": "trace-2"}).status_code == 404
+        assert http.get("/v1/experiments", headers={"authorization": f"Bearer {key}x"}).status_code == 401
+        assert process.end() == 0
+    entries: list[dict[str, Any]] = [json.loads(line) for line in process.lines]
+    assert all({"time", "level", "message"} <= set(entry) for entry in entries)
+    requests = {(entry["request_id"], entry["path"], entry["status"]) for entry in entries if "status" in entry}
+    assert ("trace-1", "/v1/experiments/home/decisions", 200) in requests
+    assert ("trace-2", "/nope", 404) in requests
+    text = "".join(process.lines)
+    assert key.split("_", 2)[2] not in text
+    assert "somebody" not in text
+
+
+def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -> None:
+    """Eight clients send as fast as they can while the service is told to stop: each answer they got is in the log."""
+    path = tmp_path / "shop.db"
+    answered: list[tuple[str, str]] = []
+    with serving(path) as (process, url):
+        with Client(url) as client:
+            client.create("home", ARMS)
+
+        def visit(k: int) -> None:
+            with Client(url, retries=0) as client:
+                for n in range(100_000):
+                    try:
+                        drawn = client.decide("home", f"visitor-{k}", id=f"{k}-{n}")
+                        answered.append((drawn.id, drawn.arm))
+                        client.reward("home", drawn.id, 1.0)
+                    except (ConnectionError, ServiceError):
+                        return
+
+        threads = [threading.Thread(target=visit, args=(k,)) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 100:
+            time.sleep(0.01)
+        assert process.end() == 0
+        for thread in threads:
+            thread.join()
+    assert not [line for line in process.lines if '"level": "error"' in line]
+    with Engine.open(path) as engine:
+        for id, arm in answered:
+            assert engine.decide("home", f"visitor-{id.split('-')[0]}", id=id).arm == arm
+        engine.verify()
+
+
+def test_on_a_unix_socket(tmp_path: Path) -> None:
+    where = tmp_path / "shop.sock"
+    process = Process("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
+    try:
+        while not where.exists():
+            time.sleep(0.05)
+        with httpx.Client(base_url="http://localhost", transport=httpx.HTTPTransport(uds=str(where))) as http:
+            process.wait_until_ready(http)
+        with Client("http://localhost", unix_socket=where) as client:
+            client.create("home", ARMS)
+            assert client.decide("home", "visitor-7").arm in ARMS
+        assert process.end() == 0
+    finally:
+        if process.popen.poll() is None:
+            process.end(signal.SIGKILL)
