@@ -7,10 +7,14 @@ BIN := $(VENV)/bin
 INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries arms cholesky conformance drive errata golden \
 	kernels metrics offline policies simulation snapshots streams))
 
-.PHONY: run test bench lint clean
+.PHONY: run serve test bench lint clean
 
 run: $(VENV)/installed
 	$(BIN)/alphafair reproduce
+
+# The service, and a shop whose visitors use it; Ctrl-C stops the service too.
+serve: $(VENV)/installed-service
+	$(BIN)/python examples/shop/serve_and_visit.py
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
@@ -37,6 +41,10 @@ $(VENV)/bin/python:
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	touch $@
+
+$(VENV)/installed-service: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[service]"
+	touch $@ $(VENV)/installed
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[test]"

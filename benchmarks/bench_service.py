@@ -1,0 +1,131 @@
+"""The service under load from another process, against an empty POST and what teams write themselves.
+
+Client and servers share the machine's cores; servers take turns, and the best turn of each counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs import ALPHA, N_ARMS
+from benchmarks.load import BATCH
+from benchmarks.table import Row, duration, named
+
+TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 5, 3.0, 128, 8
+OF_AN_EMPTY_POST, BATCHED, P99 = 0.45, 60_000, 0.025
+
+
+def rows() -> Iterator[Row]:
+    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        ours = stack.enter_context(running("-m", "alphafair", "serve", "--db", f"{folder}/bench.db", "--port"))
+        ports = {name: stack.enter_context(running("-m", "benchmarks.contenders", name)) for name in RIVALS}
+        begin(ours)
+        load(ours, "decide_and_reward", seconds=1.0)
+        best = dict.fromkeys(["ours", *RIVALS], 0.0)
+        for _ in range(TURNS):
+            for name, port in {"ours": ours, **ports}.items():
+                kind = "nothing" if name == "starlette" else "decide_and_reward"
+                best[name] = max(best[name], load(port, kind)["per_second"])
+        yield compared(
+            "decide and reward, half and half", best["ours"], RIVALS["starlette"], best["starlette"], OF_AN_EMPTY_POST
+        )
+        for name in ("vowpal_wabbit", "mabwiser"):
+            yield compared("decide and reward, half and half", best["ours"], RIVALS[name], best[name], 1.0)
+        half = min(
+            (load(ours, "decide_and_reward", rate=best["ours"] / 2) for _ in range(TURNS)),
+            key=lambda found: found["p99"],
+        )
+        yield Row(
+            f"decide and reward at {half['per_second']:,.0f} per second, half of that load: p99",
+            duration(half["p99"]),
+            "p50",
+            duration(half["p50"]),
+            f"{half['p99'] / half['p50']:.3g} x",
+            f"under {duration(P99)}",
+            half["p99"] < P99,
+        )
+        batched = (
+            max(load(ours, "batches", connections=CONNECTIONS_OF_BATCHES)["per_second"] for _ in range(TURNS)) * BATCH
+        )
+        yield Row(
+            f"batches of {BATCH}, events per second",
+            f"{batched:,.0f}",
+            "one at a time",
+            f"{best['ours']:,.0f}",
+            f"{batched / best['ours']:.3g} x",
+            f"at least {BATCHED:,}",
+            batched >= BATCHED,
+        )
+
+
+RIVALS = {
+    "starlette": f"an empty POST, {named('starlette')}",
+    "vowpal_wabbit": f"{named('fastapi')} around {named('vowpalwabbit')}, in memory",
+    "mabwiser": f"{named('fastapi')} around {named('mabwiser')}, in memory",
+}
+
+
+def compared(job: str, ours: float, rival: str, theirs: float, at_least: float) -> Row:
+    ratio = ours / theirs
+    return Row(
+        f"{job}, durable, per second",
+        f"{ours:,.0f}",
+        rival,
+        f"{theirs:,.0f}",
+        f"{ratio:.3g} x",
+        f"at least {at_least:g} x",
+        ratio >= at_least,
+    )
+
+
+@contextlib.contextmanager
+def running(*command: str) -> Iterator[int]:
+    """A server on a free port, which is its last argument."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    server = subprocess.Popen([sys.executable, *command, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            assert server.poll() is None, f"{command} has ended"
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def begin(port: int) -> None:
+    """Make the experiment, once the service is ready."""
+    url = f"http://127.0.0.1:{port}"
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/ready"):
+            break
+        time.sleep(0.1)
+    body = {"name": "bench", "arms": [f"arm-{k}" for k in range(N_ARMS)], "alpha": ALPHA}
+    with urllib.request.urlopen(f"{url}/v1/experiments", json.dumps(body).encode()):
+        pass
+
+
+def load(
+    port: int, kind: str, *, seconds: float = SECONDS, connections: int = CONNECTIONS, rate: float | None = None
+) -> dict[str, Any]:
+    """What the load generator says; every request must have been answered with 200."""
+    options = ["--connections", str(connections), *([] if rate is None else ["--rate", str(rate)])]
+    command = [sys.executable, "-m", "benchmarks.load", str(port), kind, str(seconds), *options]
+    folder = Path(__file__).parents[1]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=folder).stdout)
+    assert set(found["statuses"]) == {"200"}, found
+    return found

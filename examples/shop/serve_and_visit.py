@@ -1,0 +1,41 @@
+"""Start a service on shop.db, let the shop's visitors come, and leave the service running until Ctrl-C."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+URL = "http://127.0.0.1:8000"
+
+
+def main() -> None:
+    service = subprocess.Popen([sys.executable, "-m", "alphafair", "serve", "--db", "shop.db"])
+    try:
+        print("Starting; the first time on a machine kernels are compiled, for half a minute.")
+        while not ready():
+            if service.poll() is not None:
+                sys.exit(service.returncode)
+            time.sleep(0.2)
+        subprocess.run([sys.executable, str(Path(__file__).with_name("shop.py")), "--url", URL], check=True)
+        print(f"\nThe service goes on: {URL}/docs. Ctrl-C stops it.")
+        service.wait()
+    except KeyboardInterrupt:
+        print("\nStopped; shop.db has everything.")
+    finally:
+        service.terminate()
+        service.wait()
+
+
+def ready() -> bool:
+    try:
+        return httpx.get(f"{URL}/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+if __name__ == "__main__":
+    main()
