@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of kernels, policies and metrics, which run a second time with the JIT off: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries arms cholesky conformance drive errata golden \
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries arms cholesky conformance drive errata evaluation golden \
 	kernels metrics offline policies simulation snapshots streams))
 
 .PHONY: run test bench lint clean

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import arena, check, data, offline, reproduce, simulate
+from alphafair.cli import arena, check, data, doctor, evaluate, frontier, offline, reproduce, simulate
 
 
 class _OneLineRefusals(TyperGroup):
@@ -38,6 +38,9 @@ app.command("reproduce")(reproduce.command)
 app.command("arena")(arena.command)
 app.command("simulate")(simulate.command)
 app.command("offline")(offline.command)
+app.command("evaluate")(evaluate.command)
+app.command("frontier")(frontier.command)
+app.command("doctor")(doctor.command)
 app.command("check")(check.command)
 app.add_typer(data.app, name="data")
 

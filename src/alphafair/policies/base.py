@@ -349,7 +349,7 @@ class BasePolicy(Policy):
 
     # whole runs, for `alphafair.drive`
 
-    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
+    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> Any:
         """A whole run in one compiled call, made of this policy's own kernels; arms are columns of `live` ones here."""
         learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
         with self._lock:
@@ -357,7 +357,7 @@ class BasePolicy(Policy):
                 allowed = f"one that keeps its arms {live.tolist()} while it plays"
                 raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
             run = loop(job, self.feedback.value, self.kernels.draw, learn, self.kernels.expect)
-            run(self._work, self._memory.shared, self._memory.learners, *arguments)
+            return run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
     def fold_log(self, contexts: Indices, arms: Indices, propensities: Vector, rewards: Vector) -> None:
         """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
