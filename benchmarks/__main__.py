@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from benchmarks.table import Row, machine, markdown, print_table
 
 # memory and offline first: the peak memory of a child process counts what its parent held when it was born
-SECTIONS = ("memory", "movielens", "offline", "simulation", "log", "loop", "fair_cb", "scaling", "startup")
+SECTIONS = (
+    "memory",
+    "evaluation",
+    "movielens",
+    "offline",
+    "simulation",
+    "log",
+    "loop",
+    "fair_cb",
+    "scaling",
+    "startup",
+)
 
 
 def main() -> None:

@@ -137,24 +137,6 @@ def test_fixed_policies_of_a_log() -> None:
 # learning policies
 
 
-def test_matching_rounds_stepwise_and_compiled_are_the_same() -> None:
-    log = uniform_log(streams.stochastic(n_rounds=3000, n_contexts=3, n_arms=4, seed=2), 1)
-
-    class Plain(AlphaFairBandit):
-        def choose(self, *arguments: Any, **more: Any) -> Any:
-            return super().choose(*arguments, **more)
-
-    whole, single = AlphaFairBandit(3, 4), Plain(3, 4)
-    (n, played), (m, stepped) = (
-        drive.over_matches(policy, log, np.random.default_rng(3)) for policy in (whole, single)
-    )
-    assert n == m == played.pulls.sum()
-    assert np.array_equal(played.earned, stepped.earned)
-    assert np.array_equal(played.pulls, stepped.pulls)
-    assert np.array_equal(whole.cumulative_rewards, single.cumulative_rewards)
-    assert np.array_equal(whole.cumulative_rewards, played.earned)
-
-
 def test_replay_is_the_policy_on_fewer_rounds() -> None:
     """Uneven propensities and all: what is replayed earns per round what the policy earns on as many real rounds."""
     means, visits, _, _ = world(3, 3, 3)

@@ -128,11 +128,8 @@ def _learning(name: str, path: Path, named: dict[str, Any], alpha: float) -> dic
     from alphafair.policies.fitting import accepted
 
     known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
-    kind = (
-        find_policy(name)
-        if ":" in name
-        else POLICIES[validate.choice("--policy", name, dict.fromkeys([*FIXED, *known]))]
-    )
+    names = dict.fromkeys([*FIXED, *known])
+    kind = find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
     log = Log.from_table(path, **named)
     offered = accepted(kind, {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit"})
     player = make(kind, log.n_contexts, log.n_arms, offered)
