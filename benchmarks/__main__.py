@@ -14,6 +14,7 @@ from benchmarks.table import Row, machine, markdown, print_table
 SECTIONS = (
     "memory",
     "engine",
+    "evaluation",
     "movielens",
     "offline",
     "simulation",

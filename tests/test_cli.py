@@ -28,7 +28,7 @@ from alphafair.policies import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "_shared"]
+COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
 SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
 HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
 

@@ -193,3 +193,23 @@ def test_a_run_wants_the_arms_it_was_started_with() -> None:
     with pytest.raises(Refusal, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
         policy.run(np.array([0, 2]), "play")
     assert Uniform(1, 3)._least_propensity(0) == 0.0
+
+
+def test_matching_rounds_stepwise_and_compiled_are_the_same() -> None:
+    stream = streams.stochastic(n_rounds=800, n_contexts=3, n_arms=4, seed=2)
+    log = simulate(Uniform(3, 4, feedback="bandit"), stream, seed=1, log=True).log
+    assert log is not None
+
+    class Plain(AlphaFairBandit):
+        def choose(self, *arguments: Any, **more: Any) -> Any:
+            return super().choose(*arguments, **more)
+
+    whole, single = AlphaFairBandit(3, 4), Plain(3, 4)
+    (n, played), (m, stepped) = (
+        drive.over_matches(policy, log, np.random.default_rng(3)) for policy in (whole, single)
+    )
+    assert n == m == played.pulls.sum()
+    assert np.array_equal(played.earned, stepped.earned)
+    assert np.array_equal(played.pulls, stepped.pulls)
+    assert np.array_equal(whole.cumulative_rewards, single.cumulative_rewards)
+    assert np.array_equal(whole.cumulative_rewards, played.earned)

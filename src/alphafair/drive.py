@@ -275,15 +275,8 @@ def over_log(policy: Policy, log: Log) -> None:
     >>> bool((twin.cumulative_rewards == live.cumulative_rewards).all())
     True
     """
-    if not isinstance(log, Log):
-        raise validate.Refusal("log", "a Log", log, "Make one of its columns: see alphafair.Log.")
-    if policy.feedback is not Feedback.BANDIT:
-        repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
-        raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
-    _fits(policy, "log", log.n_contexts, log.n_arms)
+    rewards = _check_log(policy, log)
     features = matching_features(policy, "log", log.features, log.n_arms)
-    low, high = policy.reward_range
-    rewards = validate.column("log.rewards", log.rewards, log.n_rounds, low, high)
     if not has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
         before = policy.snapshot()
@@ -296,6 +289,35 @@ def over_log(policy: Policy, log: Log) -> None:
             raise
     else:
         cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards, features)
+
+
+def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
+    """Let a policy draw an arm in every round of a log; only those count, and are learned from, where it was shown.
+
+    How many did, and what was earned in them. For a policy that learns from one reward per round, and a log whose arms
+    were shown with equal probability: see `alphafair.evaluation.replay`.
+    """
+    _check_log(policy, log)
+    features = matching_features(policy, "log", log.features, log.n_arms)
+    played = Played.blank(log.n_rounds, log.n_arms, log.n_rounds)
+    uniforms = generator.random(log.n_rounds)
+    if has_whole_runs(policy) and features is None:
+        ours = cast(BasePolicy, policy)
+        columns = log.contexts, log.arms, log.rewards, uniforms
+        matched = int(ours.run(ours.live_arms, "match", *columns, played.book(0, log.n_rounds), in_order=True))
+    else:
+        matched, replay = 0, _Replay(uniforms)
+        rounds = zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), strict=True)
+        for t, (context, arm, reward) in enumerate(rounds):
+            shown = {} if features is None else {"features": features[t]}
+            decision = policy.choose(context, rng=replay, **shown)
+            if decision.arm == arm:
+                played.earned[arm] += reward
+                played.pulls[arm] += 1
+                policy.update(decision, reward)
+                matched += 1
+    played.records[-1] = played.earned
+    return matched, played
 
 
 def over_full_log(
@@ -332,6 +354,17 @@ def over_full_log(
             policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
         cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
+
+
+def _check_log(policy: Policy, log: Log) -> Vector:
+    """The rewards of a log that a policy can learn from."""
+    if not isinstance(log, Log):
+        raise validate.Refusal("log", "a Log", log, "Make one of its columns: see alphafair.Log.")
+    if policy.feedback is not Feedback.BANDIT:
+        repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
+        raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
+    _fits(policy, "log", log.n_contexts, log.n_arms)
+    return validate.column("log.rewards", log.rewards, log.n_rounds, *policy.reward_range)
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

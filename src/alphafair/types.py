@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.arrays import Indices as Indices
+from alphafair.arrays import Matrix as Matrix
+from alphafair.arrays import Vector as Vector
+from alphafair.arrays import frozen as frozen
 from alphafair.decision import Decision as Decision
 from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int32]
+from alphafair.log import Log as Log
 
 
 class Feedback(StrEnum):
@@ -154,12 +155,6 @@ class State:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         return cls.from_bytes(Path(path).read_bytes())
-
-
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.setflags(write=False)
-    return view
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,111 +295,6 @@ class Adversary:
         if len(self.stream.reward_table) != self.stream.n_contexts:
             allowed = f"a row for each of {self.stream.n_contexts} contexts"
             raise validate.Refusal("stream.reward_table", allowed, len(self.stream.reward_table), "Give one row each.")
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.
-
-    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions, users and
-    features (as of a `Stream`) are optional.
-
-    >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
-    >>> log.n_rounds, log.n_contexts, log.n_arms
-    (3, 2, 3)
-    """
-
-    contexts: Indices
-    arms: Indices
-    rewards: Vector
-    propensities: Vector  # of the shown arm, in (0, 1]
-    n_contexts: int = field(default=0, kw_only=True)
-    n_arms: int = field(default=0, kw_only=True)
-    context_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
-    arm_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
-    timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
-    positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
-    users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
-    features: NDArray[np.float64] | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        for count in ("n_contexts", "n_arms"):
-            validate.integer(count, getattr(self, count), low=0, high=np.iinfo(np.int32).max)
-        contexts = validate.indices("contexts", self.contexts, self.n_contexts or None)
-        arms = validate.indices("arms", self.arms, self.n_arms or None, n_entries=len(contexts))
-        columns: dict[str, NDArray[Any]] = {
-            "contexts": contexts,
-            "arms": arms,
-            "rewards": validate.column("rewards", self.rewards, len(contexts), *validate.ANY_REWARD),
-            "propensities": validate.column("propensities", self.propensities, len(contexts), 0.0, 1.0, low_open=True),
-        }
-        for name, count, seen in (("context", "n_contexts", contexts), ("arm", "n_arms", arms)):
-            labels = getattr(self, f"{name}_labels")
-            least = getattr(self, count) or int(seen.max()) + 1
-            if labels is not None:
-                labels = validate.labels(f"{name}_labels", labels, least)
-                object.__setattr__(self, f"{name}_labels", labels)
-                if getattr(self, count) and len(labels) != least:
-                    raise validate.Refusal(f"{name}_labels", f"{least} names", len(labels), f"Give one per {name}.")
-            object.__setattr__(self, count, least if labels is None else len(labels))
-        if self.positions is not None:
-            columns["positions"] = validate.indices("positions", self.positions, None, len(contexts), low=1)
-        if self.users is not None:
-            columns["users"] = validate.whole_numbers("users", self.users, len(contexts))
-        if self.timestamps is not None:
-            columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
-        if self.features is not None:
-            columns["features"] = validate.feature_rows(self.features, len(contexts), self.n_arms)
-        for name, column in columns.items():  # what somebody could still write to is copied
-            object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
-
-    @property
-    def n_rounds(self) -> int:
-        return len(self.contexts)
-
-    @property
-    def has_users(self) -> bool:
-        return self.users is not None
-
-    @classmethod
-    def from_table(
-        cls,
-        source: Any,
-        *,
-        context: str = "context",
-        arm: str = "arm",
-        reward: str = "reward",
-        propensity: str = "propensity",
-        time: str | None = None,
-        user: str | None = None,
-        position: str | None = None,
-    ) -> Log:
-        """A log from a table in a file or in memory, one row per decision; rows without a reward are left out.
-
-        Parameters
-        ----------
-        source
-            A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
-            DataFrame, any Arrow table, or a mapping of columns. What `alphafair export` writes is read as it is.
-        context, arm
-            Columns of labels, text or numbers: numbered in their order, whole numbers by size, else by the alphabet.
-        reward, propensity
-            Columns of numbers: what the arm paid, and the probability in (0, 1] with which it was shown.
-        time
-            A column to sort by; by default rows come in the order of time.
-        user
-            A column that says whose decision it was: a bootstrap then draws users, not rounds.
-        position
-            A column of places on the page, from 1.
-
-        >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
-        >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
-        >>> log.arm_labels, log.arms.tolist(), log.rewards.tolist()
-        (('a', 'b'), [1, 0], [1.0, 0.0])
-        """
-        from alphafair.streams.log_table import Columns, read_log
-
-        return read_log(source, Columns(context, arm, reward, propensity, time, user, position))
 
 
 @dataclass(frozen=True, eq=False)

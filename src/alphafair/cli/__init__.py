@@ -11,8 +11,11 @@ from alphafair.cli import (
     backup,
     check,
     data,
+    doctor,
     erase,
+    evaluate,
     export,
+    frontier,
     keys,
     offline,
     reproduce,
@@ -57,6 +60,9 @@ app.command("reproduce")(reproduce.command)
 app.command("arena")(arena.command)
 app.command("simulate")(simulate.command)
 app.command("offline")(offline.command)
+app.command("evaluate")(evaluate.command)
+app.command("frontier")(frontier.command)
+app.command("doctor")(doctor.command)
 app.command("check")(check.command)
 app.command("verify")(verify.command)
 app.command("export")(export.command)

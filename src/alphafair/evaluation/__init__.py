@@ -4,6 +4,7 @@ from alphafair.evaluation.doctor import Diagnosis, Finding, doctor
 from alphafair.evaluation.estimate import Estimate, evaluate
 from alphafair.evaluation.frontier import Frontier, RegretStatement, fair_policy, frontier, logged_policy, regret
 from alphafair.evaluation.intervals import Interval
+from alphafair.evaluation.learning import Learned, model_stream, replay, simulate_model
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS
 from alphafair.evaluation.warm_start import warm_start
@@ -15,6 +16,7 @@ __all__ = [
     "Finding",
     "Frontier",
     "Interval",
+    "Learned",
     "LogFile",
     "RegretStatement",
     "doctor",
@@ -22,6 +24,9 @@ __all__ = [
     "fair_policy",
     "frontier",
     "logged_policy",
+    "model_stream",
     "regret",
+    "replay",
+    "simulate_model",
     "warm_start",
 ]

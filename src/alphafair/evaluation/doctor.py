@@ -7,20 +7,23 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair.evaluation.batches import AnyLog, check_log
 from alphafair.evaluation.estimate import arm_names
+from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.kernels.log_scores import SQUARE, WEIGHT
 from alphafair.streams.log_table import Columns, Table, open_table
 from alphafair.streams.table import collected
-from alphafair.types import Log
+from alphafair.types import Log, Vector
 from alphafair.validate import Refusal
 from alphafair.words import clipped, counted, listed, number, percent
 
 if TYPE_CHECKING:
     import polars as pl
 
+GRADES = ("wrong", "look", "fine")
 MOST_NAMED = 3
 CHANCE = 0.001  # of a false alarm about propensities, over all arms together
 OFF = 0.02  # as a part: below it, propensities that do not add up do no harm
@@ -33,14 +36,38 @@ class Finding(NamedTuple):
     what: str
 
 
+class InversePropensities(NamedTuple):
+    """Their mean for every arm that was shown, which should be 1, and how far noise can take it from there."""
+
+    arms: tuple[str, ...]
+    means: Vector
+    noise: Vector
+
+    @property
+    def off(self) -> NDArray[np.bool_]:
+        """Farther from 1 than noise and than would be harmless."""
+        return np.abs(self.means - 1.0) > np.maximum(self.noise, OFF)
+
+
 class Diagnosis(NamedTuple):
     """All findings, the worst first."""
 
     findings: tuple[Finding, ...]
+    inverse_propensities: InversePropensities | None = None  # unless rows are wrong
 
     @property
     def is_sound(self) -> bool:
         return all(finding.grade != "wrong" for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        checked = self.inverse_propensities
+        arms = [] if checked is None else zip(checked.arms, checked.means.tolist(), checked.noise.tolist(), strict=True)
+        return {
+            "sound": self.is_sound,
+            "findings": [finding._asdict() for finding in self.findings],
+            "inverse_propensities": [{"arm": arm, "mean": mean, "noise": noise} for arm, mean, noise in arms],
+        }
 
 
 def doctor(
@@ -66,20 +93,20 @@ def doctor(
     wrong | 1 row has a propensity that is not a number in (0, 1]: source, row 1
     look | 1 row has no reward yet and is left out
     """
-    if isinstance(source, Log):
-        return _sorted(_of_log(source))
+    if isinstance(source, Log | LogFile):
+        return _of_log(source, [])
     try:
         table = open_table(source, Columns(context, arm, reward, propensity, time, user), extra=id)
     except Refusal as refusal:
         return Diagnosis((Finding("wrong", str(refusal)),))
     findings = list(_of_rows(table, id))
-    if all(finding.grade != "wrong" for finding in findings):
-        findings += _of_log(Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity))
-    return _sorted(findings)
+    if any(finding.grade == "wrong" for finding in findings):
+        return Diagnosis(_sorted(findings))
+    return _of_log(Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity), findings)
 
 
-def _sorted(findings: Any) -> Diagnosis:
-    return Diagnosis(tuple(sorted(findings, key=lambda finding: ("wrong", "look", "fine").index(finding.grade))))
+def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda finding: GRADES.index(finding.grade)))
 
 
 def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
@@ -124,19 +151,22 @@ def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
             yield Finding("fine", "time never goes backwards")
 
 
-def _of_log(log: AnyLog) -> Iterator[Finding]:
-    """What only many rows show."""
+def _of_log(log: AnyLog, findings: list[Finding]) -> Diagnosis:
+    """What only many rows show, after what single rows do."""
     try:
         check_log(log)
     except Refusal as refusal:
-        yield Finding("wrong", str(refusal))
-        return
+        return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
+    checked = _inverse_propensities(log)
+    return Diagnosis(_sorted([*findings, *_of_arms(log), _of_propensities(checked)]), checked)
+
+
+def _of_arms(log: AnyLog) -> Iterator[Finding]:
     (cells,) = count_cells(log, lambda rows: None)
     names, n_rounds, shown = arm_names(log), log.n_rounds, cells.counts.sum(axis=0)
     never = [clipped(names[arm], 24) for arm in np.flatnonzero(shown == 0.0)]
     if never:
         yield Finding("look", f"{counted(len(never), 'arm')} never shown, so nothing can be said of: {_some(never)}")
-    yield from _propensities(log, names)
     few = cells.visits < log.n_arms
     if few.any():
         part = percent(float(cells.visits[few].sum()) / n_rounds)
@@ -148,7 +178,7 @@ def _of_log(log: AnyLog) -> Iterator[Finding]:
         yield Finding("wrong", "no round has a reward above 0")
 
 
-def _propensities(log: AnyLog, names: list[str]) -> Iterator[Finding]:
+def _inverse_propensities(log: AnyLog) -> InversePropensities:
     """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
     weights = score(log, uniform, ESTIMATORS["ips"], lambda rows: None).arm_weights
@@ -158,12 +188,16 @@ def _propensities(log: AnyLog, names: list[str]) -> Iterator[Finding]:
     )
     errors = np.sqrt(np.maximum(squares - means**2, 0.0) / log.n_rounds)
     limit = NormalDist().inv_cdf(1.0 - CHANCE / (2.0 * max(len(seen), 1)))
-    off = (np.abs(means - 1.0) > limit * errors) & (np.abs(means - 1.0) > OFF)
-    if not off.any():
-        yield Finding("fine", "inverse propensities average to one for every arm, within their noise")
-        return
-    said = [f"{clipped(names[arm], 24)} ({number(mean, 3)})" for arm, mean in zip(seen[off], means[off], strict=True)]
-    yield Finding(
+    names = arm_names(log)
+    return InversePropensities(tuple(names[arm] for arm in seen), means, limit * errors)
+
+
+def _of_propensities(checked: InversePropensities) -> Finding:
+    off = np.flatnonzero(checked.off)
+    if not len(off):
+        return Finding("fine", "inverse propensities average to one for every arm, within their noise")
+    said = [f"{clipped(checked.arms[k], 24)} ({number(checked.means[k], 3)})" for k in off]
+    return Finding(
         "wrong",
         f"inverse propensities should average to 1 for every arm, and do not for {_some(said)}: below 1 the arm was "
         "not shown where it should have been, or propensities are too large; above 1 they are too small",

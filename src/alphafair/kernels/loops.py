@@ -4,6 +4,7 @@ play    rounds of a stream, every reward learned from at once
 late    rounds of a stream whose rewards arrive later
 face    rounds against an adversary, which says what arms pay once it has seen the distribution
 fold    what a log says was done before, in its order: LEARN a reward, EXPECT one, FORGO one, or DRAW the same arm again
+match   rounds of a log, of which only those count in which the arm drawn is the arm that was shown
 """
 
 from functools import cache
@@ -266,6 +267,21 @@ def _fold_bandit(
     return -1
 
 
+def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, book):
+    """How many rounds counted."""
+    probabilities = np.empty(book.earned.shape[0])
+    matched = 0
+    for t in range(contexts.shape[0]):
+        context = np.int64(contexts[t])
+        arm, propensity = draw(work, shared, learners, context, uniforms[t], probabilities)
+        if arm == arms[t]:
+            book.earned[arm] += rewards[t]
+            learn(work, shared, learners, context, arm, propensity, rewards[t])
+            _note(matched, arm, propensity, book)
+            matched += 1
+    return matched
+
+
 TEMPLATES: dict[tuple[str, str], Any] = {
     ("play", "full"): _play_full,
     ("play", "bandit"): _play_bandit,
@@ -274,6 +290,7 @@ TEMPLATES: dict[tuple[str, str], Any] = {
     ("late", "full"): _late_full,
     ("late", "bandit"): _late_bandit,
     ("fold", "full"): _fold_full,
+    ("match", "bandit"): _match_bandit,
     ("fold", "bandit"): _fold_bandit,
 }
 

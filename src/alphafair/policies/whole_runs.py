@@ -34,7 +34,7 @@ class WholeRuns:
         def _make_work(self, n_live: int) -> Matrix: ...
         def _refuse_propensity(self, context: int, propensity: float, argument: str = ...) -> None: ...
 
-    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> None:
+    def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> Any:
         """A whole run in one compiled call; arms are columns of `live` ones here."""
         with self._lock:
             if not np.array_equal(live, self._memory.live_arms):
@@ -42,7 +42,7 @@ class WholeRuns:
                 raise validate.Refusal("policy", allowed, self, "Change arms from other threads before or after a run.")
             learn = (self.kernels.learn_in_order if in_order else None) or self.kernels.learn
             run = loop(job, self.feedback.value, self.kernels, learn)
-            run(self._work, self._memory.shared, self._memory.learners, *arguments)
+            return run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
     def fold_log(
         self,

@@ -1,0 +1,83 @@
+"""What the commands about logs share: the options for a table of decisions, and how they tell what they found."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alphafair.cli._shared import make_folder, plain_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from alphafair.experiments.log_report import LogReport
+
+File = Annotated[
+    Path, typer.Argument(metavar="LOG", help="CSV, Parquet or Arrow: one row per decision, as alphafair export writes.")
+]
+Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]
+Arm = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of arms shown.")]
+Reward = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of rewards; rows without are left out.")]
+Propensity = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of probabilities, in (0, 1].")]
+User = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Whose decision it was: bands are then over users, not rounds.")
+]
+Alpha = Annotated[float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")]
+Confidence = Annotated[float, typer.Option(metavar="X", help="How surely intervals shall hold.")]
+Replicates = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap and of a policy's draws.")]
+Output = Annotated[Path, typer.Option(metavar="FOLDER", help="Where page, picture and numbers go.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
+
+ASSUMPTIONS = (
+    "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
+    "nothing in the next.",
+    "Propensities are true, and every arm that the policy would show was shown now and then in the same context.",
+    "Cumulative rewards are what the policy earns on average on as many rounds as the log has, an initial 1 per arm "
+    "included.",
+)
+
+
+def said() -> str:
+    """The command as it was typed."""
+    return shlex.join(["alphafair", *sys.argv[1:]])
+
+
+def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
+    """A number and its interval; a dash where there is none."""
+    if found[0] != found[0]:
+        return "-"
+    value, low, high = (written.format(side) for side in found)
+    return f"{value} ({low} to {high})"
+
+
+def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None:
+    """Write the page and its files, and print the table, or the numbers as JSON."""
+    from alphafair.experiments.log_report import write_log_report
+
+    page = write_log_report(report, figure, make_folder(folder))
+    if as_json:
+        typer.echo(json.dumps(report.numbers, indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(f"{report.lead}\n")
+    table = plain_table()
+    for place, heading in enumerate(report.headings):
+        table.add_column(heading, justify="left" if place == 0 else "right", overflow="fold")
+    for row in report.rows:
+        table.add_row(*row)
+    console.print(table)
+    for sentence in report.sentences:
+        console.print(f"\n{sentence}")
+    console.print(f"\n{report.caption}\n\nPage: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
+
+
+def columns(context: str, arm: str, reward: str, propensity: str, user: str | None) -> dict[str, Any]:
+    return {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}

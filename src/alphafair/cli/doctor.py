@@ -1,0 +1,49 @@
+"""`alphafair doctor`: what is wrong with a log, and with which rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alphafair.cli import _logs
+
+
+def command(
+    log: _logs.File,
+    context: _logs.Context = "context",
+    arm: _logs.Arm = "arm",
+    reward: _logs.Reward = "reward",
+    propensity: _logs.Propensity = "propensity",
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="When: it should not go backwards.")] = None,
+    id: Annotated[str | None, typer.Option(metavar="COLUMN", help="Which decision: no two should be the same.")] = None,
+    output: _logs.Output = Path("output"),
+    as_json: _logs.AsJson = False,
+) -> None:
+    """Is a log fit to learn from? What is wrong, with which rows, in plain words.
+
+    Propensities in (0, 1] that add up, arms never shown, contexts with few rounds, repeated ids, time going backwards.
+    Exits with 1 if something must be mended.
+    """
+    from alphafair.evaluation import doctor
+    from alphafair.experiments.log_report import LogReport
+    from alphafair.experiments.pictures import logs as pictures
+
+    found = doctor(log, context=context, arm=arm, reward=reward, propensity=propensity, time=time, id=id)
+    words = {"wrong": "must be mended", "look": "have a look", "fine": "fine"}
+    report = LogReport(
+        name="doctor",
+        title="Is the log fit to learn from?",
+        lead=f"{log.name}: {'nothing must be mended' if found.is_sound else 'something must be mended'}",
+        headings=("", "finding"),
+        rows=[[words[finding.grade], finding.what] for finding in found.findings],
+        caption="What cannot be checked: whether rounds influence each other, and whether the future is like the past.",
+        sentences=[],
+        assumptions=["Inverse propensities of an arm average to 1 over all rounds if, and only if, they are true."],
+        command=_logs.said(),
+        numbers={"log": log.name, **found.as_dict()},
+    )
+    _logs.tell(report, pictures.propensities(found), output, as_json)
+    if not found.is_sound:
+        raise typer.Exit(1)

@@ -1,0 +1,104 @@
+"""`alphafair frontier`: what each step of alpha costs, from a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from alphafair.cli import _logs
+from alphafair.cli._logs import interval
+
+
+def command(
+    log: _logs.File,
+    context: _logs.Context = "context",
+    arm: _logs.Arm = "arm",
+    reward: _logs.Reward = "reward",
+    propensity: _logs.Propensity = "propensity",
+    user: _logs.User = None,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(metavar="X", help="Points of the curve; repeat. Default: eleven from 0 to 0.99."),
+    ] = None,
+    least_share: Annotated[
+        float | None, typer.Option(metavar="S", help="Ask for the alpha at which no arm gets less than this share.")
+    ] = None,
+    cost: Annotated[
+        float | None, typer.Option(metavar="PERCENT", help="Ask for the alpha that costs at most so much reward.")
+    ] = None,
+    confidence: _logs.Confidence = 0.95,
+    replicates: _logs.Replicates = 1000,
+    seed: _logs.Seed = 0,
+    output: _logs.Output = Path("output"),
+    as_json: _logs.AsJson = False,
+) -> None:
+    """What does fairness cost? The best fixed policy at each alpha, on rounds that it has not seen.
+
+    The band holds the true curve: what could be had if every arm's rewards were known. The last sentence says how much
+    more the best fixed policy would have been worth than the run that the log is of, at most.
+    """
+    from alphafair import validate
+    from alphafair.evaluation import LogFile, frontier, regret
+    from alphafair.experiments.log_report import LogReport
+    from alphafair.experiments.pictures import logs as pictures
+    from alphafair.words import counted
+
+    file = LogFile(log, **_logs.columns(context, arm, reward, propensity, user))
+    alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
+    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed}
+    found = frontier(file, alphas, **settings, progress=True)
+    worst = regret(file, 0.9 if 0.9 in alphas else alphas[-1], **settings)
+    answers = {}
+    if least_share is not None:
+        answers[f"no arm gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
+    if cost is not None:
+        answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
+    sizes = (
+        f"{counted(file.n_rounds, 'round')}, {counted(file.n_contexts, 'context')} and {counted(file.n_arms, 'arm')}"
+    )
+    sentences = [_answer(question, *answer) for question, answer in answers.items()]
+    doubts = [f"The verdict is {found.verdict}: {'; '.join(found.reasons)}."] if found.reasons else []
+    curves = {name: found.curve(name) for name in ("average_reward", "jain_index", "least_share", "greatest_share")}
+    written = {"jain_index": "{:.3f}", "least_share": "{:.2%}", "greatest_share": "{:.2%}"}
+    rows = []
+    for k, value in enumerate(alphas):
+        cells = [interval((c.value[k], c.low[k], c.high[k]), written.get(name, "{:.4g}")) for name, c in curves.items()]
+        rows.append([f"{value:g}", *cells])
+    numbers = {
+        "log": log.name,
+        **found.as_dict(),
+        "curves": {name: {side: _plain(v) for side, v in c._asdict().items()} for name, c in curves.items()},
+        "answers": {question: answer._asdict() for question, answer in answers.items()},
+        "regret": {
+            **worst._asdict(),
+            **{k: _plain([v])[0] for k, v in worst._asdict().items() if isinstance(v, float)},
+        },
+    }
+    report = LogReport(
+        name="frontier",
+        title="What fairness costs",
+        lead=f"What each step of fairness costs on {sizes} of {log.name}",
+        headings=("alpha", "average reward", "Jain's index", "least share", "greatest share"),
+        rows=rows,
+        caption="Values are of policies learned from one half of the rounds and valued on the other; in brackets where "
+        f"the curve of the true optimum lies, at {confidence:.0%}.",
+        sentences=[*sentences, *doubts, f"{worst} (alpha {worst.alpha:g}; {worst.verdict})"],
+        assumptions=_logs.ASSUMPTIONS,
+        command=_logs.said(),
+        numbers=numbers,
+    )
+    notes = (f"{log.name}: {sizes}", f"bands: where the true optimum lies, at {confidence:.0%}")
+    _logs.tell(report, pictures.price(found, notes), output, as_json)
+
+
+def _answer(question: str, alpha: float | None, safe: float | None) -> str:
+    if alpha is None:
+        return f"At no alpha of the curve can it be expected that {question}."
+    sure = "no alpha is sure to" if safe is None else f"on the safe side of the band, {safe:g}"
+    return f"So that {question}: alpha {alpha:g}; {sure}."
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [float(value) if value == value else None for value in values]

@@ -1,0 +1,42 @@
+"""A page about a log: one picture, one table, what it assumes, and what the doctor says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.page import environment
+from alphafair.experiments.report import inline, save_picture
+from alphafair.experiments.reproduce import versions
+
+
+class LogReport(NamedTuple):
+    """What a page about a log says; all words come from the commands."""
+
+    name: str  # of its files
+    title: str
+    lead: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str  # of the table
+    sentences: Sequence[str]  # answers, and reasons for doubt
+    assumptions: Sequence[str]
+    command: str
+    numbers: dict[str, Any]
+
+
+def write_log_report(report: LogReport, figure: Figure, folder: Path) -> Path:
+    """Write NAME.html, NAME.json and the picture in three formats; say where the page is."""
+    svg = save_picture(figure, folder, report.name)
+    drawing = Markup(inline(svg, report.name, report.title))
+    template = environment().get_template("log.html")
+    page = folder / f"{report.name}.html"
+    write_text(page, template.render(report=report, drawing=drawing, versions=versions()))
+    write_text(folder / f"{report.name}.json", json.dumps(report.numbers, indent=2, allow_nan=False) + "\n")
+    return page

@@ -1,0 +1,117 @@
+"""The commands about logs: table, picture, page and JSON, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphafair import Log
+from alphafair.evaluation import evaluate, frontier
+from tests.test_cli import run
+from tests.test_evaluation import made_log, world
+
+
+@pytest.fixture(scope="module")
+def log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    means, visits, logging, _ = world(2, 3, 4)
+    log = made_log(np.random.default_rng(2), 3000, means, visits, logging)
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    columns = {
+        "who": [f"user {c}" for c in log.contexts],
+        "arm": log.arms,
+        "reward": log.rewards,
+        "propensity": log.propensities,
+        "id": np.arange(3000),
+    }
+    pl.DataFrame(columns).write_csv(path)
+    return path
+
+
+def files(folder: Path, name: str) -> bool:
+    return all((folder / f"{name}.{kind}").stat().st_size > 0 for kind in ("html", "json", "png", "svg", "pdf"))
+
+
+def test_evaluate_prints_what_evaluate_says(log_file: Path, tmp_path: Path) -> None:
+    shares = pl.DataFrame({"context": [f"user {c}" for c in range(3)], **{str(arm): [0.25] * 3 for arm in range(4)}})
+    shares.write_csv(tmp_path / "even.csv")
+    options = ["--context", "who", "--output", str(tmp_path), "--replicates", "200", "--alpha", "0.5"]
+    chosen = ["--policy", "uniform", "--policy", str(tmp_path / "even.csv"), "--policy", "logged", "--policy", "fair"]
+    answer = run("evaluate", str(log_file), *options, *chosen, "--json")
+    assert answer.exit_code == 0, answer.output
+    numbers = json.loads(answer.stdout)
+    assert json.loads((tmp_path / "evaluate.json").read_text()) == numbers
+    assert files(tmp_path, "evaluate")
+    log = Log.from_table(log_file, context="who")
+    expected = evaluate(log, np.full((3, 4), 0.25), alpha=0.5, n_replicates=200).as_dict()
+    assert numbers["policies"]["uniform"] == expected
+    assert numbers["policies"][str(tmp_path / "even.csv")] == expected
+    held_out = frontier(log, [0.5], n_replicates=200).held_out[0]
+    assert numbers["policies"]["fair"]["jain_index"]["value"] == pytest.approx(held_out.jain_index.value)
+    table = run("evaluate", str(log_file), *options)
+    assert table.exit_code == 0, table.output
+    assert "trustworthy" in table.stdout
+    page = (tmp_path / "evaluate.html").read_text(encoding="utf-8")
+    assert "What is assumed" in page
+    assert "trustworthy" in page
+
+
+def test_evaluate_lets_policies_learn(log_file: Path, tmp_path: Path) -> None:
+    options = ["--context", "who", "--output", str(tmp_path), "--policy", "alpha-fair-adaptive", "--json"]
+    answer = run("evaluate", str(log_file), *options)
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)["policies"]
+    assert list(found) == ["alpha-fair-adaptive, replayed", "alpha-fair-adaptive, on the model"]
+    assert found["alpha-fair-adaptive, on the model"]["rounds"] == 3000
+
+
+def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None:
+    options = ["--context", "who", "--output", str(tmp_path), "--replicates", "200", "--alpha", "0", "--alpha", "0.9"]
+    answer = run("frontier", str(log_file), *options, "--least-share", "0.1", "--cost", "50")
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(answer.stdout.split())
+    assert "So that no arm gets less than 10.00% of all reward: alpha 0.9" in words
+    assert "So that at most 50% of the average reward is lost: alpha 0.9" in words
+    assert "The best fixed policy would have been worth at most" in words
+    assert files(tmp_path, "frontier")
+    numbers = json.loads((tmp_path / "frontier.json").read_text())
+    assert numbers["alphas"] == [0.0, 0.9]
+    assert len(numbers["curves"]["jain_index"]["low"]) == 2
+    impossible = run("frontier", str(log_file), *options, "--least-share", "0.9")
+    assert "At no alpha of the curve" in " ".join(impossible.stdout.split())
+
+
+def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None:
+    sound = run("doctor", str(log_file), "--context", "who", "--id", "id", "--output", str(tmp_path))
+    assert sound.exit_code == 0, sound.output
+    assert "nothing must be mended" in sound.stdout
+    assert files(tmp_path, "doctor")
+    frame = pl.read_csv(log_file).with_columns(propensity=pl.when(pl.col("id") == 7).then(0.0).otherwise("propensity"))
+    frame.write_csv(tmp_path / "bad.csv")
+    bad = run("doctor", str(tmp_path / "bad.csv"), "--context", "who", "--output", str(tmp_path), "--json")
+    assert bad.exit_code == 1
+    assert not json.loads(bad.stdout)["sound"]
+    assert "bad.csv, line 9" in json.loads(bad.stdout)["findings"][0]["what"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", "LOG"], "Name the column that you mean (context=, --context)"),
+        (["evaluate", "LOG", "--context", "who", "--policy", "alpha-fiar"], "Did you mean 'alpha-fair-bandit'"),
+        (["evaluate", "LOG", "--context", "who", "--estimator", "magic"], "estimator must be one of"),
+        (["evaluate", "LOG", "--context", "who", "--policy", "missing.csv"], "missing.csv must be a file"),
+        (["frontier", "none.csv"], "none.csv must be a file"),
+        (["frontier", "LOG", "--context", "who", "--alpha", "1"], "alpha must be in [0, 1)"),
+    ],
+)
+def test_refusals_are_one_line(log_file: Path, tmp_path: Path, arguments: list[str], words: Any) -> None:
+    given = [str(log_file) if word == "LOG" else word for word in arguments]
+    answer = run(*given, "--output", str(tmp_path / "out"))
+    assert answer.exit_code == 2, answer.output
+    assert words in answer.stderr
+    assert answer.stderr.startswith("error: ")

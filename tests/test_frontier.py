@@ -1,0 +1,279 @@
+"""The price of fairness from a log, regret with confidence, learning policies on logs, warm starts, real data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import (
+    AlphaFair,
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    Log,
+    Refusal,
+    ScaleFree,
+    Stream,
+    Uniform,
+    drive,
+    metrics,
+    offline_optimum,
+    simulate,
+    streams,
+)
+from alphafair.evaluation import (
+    ESTIMATORS,
+    evaluate,
+    fair_policy,
+    frontier,
+    logged_policy,
+    model_stream,
+    regret,
+    replay,
+    simulate_model,
+    warm_start,
+)
+from alphafair.evaluation.estimate import PLAIN
+from alphafair.evaluation.scores import score
+from alphafair.offline import context_reward_totals
+from tests import naive_evaluation as naive
+from tests.test_evaluation import made_log, world
+
+DATA = Path(__file__).parent / "data"
+CURVES = ("average_reward", "jain_index", "least_share", "greatest_share")
+
+
+def uniform_log(stream: Stream, seed: int) -> Log:
+    log = simulate(Uniform(stream.n_contexts, stream.n_arms, feedback="bandit"), stream, seed=seed, log=True).log
+    assert log is not None
+    return log
+
+
+@pytest.mark.compiled
+def test_the_curve_from_a_log_covers_the_true_one() -> None:
+    """From one arm shown per round of the bundled ratings, against the curve that all rewards give."""
+    stream, alphas = streams.bundled(), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99]
+    totals = context_reward_totals(stream)
+    earned = [offline_optimum(totals, alpha).cumulative_rewards for alpha in alphas]
+    inside = []
+    for seed in range(3):
+        found = frontier(uniform_log(stream, seed), alphas, n_replicates=200)
+        assert found.verdict != "do not use"
+        for name in CURVES:
+            truth = np.array([float(PLAIN[name](each, alpha)) for each, alpha in zip(earned, alphas, strict=True)])
+            curve = found.curve(name)
+            inside += ((curve.low <= truth) & (truth <= curve.high)).tolist()
+            assert (curve.low <= curve.value).all()
+            assert (curve.value <= curve.high).all()
+    assert np.mean(inside) >= 0.95, np.mean(inside)
+
+
+def test_held_out_is_not_flattered() -> None:
+    """Pure noise: nothing can be learned, so no policy is worth more than uniform play; in hindsight it looks so."""
+    rng = np.random.default_rng(0)
+    log = Log(
+        rng.integers(0, 40, 4000), rng.integers(0, 4, 4000), (rng.random(4000) < 0.5).astype(float), np.full(4000, 0.25)
+    )
+    found = frontier(log, [0.0], n_replicates=200)
+    assert found.held_out[0].average_reward.low <= 501.0 <= found.held_out[0].average_reward.high
+    assert found.flattered[0].average_reward.low > 501.0
+
+
+def test_direct_answers() -> None:
+    stream = streams.stochastic(n_rounds=20_000, n_contexts=4, n_arms=3, seed=1)
+    found = frontier(uniform_log(stream, 0), [0.0, 0.3, 0.6, 0.9], n_replicates=200)
+    share = float(found.least_share.value[2])
+    assert found.alpha_for_least_share(share).alpha == 0.6
+    assert found.alpha_for_least_share(0.99) == (None, None)
+    cost = 100.0 * (1.0 - float(found.average_reward.value[1] / found.average_reward.value[0]))
+    assert found.alpha_for_cost(cost + 1e-9).alpha == 0.3
+    assert found.alpha_for_cost(100.0) == (0.9, 0.9)
+    with pytest.raises(Refusal, match="percent must be a number"):
+        found.alpha_for_cost(101.0)
+
+
+@pytest.mark.parametrize("alphas", [[], [0.5, 0.1], [0.5, 0.5], [1.0]])
+def test_alphas_that_are_no_curve_are_refused(alphas: list[float]) -> None:
+    log = Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5])
+    with pytest.raises(Refusal, match="alpha"):
+        frontier(log, alphas)
+
+
+def test_a_frontier_of_an_arm_never_shown_is_not_to_be_used() -> None:
+    rng = np.random.default_rng(0)
+    log = Log(np.zeros(3000, dtype=int), rng.integers(0, 2, 3000), rng.random(3000), np.full(3000, 0.5), n_arms=3)
+    found = frontier(log, [0.5, 0.9], n_replicates=100)
+    assert found.verdict == "do not use"
+    assert np.isnan(found.jain_index.value).all()
+
+
+@pytest.mark.compiled
+def test_regret_is_at_most_what_is_stated() -> None:
+    """In 95 of 100 runs at least; the bound is on the safe side, so in nearly all."""
+    held, alpha = 0, 0.9
+    for seed in range(60):
+        stream = streams.stochastic(n_rounds=3000, n_contexts=4, n_arms=4, seed=seed)
+        log = simulate(AlphaFairAdaptive(4, 4, alpha=alpha), stream, seed=seed, log=True).log
+        assert log is not None
+        stated = regret(log, alpha, n_replicates=200)
+        achieved = float(metrics.alpha_performance(1.0 + np.bincount(log.arms, log.rewards, minlength=4), alpha))
+        assert stated.achieved == pytest.approx(achieved)
+        truth = offline_optimum(context_reward_totals(stream), alpha).value - achieved
+        held += truth <= stated.at_most
+        assert "with 95% confidence" in str(stated)
+    assert held >= 54
+
+
+def test_fixed_policies_of_a_log() -> None:
+    log = Log([0, 0, 0, 1], [0, 0, 1, 1], [1.0, 1.0, 0.0, 1.0], [0.5] * 4, n_contexts=3)
+    assert logged_policy(log).tolist() == [[2 / 3, 1 / 3], [0.0, 1.0], [0.5, 0.5]]
+    policy = fair_policy(log, 0.5)
+    np.testing.assert_allclose(policy.sum(axis=1), 1.0)
+
+
+# learning policies
+
+
+def test_replay_is_the_policy_on_fewer_rounds() -> None:
+    """Uneven propensities and all: what is replayed earns per round what the policy earns on as many real rounds."""
+    means, visits, _, _ = world(3, 3, 3)
+    rng = np.random.default_rng(3)
+    logging = 0.5 * rng.dirichlet(np.full(3, 3.0), 3) + 0.5 / 3
+    log = made_log(rng, 30_000, means, visits, logging)
+    found = replay(log, AlphaFairAdaptive(3, 3, alpha=0.5), alpha=0.5, n_seeds=10)
+    real = []
+    for seed in range(10):
+        contexts = np.random.default_rng(seed).choice(3, found.n_rounds, p=visits)
+        rewards = (np.random.default_rng([1, seed]).random((found.n_rounds, 3)) < means[contexts]).astype(float)
+        trace = simulate(AlphaFairAdaptive(3, 3, alpha=0.5), Stream.from_arrays(contexts, rewards), seed=seed)
+        real.append((trace.final.sum() - 3) / found.n_rounds)
+    assert found.reward_per_round.value == pytest.approx(np.mean(real), abs=0.02)
+    assert "rounds are alike" in found.assumes
+
+
+def test_the_model_has_the_logs_means() -> None:
+    means, visits, logging, _ = world(4, 3, 4)
+    log = made_log(np.random.default_rng(4), 20_000, means, visits, logging)
+    stream = model_stream(log, seed=1)
+    assert np.array_equal(stream.contexts, log.contexts)
+    for context in range(3):
+        rows = stream.reward_table[stream.items[stream.contexts == context]]
+        np.testing.assert_allclose(rows.mean(axis=0), means[context], atol=0.06)
+    found = simulate_model(log, AlphaFairAdaptive(3, 4, alpha=0.0), alpha=0.0, n_seeds=3)
+    best = float((visits * means.max(axis=1)).sum())
+    assert 0.9 * best < found.reward_per_round.value < 1.02 * best
+    assert "the model is the world" in found.as_dict()["assumes"]
+
+
+def test_what_cannot_be_replayed_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    uneven = Log(np.zeros(500, dtype=int), rng.integers(0, 2, 500), np.ones(500), np.r_[1e-6, np.full(499, 0.5)])
+    with pytest.raises(Refusal, match="rounds that could match"):
+        replay(uneven, AlphaFairBandit(1, 2))
+    with pytest.raises(Refusal, match="policy must be one of 1 contexts and 2 arms"):
+        replay(uneven, AlphaFairBandit(1, 3))
+    with pytest.raises(Refusal, match="one with bandit feedback"):
+        replay(Log([0] * 100, [0, 1] * 50, [1.0] * 100, [0.5] * 100), AlphaFair(1, 2))
+
+
+# warm starts
+
+
+@pytest.mark.compiled
+def test_a_warm_policy_earns_more_than_a_cold_one() -> None:
+    """On half of the bundled ratings, shown at random, then the next thousand rounds: in 95 of 100 seeds."""
+    stream = streams.bundled()
+    half = stream.n_rounds // 2
+    later = slice(half, half + 1000)
+    then = Stream(stream.contexts[later], stream.items[later], stream.reward_table, n_contexts=stream.n_contexts)
+    wins = 0
+    for seed in range(100):
+        log = uniform_log(stream.head(half), 1000 + seed)
+        warm = warm_start(log, AlphaFairAdaptive, alpha=0.9, weight=0.5)
+        cold = AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=0.9)
+        earned = [simulate(policy, then, seed=seed).final.sum() for policy in (warm, cold)]
+        wins += earned[0] > earned[1]
+    assert wins >= 95, wins
+
+
+@pytest.mark.parametrize("kind", [AlphaFairBandit, AlphaFairAdaptive])
+def test_one_tiny_propensity_does_not_freeze_a_learner(kind: Any) -> None:
+    """A single reward logged at 1e-6 moves a policy no further than one logged at 1/(2n)."""
+    rows = {"contexts": np.zeros(50, dtype=int), "arms": np.arange(50) % 4, "rewards": np.full(50, 0.5)}
+    tiny, plain = np.full(50, 0.25), np.full(50, 0.25)
+    tiny[0], plain[0] = 1e-6, 0.125
+    policies = [warm_start(Log(**rows, propensities=each), kind, alpha=0.0, seed=1) for each in (tiny, plain)]
+    assert policies[0].snapshot().to_bytes() == policies[1].snapshot().to_bytes()
+    with pytest.raises(Refusal, match="propensit"):
+        drive.over_log(kind(1, 4, alpha=0.0), Log(**rows, propensities=tiny))
+    for _ in range(1000):
+        decision = policies[0].choose(0)
+        policies[0].update(decision, 1.0 if decision.arm == 3 else 0.1)
+    assert policies[0].probabilities(0)[3] > 0.5, "it learns on"
+
+
+def test_the_weight_of_the_past() -> None:
+    log = uniform_log(streams.stochastic(n_rounds=1000, n_contexts=2, n_arms=3, seed=0), 0)
+    none, half, whole = (warm_start(log, AlphaFairBandit, alpha=0.5, weight=weight) for weight in (0.0, 0.5, 1.0))
+    assert none.cumulative_rewards.tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(whole.cumulative_rewards, 1.0 + np.bincount(log.arms, log.rewards), rtol=1e-12)
+    kept = slice(1, None, 2)  # evenly
+    np.testing.assert_allclose(
+        half.cumulative_rewards, 1.0 + np.bincount(log.arms[kept], log.rewards[kept]), rtol=1e-12
+    )
+    again = warm_start(log, AlphaFairBandit, alpha=0.5, weight=0.5)
+    assert all(np.array_equal(again.probabilities(c), half.probabilities(c)) for c in range(2))
+    straight = AlphaFairBandit(2, 3, alpha=0.5)
+    drive.over_log(straight, log)
+    np.testing.assert_array_equal(straight.probabilities(1), whole.probabilities(1))
+
+
+def test_warm_starts_refuse_what_cannot_be() -> None:
+    log = Log([0, 0], [0, 1], [2.0, 0.0], [0.5, 0.5])
+    with pytest.raises(Refusal, match=r"log.rewards\[0\] must be a number in \[0, 1\]"):
+        warm_start(log, AlphaFairBandit)
+    assert warm_start(log, ScaleFree).n_arms == 2, "one that takes any reward"
+    with pytest.raises(Refusal, match="weight must be a number"):
+        warm_start(log, ScaleFree, weight=1.5)
+    with pytest.raises(Refusal, match="bandit feedback"):
+        warm_start(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), AlphaFair)
+
+
+# real data
+
+
+def open_bandit(name: str, context: str) -> Log:
+    columns = {"context": context, "arm": "item_id", "reward": "click", "propensity": "propensity_score"}
+    return Log.from_table(DATA / f"open-bandit-men-{name}.parquet", **columns)
+
+
+@pytest.mark.parametrize("context", ["position", "user_feature_0"])
+def test_each_log_tells_what_the_other_policy_earned(context: str) -> None:
+    """The uniform log's estimate of Thompson sampling's click rate, and the other way round, agree with what that
+    policy's own log shows: the difference is within both intervals taken together.
+
+    Thompson sampling learned while it ran; the fixed policy that shows arms as often as it did, by context, stands in.
+    """
+    logs = {name: open_bandit(name, context) for name in ("random", "bts")}
+    for own, other in (("bts", "random"), ("random", "bts")):
+        shown = logged_policy(logs[own]) if own == "bts" else np.full((logs[own].n_contexts, 34), 1 / 34)
+        rate = logs[own].rewards.mean()
+        own_error = 1.96 * math.sqrt(rate * (1.0 - rate) / logs[own].n_rounds)
+        for estimator in ESTIMATORS:
+            found = evaluate(logs[other], shown, estimator=estimator)
+            assert found.verdict == "thin", "46 and 69 clicks for 34 arms"
+            value, low, high = found.reward_per_round
+            other_error = high - value if rate > value else value - low
+            assert abs(value - rate) <= math.hypot(own_error, other_error), (own, estimator, value, rate)
+
+
+@pytest.mark.parametrize("estimator", ["ips", "snips", "dr"])
+def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
+    log = open_bandit("bts", "position")
+    part = Log(*(column[:3000] for column in (log.contexts, log.arms, log.rewards, log.propensities)), n_arms=34)
+    uniform = np.full((part.n_contexts, 34), 1 / 34)
+    found = score(part, uniform[None], ESTIMATORS[estimator], lambda rows: None).earned()[0]
+    np.testing.assert_allclose(found, naive.cumulative_rewards(part, uniform.tolist(), estimator), rtol=1e-9)

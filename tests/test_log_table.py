@@ -1,0 +1,197 @@
+"""`Log.from_table`, `LogFile` and the doctor: any table of decisions, and what is wrong with which rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from alphafair import Log, Refusal
+from alphafair.evaluation import LogFile, doctor
+from tests.test_evaluation import made_log, world
+
+DATA = Path(__file__).parent / "data"
+ROWS: dict[str, list[Any]] = {
+    "context": ["new", "old", "new", "old"],
+    "arm": ["b", "a", "a", "b"],
+    "reward": [1.0, 0.0, 0.5, None],
+    "propensity": [0.5, 0.25, 0.5, 0.75],
+}
+
+
+def same(log: Log) -> None:
+    assert (log.context_labels, log.arm_labels) == (("new", "old"), ("a", "b"))
+    assert log.contexts.tolist() == [0, 1, 0]
+    assert log.arms.tolist() == [1, 0, 0]
+    assert log.rewards.tolist() == [1.0, 0.0, 0.5]
+    assert log.propensities.tolist() == [0.5, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".arrow"])
+def test_every_format_gives_the_same_log(tmp_path: Path, suffix: str) -> None:
+    frame, path = pl.DataFrame(ROWS), tmp_path / f"log{suffix}"
+    if suffix in (".csv", ".tsv"):
+        frame.write_csv(path, separator="," if suffix == ".csv" else "\t")
+    elif suffix == ".parquet":
+        frame.write_parquet(path)
+    else:
+        frame.write_ipc(path)
+    same(Log.from_table(path))
+    (piece,) = LogFile(path).batches()
+    same(piece)
+
+
+def test_frames_of_every_kind() -> None:
+    same(Log.from_table(ROWS))
+    same(Log.from_table(pl.DataFrame(ROWS)))
+    same(Log.from_table(pl.DataFrame(ROWS).lazy()))
+    same(Log.from_table(pd.DataFrame(ROWS)))
+
+
+def test_the_engines_export_is_read_as_it_is(tmp_path: Path) -> None:
+    """Columns as in alphafair export; a reward is missing while it is pending."""
+    text = (
+        "seq,id,context,arm,propensity,reward,reward_source,decided_at,rewarded_at,policy_version\n"
+        "1,d1,visitor-7,ada,0.5,0.8,client,2024-05-31T12:00:00,2024-05-31T12:00:05,1\n"
+        "2,d2,visitor-9,ben,0.5,,,2024-05-31T12:00:01,,1\n"
+        "3,d3,visitor-7,ben,0.25,0.0,default,2024-05-31T12:00:02,2024-05-31T13:00:02,1\n"
+    )
+    (tmp_path / "export.csv").write_text(text)
+    log = Log.from_table(tmp_path / "export.csv", time="decided_at")
+    assert (log.context_labels, log.arm_labels) == (("visitor-7",), ("ada", "ben"))
+    assert log.rewards.tolist() == [0.8, 0.0]
+    assert log.timestamps is not None
+    assert str(log.timestamps[1]) == "2024-05-31T12:00:02.000000"
+
+
+def test_time_sorts_users_group_and_numbers_are_numbered_by_size() -> None:
+    rows = {
+        "c": [10, 9, 10],
+        "a": [2, 11, 2],
+        "r": [1, 0, 1],
+        "p": [0.1, 0.2, 0.3],
+        "t": [3, 1, 2],
+        "u": ["x", "y", "x"],
+        "place": [1, 2, 3],
+    }
+    log = Log.from_table(rows, context="c", arm="a", reward="r", propensity="p", time="t", user="u", position="place")
+    assert (log.context_labels, log.arm_labels) == (("9", "10"), ("2", "11"))
+    assert log.propensities.tolist() == [0.2, 0.3, 0.1]
+    assert log.users is not None
+    assert log.users[1] == log.users[2] != log.users[0]
+    assert log.positions is not None
+    assert log.positions.tolist() == [2, 3, 1]
+
+
+def test_open_bandit_data() -> None:
+    names = {"context": "user_feature_0", "arm": "item_id", "reward": "click", "propensity": "propensity_score"}
+    log = Log.from_table(DATA / "open-bandit-men-random.parquet", **names, time="timestamp", position="position")
+    assert (log.n_rounds, log.n_arms, log.rewards.sum()) == (10_000, 34, 46.0)
+    assert log.arm_labels == tuple(str(item) for item in range(34))
+    assert log.timestamps is not None
+    assert (np.diff(log.timestamps) >= np.timedelta64(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"propensity": [0.5, 0.0, 0.5, 0.5]}, r"source, row 1: propensity must be a number in \(0, 1\]; got 0.0"),
+        ({"propensity": [0.5, 1.5, 0.5, 0.5]}, r"source, row 1: propensity must be a number in \(0, 1\]; got 1.5"),
+        ({"propensity": [0.5, None, 0.5, 0.5]}, r"source, row 1: propensity must be a number in \(0, 1\]; got None"),
+        ({"propensity": ["x", "y", "z", "w"]}, "source, row 0: propensity must be"),
+        ({"reward": [1.0, float("nan"), 0.5, None]}, "source, row 1: reward must be a finite number; got nan"),
+        ({"reward": [None] * 4}, "source must be a log with rewarded rows; got 'none'"),
+        ({"arm": ["b", None, "a", "b"]}, "source, row 1: arm must be a value; got None"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_its_place(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        Log.from_table({**ROWS, **change})
+
+
+def test_a_wrong_column_is_named() -> None:
+    with pytest.raises(Refusal, match=r"names with 'rewards' among them; .*Did you mean 'reward'"):
+        Log.from_table(ROWS, reward="rewards")
+    with pytest.raises(Refusal, match="columns must be different columns"):
+        Log.from_table(ROWS, reward="arm")
+
+
+def test_rows_of_a_file_are_named_by_their_line(tmp_path: Path) -> None:
+    pl.DataFrame({**ROWS, "reward": [None, 0.0, 0.5, 1.0], "propensity": [0.5, 0.5, 2.0, 0.5]}).write_csv(
+        tmp_path / "log.csv"
+    )
+    with pytest.raises(Refusal, match=r"log.csv, line 4: propensity must be"):
+        Log.from_table(tmp_path / "log.csv")
+    file = LogFile(tmp_path / "log.csv")
+    with pytest.raises(Refusal, match=r"log.csv, line 4: propensity must be"):
+        list(file.batches())
+
+
+def test_negative_rewards_in_a_file_are_refused(tmp_path: Path) -> None:
+    pl.DataFrame({**ROWS, "reward": [1.0, -1.0, 0.5, 1.0]}).write_csv(tmp_path / "log.csv")
+    with pytest.raises(Refusal, match=r"reward must be at least 0; got -1\.0"):
+        LogFile(tmp_path / "log.csv")
+
+
+def grades(found: Any) -> dict[str, list[str]]:
+    return {grade: [each.what for each in found.findings if each.grade == grade] for grade in ("wrong", "look", "fine")}
+
+
+def test_the_doctor_names_rows() -> None:
+    rows = {
+        **ROWS,
+        "propensity": [0.5, 1.5, 0.0, 0.5],
+        "id": ["d1", "d2", "d1", "d3"],
+        "t": [1, 3, 2, 4],
+    }
+    found = doctor(rows, id="id", time="t")
+    assert not found.is_sound
+    assert grades(found)["wrong"] == [
+        "2 rows have a propensity that is not a number in (0, 1]: source, row 1 and source, row 2",
+        "1 row has an id that came before: source, row 2",
+    ]
+    assert grades(found)["look"] == [
+        "1 row has no reward yet and is left out",
+        "1 row has an earlier time than the row before: source, row 2",
+    ]
+
+
+def test_the_doctor_finds_propensities_that_do_not_add_up() -> None:
+    means, visits, logging, _ = world(5, 3, 4)
+    log = made_log(np.random.default_rng(5), 4000, means, visits, logging)
+    sound = doctor(log)
+    assert sound.is_sound, sound
+    assert sound.inverse_propensities is not None
+    inverse = np.bincount(log.arms, 1.0 / log.propensities, minlength=4) / 4000
+    np.testing.assert_allclose(sound.inverse_propensities.means, inverse)
+    wrong = Log(log.contexts, log.arms, log.rewards, np.minimum(1.0, 1.3 * log.propensities))
+    assert not doctor(wrong).is_sound
+    assert "inverse propensities should average to 1" in grades(doctor(wrong))["wrong"][0]
+
+
+def test_the_doctor_raises_no_false_alarm() -> None:
+    """At a chance of 0.1% for all arms together, 200 sound logs raise at most a few."""
+    means, visits, logging, _ = world(5, 3, 4)
+    alarms = sum(
+        not doctor(made_log(np.random.default_rng([5, seed]), 1000, means, visits, logging)).is_sound
+        for seed in range(200)
+    )
+    assert alarms <= 4
+
+
+def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
+    log = Log([0] * 50 + [1] * 2, [0, 1] * 26, [1.0] * 52, [0.5] * 52, n_arms=4)
+    found = grades(doctor(log))
+    assert found["look"] == [
+        "2 arms never shown, so nothing can be said of: 2 and 3",
+        "1 context came fewer than 4 times, once for every arm: 3.85% of all rounds",
+    ]
+    nothing = Log([0] * 50, [0, 1] * 25, [0.0] * 50, [0.5] * 50)
+    assert grades(doctor(nothing))["wrong"] == ["no round has a reward above 0"]
+    assert grades(doctor({"context": [], "arm": []}))["wrong"][0].startswith("source: columns must be")
+    empty = {name: [] for name in ROWS}
+    assert grades(doctor(empty))["wrong"] == ["there is no row with a reward"]
