@@ -175,7 +175,7 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 
     again = arena.arena(folder, smoke=True, command="alphafair arena --smoke", started=started)
     assert "Compiling" not in told
-    assert told == {course.title: 3 for course in courses.COURSES}
+    assert told == {course.title: 3 for course in (*courses.COURSES, *courses.DESCRIBED_COURSES)}
     assert again.page == folder / "index.html"
     for path, (content, written) in before.items():
         assert path.read_bytes() == content, path
@@ -200,7 +200,7 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
     best: Score = results.meetings[3].of("full", 0.5)[0]
     text = f"{100 * best.gap_closed.mean:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
-    assert page.count("<td class") == 2 * 2 * 6 * len(results.meetings)
+    assert page.count("<td class") == 2 * 2 * (6 * len(results.meetings) + 2 * len(courses.DESCRIBED_COURSES))
     assert "alphafair arena --smoke" in page
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
 

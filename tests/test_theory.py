@@ -93,7 +93,7 @@ def optimum_above(totals: np.ndarray, alpha: float) -> float:
     return best.value + best.gap
 
 
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@settings(max_examples=1000, deadline=None, derandomize=True)
 @given(
     kind=st.sampled_from(KINDS),
     marginal=st.sampled_from(["before", "next_visit", "after"]),

@@ -22,13 +22,8 @@ COMPUTING = (  # all code that a table depends on
     "kernels/*.py",
     "policies/*.py",
     "streams/*.py",
-    "drive.py",
-    "jit.py",
-    "metrics.py",
-    "offline.py",
-    "rewards.py",
-    "simulation.py",
-    "types.py",
+    *(f"{name}.py" for name in ("arrays", "contexts", "decision", "drive", "jit", "log", "metrics", "offline")),
+    *(f"{name}.py" for name in ("played", "rewards", "simulation", "types")),
     *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival", "tables")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
