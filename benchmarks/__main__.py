@@ -24,6 +24,7 @@ SECTIONS = (
     "startup",
     "service",
     "crashes",
+    "service",
 )
 
 
