@@ -25,6 +25,7 @@ SECTIONS = (
     "startup",
     "service",
     "crashes",
+    "service",
 )
 
 

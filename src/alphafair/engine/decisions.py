@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from alphafair import __version__, validate
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
-from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
+from alphafair.engine.experiment import CODE, Experiment, checked_label, is_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay
@@ -34,11 +34,13 @@ SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
 PAGE = 5_000  # decisions settled by the clock in one transaction
 
-FIND = """select d.seq, d.experiment, d.context, c.label, d.arm, d.propensity, d.deferred = 0 or a.seq is not null,
-    ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward, iif(l.seq is null, r.source, 'late'), r.rewards
-    from decision d left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
+    d.deferred = 0 or a.seq is not null, ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
+    iif(l.seq is null, r.source, 'late'), r.rewards from decision d
+    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
     left join late_reward l on l.decision = d.seq
-    left join context c on c.experiment = d.experiment and c.number = d.context where d.id = ?"""
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.id in (select value from json_each(?))"""
 OPEN = """select d.id, d.seq, ifnull(a.at, d.at) from decision d
     left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq > ? and d.at <= ? and r.seq is null order by d.seq limit ?"""
@@ -95,6 +97,7 @@ class Decisions:
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
         self._recent: OrderedDict[str, Known] = OrderedDict()
+        self._absent: set[str] = set()
         self._stale = False
         self._salt = f"{self._random.getrandbits(32):08x}"
 
@@ -184,8 +187,7 @@ class Decisions:
     def _serve(self) -> None:
         while len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
             self._recent.popitem(last=False)
-        group: list[Ticket] = []
-        size = 0
+        group, size = list[Ticket](), 0
         while self._waiting and size < GROUP:
             group.append(self._waiting.popleft())
             size += len(group[-1].requests)
@@ -193,6 +195,7 @@ class Decisions:
             self._check_open()
             self._freshen()
             self._expire_due()
+            self._look_up(request.id for ticket in group for request in ticket.requests if hasattr(request, "id"))
             fold = Fold(self.position, self._now())
             answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
             if fold.last > fold.start:
@@ -206,6 +209,8 @@ class Decisions:
             elif not isinstance(problem, ValueError):
                 raise
             return
+        finally:
+            self._absent = set()
         for ticket, own in zip(group, answers, strict=True):
             ticket.answers = own
         with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
@@ -311,22 +316,19 @@ class Decisions:
         """A decision by its id, from memory or from the disk."""
         if not isinstance(id, str):
             raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
-        known = self._recent.get(id)
-        if known is not None:
-            return known
-        if "\x00" in id or len(id) > 1000:
-            return None
-        try:
-            found = self._ledger.rows(FIND, (id,))
-        except UnicodeEncodeError:
-            return None
-        if not found:
-            return None
-        seq, key, context, label, arm, propensity, active, since, used, is_settled, reward, source, rewards = found[0]
-        settled = (reward, source, rewards) if is_settled else None
-        known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, settled)
-        self._recent[id] = known
-        return known
+        if id not in self._recent and id not in self._absent:
+            self._look_up([id])
+        return self._recent.get(id)
+
+    def _look_up(self, ids: Iterable[Any]) -> None:
+        """Read the decisions that are not in memory, all with one question; `_absent` are those that nobody made."""
+        asked = [id for id in ids if isinstance(id, str) and id not in self._recent and is_label(id)]
+        for row in self._ledger.rows(FIND, (json.dumps(asked),)) if asked else ():
+            id, seq, key, context, label, arm, propensity, active, since, used, is_settled, *settled = row
+            first = tuple(settled) if is_settled else None
+            known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, first)
+            self._recent[id] = known
+        self._absent = {id for id in asked if id not in self._recent}
 
     # the clock
 

@@ -23,9 +23,13 @@ LONGEST_LABEL = 200
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+def is_label(value: str) -> bool:
+    return 0 < len(value) <= LONGEST_LABEL and not UNPRINTABLE.search(value)
+
+
 def checked_label(argument: str, value: Any) -> str:
     """A name that can be stored, printed and put into a URL."""
-    if isinstance(value, str) and 0 < len(value) <= LONGEST_LABEL and not UNPRINTABLE.search(value):
+    if isinstance(value, str) and is_label(value):
         return value
     shown = value[:40] if isinstance(value, str) else value
     allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"

@@ -7,6 +7,7 @@ the one that the caller has folded. WAL with synchronous=FULL: when it returns, 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
@@ -21,10 +22,7 @@ from alphafair.engine.events import TABLES
 from alphafair.validate import Refusal
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
-INSERTS: Final = {
-    kind: f"insert into {table} ({', '.join(kind._fields)}) values ({', '.join('?' * len(kind._fields))})"  # type: ignore[attr-defined]
-    for kind, table in TABLES.items()
-}
+SIZES: Final = (256, 64, 16, 4, 1)  # rows per statement
 BUSY: Final = 5.0  # seconds to wait for somebody who holds SQLite's own lock
 
 Connect = Callable[..., sqlite3.Connection]
@@ -105,8 +103,7 @@ class Ledger:
             if moved != 1:
                 raise Mismatch(f"{self.path} has moved on from position {expected}: somebody else has written to it.")
             for kind, events in rows.items():
-                if events:
-                    connection.executemany(INSERTS[kind], events)
+                _insert(connection, kind, events)
             for statement, values in updates:
                 connection.executemany(statement, values)
             connection.execute("commit")
@@ -170,6 +167,22 @@ class Ledger:
             self.connection.close()
         if self._lock is not None:
             self._lock.release()
+
+
+def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:
+    """Few statements for many rows: each gives up Python's lock, which is hard to get back beside a busy thread."""
+    first = 0
+    for size in SIZES:
+        while len(events) - first >= size:
+            values = [value for event in events[first : first + size] for value in event]
+            connection.execute(_statement(kind, size), values)
+            first += size
+
+
+@functools.cache
+def _statement(kind: Any, n_rows: int) -> str:
+    row = f"({', '.join('?' * len(kind._fields))})"
+    return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"
 
 
 def schema() -> list[tuple[int, str, str]]:
