@@ -25,7 +25,6 @@ SECTIONS = (
     "startup",
     "service",
     "crashes",
-    "service",
 )
 
 

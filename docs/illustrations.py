@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -375,6 +377,61 @@ def features() -> Figure:
     return figure
 
 
+def power_of_ten(value: float) -> str:
+    """With raised digits, which need no mathematical typesetting.
+
+    >>> power_of_ten(1e-10), power_of_ten(1e3)
+    ('10\u207b\u00b9\u2070', '10\u00b3')
+    """
+    raised = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+    return "10" + str(round(np.log10(value))).translate(raised)
+
+
+RATE_LOOKS = (Look("#332288", "o"), Look("#117733", "s"), Look("#cc6677", "D"))
+
+
+def rates() -> Figure:
+    """E W^2 and the bound of Theorem 1 over T, from docs/rates.json, with the rates of Theorem 2 dashed beside them."""
+    found = json.loads(Path(__file__).with_name("rates.json").read_text(encoding="utf-8"))
+    horizons = np.array(found["horizons"], dtype=np.float64)
+    log, wide, tall = np.log(horizons), (WIDTH - 0.85 - 1.2 - 0.35) / 2, 2.1
+    promised = {  # the exponent of T, and that of its logarithm
+        "squares": lambda alpha: (-2.0 * alpha, 0.0),
+        "bounds": lambda alpha: (max(0.0, 0.5 - alpha), 2.0 if alpha == 0.5 else 1.5),
+    }
+    names = {"squares": "mean of W\u00b2", "bounds": "bound in expectation"}
+    with style():
+        figure = page("Ten million rounds: dashed, what Theorem 2 allows", 5.9)
+        for column, kind in enumerate(("stochastic", "adversarial")):
+            for row, key in enumerate(("squares", "bounds")):
+                axes = axes_at(figure, 0.85 + column * (wide + 0.35), 0.55 + (1 - row) * (tall + 0.35), wide, tall)
+                axes.set_xscale("log")
+                axes.set_yscale("log")
+                runs = [run for run in found["runs"] if run["stream"] == kind]
+                for run, (colour, marker) in zip(runs, RATE_LOOKS, strict=True):
+                    mean = np.mean(run[key], axis=0)
+                    power, of_log = promised[key](run["alpha"])
+                    guide = horizons**power * log**of_log
+                    above = 2.0 * mean[-1] * guide / guide[-1]  # a little, so that both are seen
+                    axes.plot(horizons, above, color=colour, linewidth=1.0, linestyle="--")
+                    axes.plot(horizons, mean, color=colour, marker=marker, gid=f"{ALPHA} = {run['alpha']:g}")
+                axes.set_xlim(700, 1.4e7)
+                axes.set_ylim((1e-11, 1.0) if key == "squares" else (10.0, 3e4))
+                for axis in (axes.xaxis, axes.yaxis):
+                    axis.set_minor_locator(NullLocator())
+                    axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(value)))
+                axes.tick_params(labelbottom=row == 1, labelleft=column == 0)
+                if row == 0:
+                    axes.set_title(kind, fontsize=LABEL_SIZE)
+                else:
+                    axes.set_xlabel("rounds")
+                if column == 0:
+                    axes.set_ylabel(names[key])
+                else:
+                    label_ends(axes, [f"{ALPHA} = {run['alpha']:g}" for run in runs], list(RATE_LOOKS))
+    return figure
+
+
 def arena() -> Figure:
     """The share of the gap closed at alpha = 0.9, from the results on the page of the arena."""
     return arena_picture(replace(arena_results(), alphas=(0.9,)))
@@ -387,5 +444,6 @@ PICTURES = {
     "tangent": tangent,
     "newcomers": newcomers,
     "features": features,
+    "rates": rates,
     "arena": arena,
 }

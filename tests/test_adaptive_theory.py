@@ -17,6 +17,7 @@ from alphafair import (
     FairCB,
     Hedge,
     IndependentAlphaFair,
+    Refusal,
     Uniform,
     metrics,
     offline_optimum,
@@ -384,6 +385,7 @@ class Account(NamedTuple):
     behind: np.ndarray
     bound: float
     final: np.ndarray
+    policy: Any
 
 
 def account(contexts: np.ndarray, rewards: np.ndarray, alpha: float, seed: int) -> Account:
@@ -412,7 +414,7 @@ def account(contexts: np.ndarray, rewards: np.ndarray, alpha: float, seed: int) 
     log, k_n = math.log(n_rounds), math.sqrt(n) + math.sqrt(n + 1)
     of_learners = sum(each.close(end) for each, end in zip(learners, ends, strict=False) if each.peak)
     bound = (math.sqrt(n) * log + k_n) * of_learners + (0.5 * log + MASTER) * master.close(ends[-1]) + rest
-    return Account(gains - earned[:, None], bound, policy.cumulative_rewards)
+    return Account(gains - earned[:, None], bound, policy.cumulative_rewards, policy)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -425,6 +427,9 @@ def test_theorem_1(alpha: float) -> None:
     contexts = np.arange(n_rounds) % 2
     rewards = np.array([[1.0, 0.05], [0.05, 1.0]])[contexts]
     runs = [account(contexts, rewards, alpha, seed) for seed in range(8)]
+    for run in runs:  # what the policy says of itself
+        assert run.policy.expected_surrogate_regret_bound == pytest.approx(run.bound, rel=1e-9)
+        assert metrics.bound_in_expectation(run.policy) == pytest.approx((1 - alpha) ** alpha * run.bound, rel=1e-9)
     excess = [run.behind.max(axis=1).sum() - run.bound for run in runs]
     assert metrics.average_over_seeds(excess, level=0.999).high <= 0.0
     totals = naive.context_reward_totals(contexts.tolist(), rewards, 2)
@@ -435,3 +440,44 @@ def test_theorem_1(alpha: float) -> None:
     assert metrics.average_over_seeds(regrets, level=0.999).high <= 0.0
     gains, evenly, _ = naive.linear_problem(contexts.tolist(), rewards, np.full_like(rewards, 0.5), 2, alpha)
     assert gains.max(axis=1).sum() - evenly.sum() > max(run.bound for run in runs)
+
+
+@pytest.mark.parametrize("kind", REWARDS)
+def test_the_bound_in_expectation_is_what_the_theorem_adds_up(kind: str) -> None:
+    """Where the largest reward rises, contexts come at odd times, and nothing pays for long."""
+    for n in (2, 5):
+        rng = np.random.default_rng(n)
+        contexts = rng.integers(0, 3, 400)
+        rewards = np.array([REWARDS[kind](rng, t, int(j), n) for t, j in enumerate(contexts)])
+        run = account(contexts, rewards, 0.5, seed=1)
+        assert run.policy.expected_surrogate_regret_bound == pytest.approx(run.bound, rel=1e-9)
+
+
+def test_where_the_theorem_does_not_speak_there_is_no_bound() -> None:
+    def trained(**options: Any) -> Any:
+        policy = AlphaFairAdaptive(1, 3, alpha=0.5, seed=0, **options)
+        for t in range(50):
+            policy.update(policy.choose(0), t / 50)
+        return policy
+
+    assert trained().expected_surrogate_regret_bound > 0.0
+    masked, grown, retired, moved, late, first = (trained() for _ in range(6))
+    masked.update(masked.choose(0, available=[True, True, False]), 0.5)
+    grown.grow(n_arms=4)
+    retired.retire(0)
+    moved.set_alpha(0.2)
+    early = late.choose(0)
+    late.update(late.choose(0), 0.9)
+    late.update(early, 0.9)
+    one = AlphaFairAdaptive(1, 3, alpha=0.5)
+    one.update(one.choose(0), 0.5)
+    full = AlphaFairAdaptive(1, 3, alpha=0.5, feedback="full")
+    single = AlphaFairAdaptive(1, 1)
+    for policy in (masked, grown, retired, moved, late, one, full, single, AlphaFairBandit(1, 2)):
+        assert policy.expected_surrogate_regret_bound is None
+        with pytest.raises(Refusal, match="policy must be one that bounds its mean regret"):
+            metrics.bound_in_expectation(policy)
+    assert trained().fresh().expected_surrogate_regret_bound is None
+    again = AlphaFairAdaptive(1, 3, alpha=0.5)
+    again.restore(first.snapshot())
+    assert again.expected_surrogate_regret_bound == first.expected_surrogate_regret_bound

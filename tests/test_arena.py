@@ -106,6 +106,27 @@ def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], re
     assert math.isclose(uniform.gap_closed.mean, 0.0, abs_tol=1e-7)
 
 
+def test_shares_of_rounds_with_features_are_of_who_knows_every_mean(made: tuple[Path, str], results: Arena) -> None:
+    """Played again from the means, the features of a policy's clusters found as the course says."""
+    assert [each.name for each in results.described] == [course.name for course in courses.DESCRIBED_COURSES]
+    for match, meeting in zip(arena.plan(smoke=True, described=True), results.described, strict=True):
+        course, alpha = match.course, 0.9
+        means = streams.described_means(**dict(course.settings), seed=1)
+        stream = course.made(1)
+        assert isinstance(stream, Stream)
+        assert stream.n_contexts == 32
+        earned = np.ones(10)
+        for mean, reward in zip(means, stream.reward_table, strict=True):
+            arm = int(np.argmax(mean / earned**alpha))
+            earned[arm] += reward[arm]
+        mine = rows(tables(made[0], match)[1], match.contenders[0], alpha)
+        assert mine["optimum"][0] == pytest.approx(float((earned**0.1).sum() / 0.1), rel=1e-9)
+        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + stream.reward_table.sum(axis=0) / 10, rtol=1e-12)
+        assert [(score.label, score.feedback) for score in meeting.scores[:4]] == [
+            (contender.label, dict(contender.settings)["feedback"]) for contender in match.contenders
+        ]
+
+
 def rows(table: pl.DataFrame, contender: Contender, alpha: float) -> pl.DataFrame:
     return table.filter((pl.col("contender") == key(contender)) & (pl.col("alpha") == alpha))
 

@@ -30,6 +30,7 @@ from alphafair import (
     simulate,
     streams,
 )
+from alphafair.kernels.index import ROUNDS
 from alphafair.simulation import simulate_against
 from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
@@ -273,7 +274,7 @@ def test_eight_threads_tear_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert policy._numbers()[33] == 16_000
+    assert policy._numbers()[ROUNDS] == 16_000
     assert policy.probabilities(0, features=[1.0])[1] > 0.95
     assert policy.probabilities(0, features=[-1.0])[0] > 0.95
 

@@ -185,6 +185,26 @@ def regret_certificate(policy: Policy) -> float:
     return linear + approximation_factor(alpha) * policy.n_arms
 
 
+def bound_in_expectation(policy: Policy) -> float:
+    """The bound in expectation of a bandit's run: an upper bound of OPT - c_alpha sum_i phi(R_i), on average.
+
+    It is random, as the regret is, and what holds is E[regret] <= E[bound], over the policy's draws (Theorem 1 of
+    docs/theory.md): no certificate of this very run. Known while it runs, without anything about the future; only where
+    rewards came in order, no arm was masked, and arms and alpha stayed. It is wide: take it for how the regret grows.
+
+    >>> from alphafair import AlphaFairAdaptive, simulate, streams
+    >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
+    >>> trace = simulate(policy, streams.stochastic(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
+    >>> bound_in_expectation(policy) < alpha_performance(trace.final, 0.5)
+    True
+    """
+    bound, alpha = policy.expected_surrogate_regret_bound, getattr(policy, "alpha", None)
+    if bound is None or alpha is None:
+        repair = "AlphaFairAdaptive with bandit feedback does, while rewards come in order and arms stay."
+        raise validate.Refusal("policy", "one that bounds its mean regret", policy, repair)
+    return float((1.0 - alpha) ** alpha * bound)
+
+
 class Certificates(NamedTuple):
     """What a run is guaranteed not to exceed, known from what was seen and earned alone."""
 

@@ -79,6 +79,7 @@ class Policy(Protocol):
     look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels | None = None  # for whole runs in compiled code
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
+    expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:

@@ -95,6 +95,7 @@ def command(
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores) for trace in traces],
         "certificates": list(certificates(policies, traces, played, alpha)),
+        "bounds_in_expectation": list(bounds_in_expectation(policies)),
     }
     text = json.dumps(results, indent=2)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
@@ -197,6 +198,16 @@ def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | N
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
+def bounds_in_expectation(policies: Sequence[Policy]) -> Iterator[dict[str, Any]]:
+    """For every policy that sees one reward per round and can bound its mean regret."""
+    from alphafair import metrics
+
+    for policy in policies:
+        if policy.expected_surrogate_regret_bound is not None:
+            bound = metrics.bound_in_expectation(policy)
+            yield {"policy": policy.name, "feedback": str(policy.feedback), "regret_bound": bound}
+
+
 def certificates(
     policies: Sequence[Policy], traces: Sequence[Trace], stream: Stream, alpha: float
 ) -> Iterator[dict[str, Any]]:
@@ -268,6 +279,12 @@ def _report(results: Mapping[str, Any]) -> None:
             "anything, no fixed policy scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
         console.print(sentence.format(**certificate))
+    for bound in results["bounds_in_expectation"]:
+        sentence = (
+            "\n[bold]Bound in expectation of {policy} ({feedback}):[/bold] averaged over its draws, the best fixed "
+            "policy is ahead of c_alpha times its score by at most {regret_bound:.2f}. No statement about this one run."
+        )
+        console.print(sentence.format(**bound))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

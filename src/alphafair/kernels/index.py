@@ -19,7 +19,7 @@ Multiplying all rewards by a power of two changes nothing else.
                counts of every octave by turns | those of `least_squares`, with features. The heads of the first rows
                are read as one list: see `gather`.
     learners:  LONG_SUM, LONG_COUNT, RECENT_SUM, RECENT_COUNT, LATEST_SUM, LATEST_COUNT | BASE, of the guaranteed
-               learner, heads VISITS, NORMS, LEVEL, CLOSED_ROOTS
+               learner, heads VISITS, NORMS, LEVEL, CLOSED_ROOTS; heads ROOT, PEAK_THEN of the first
 """
 
 import math
@@ -37,10 +37,12 @@ PENDING, ARM_SUM, ARM_COUNT, AGES = ACCOUNT_ROWS, ACCOUNT_ROWS + 1, ACCOUNT_ROWS
 SHARED_ROWS = AGES + 2 * OCTAVES
 LONG_SUM, LONG_COUNT, RECENT_SUM, RECENT_COUNT, LATEST_SUM, LATEST_COUNT, BASE, LEARNER_ROWS = range(8)
 VISITS, NORMS, LEVEL, CLOSED_ROOTS = range(4)  # heads of BASE
+ROOT, PEAK_THEN = range(2)  # heads of LONG_SUM: see `safe_mixture.add_up`
 # the numbers: the lower half of A row by row, b, beta, and what is counted once
 GRAM, MOMENT, COEFFICIENT = 0, 21, 27
 ROUNDS, REWARD_SUM, SEEN, LARGEST, LEAD, SPREAD, SHARE, DRIFT = range(33, 41)
-N_NUMBERS = 41
+ROOTS, MASTER_ROOTS, EXPLORED, PEAKS, MASTER_ROOT, MASTER_PEAK, OUTSIDE = range(41, 48)  # of Theorem 1: `safe_mixture`
+N_NUMBERS = 48  # whole rows of heads
 READY = N_NUMBERS  # beside the numbers in scratch: the context that a distribution is there for, counted from 1
 MOST_ARMS, DESCRIBED = 7, 10  # among the settings, after those of the account: DESCRIBED, whether f is a predictor
 # scratch; F in COLUMNS; from FREE_ROW on their owner's, then z, and the factor that `least_squares` makes
@@ -87,15 +89,17 @@ def first_learner(n_arms: int, base: float, level: float) -> np.ndarray:
 @kernel
 def gather(shared, numbers):
     """The heads of the first rows as one list."""
-    for k in range(N_NUMBERS):
-        numbers[k] = shared[0, k // ARMS, k % ARMS]
+    for row in range(N_NUMBERS // ARMS):
+        for k in range(ARMS):
+            numbers[row * ARMS + k] = shared[0, row, k]
 
 
 @kernel
 def scatter(numbers, shared):
     """And back."""
-    for k in range(N_NUMBERS):
-        shared[0, k // ARMS, k % ARMS] = numbers[k]
+    for row in range(N_NUMBERS // ARMS):
+        for k in range(ARMS):
+            shared[0, row, k] = numbers[row * ARMS + k]
 
 
 @kernel

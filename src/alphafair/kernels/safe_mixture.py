@@ -16,7 +16,11 @@ arm I drawn with probability p_I and the reward r, r' = min(r, c):
 
 `learn` needs everything before the draw again: in order it is still in scratch. Late, it is made anew, and only the
 propensity is the decision's own; the larger of it and p_I as made anew keeps every ratio within what the proof
-allows, and in order both are the same number. docs/theory.md has the theorem and its proof.
+allows, and in order both are the same number. docs/theory.md has the theorem and its proof; what its bound adds up is
+added up here, with U = sqrt(c^2 + n V_j), sqrt(n) times that of the page, and Y = sqrt(16 c^2 + 2 SPREAD):
+
+    ROOTS = sum W (change of U) ;   MASTER_ROOTS = sum W (change of Y) ;   PEAKS = sum W c
+    EXPLORED = sum W (gamma c + (rise of c)/min p) ;   OUTSIDE counts what the theorem does not allow
 
     shared, learners:  see `index`; BASE holds the losses L_j, NORMS is V_j, LEVEL where Newton's method begins
 """
@@ -34,21 +38,31 @@ from alphafair.kernels.index import (
     BASE,
     DESCRIBED,
     DESCRIBED_PRIOR,
+    EXPLORED,
     FREE_ROW,
     INDEX,
     LARGEST,
     LEAD,
     LEVEL,
+    LONG_SUM,
+    MASTER_PEAK,
+    MASTER_ROOT,
+    MASTER_ROOTS,
     MOST_ARMS,
     NORMS,
     NUMBERS,
+    OUTSIDE,
     OWN_PREDICTORS,
+    PEAK_THEN,
+    PEAKS,
     PENDING,
     PREDICTED,
     PREDICTORS,
     PRIOR,
     READY,
     REWARD_SUM,
+    ROOT,
+    ROOTS,
     ROUNDS,
     SAID,
     SEEN,
@@ -76,7 +90,7 @@ EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
 GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
-PEAK, MIX, SAFE, EXPLORATION, RATE, MU = range(6)  # entries of PARTS: W, h, q, gamma, eta, the level of B
+PEAK, MIX, SAFE, EXPLORATION, RATE, MU, U, Y = range(8)  # entries of PARTS: W, h, q, gamma, eta, the level of B, roots
 
 
 @kernel
@@ -131,11 +145,13 @@ def mix(work, shared, learners, context, n):
     for i in range(n):
         if index[i] < 0.0:
             index[i] = rest / ties
-    behind = 2.0 / math.sqrt(MASTER_START * largest * largest + 2.0 * numbers[SPREAD]) * numbers[LEAD]
+    parts[Y] = math.sqrt(MASTER_START * largest * largest + 2.0 * numbers[SPREAD])
+    parts[U] = math.sqrt(largest * largest + n * head[NORMS])
+    behind = 2.0 / parts[Y] * numbers[LEAD]
     share = 2.0 / (abs(behind) + 2.0 + math.sqrt(behind * behind + 4.0))
     share = share if behind >= 0.0 else 1.0 - share
     safe = KAPPA + (1.0 - KAPPA) * share
-    rate = n / math.sqrt(largest * largest + n * head[NORMS])
+    rate = n / parts[U]
     smallest = np.inf
     for i in range(n):
         s = (1.0 - gamma) * slope[i] / peak
@@ -168,6 +184,23 @@ def draw(work, shared, learners, context, uniform, out):
 
 
 @kernel
+def add_up(work, shared, learners, context, arm, propensity, reward, n):
+    """EXPLORED and PEAKS of a round that comes, and whether it is one that the theorem allows."""
+    numbers, parts, index, guaranteed = work[NUMBERS], work[PARTS], work[INDEX, :n], work[GUARANTEED, :n]
+    peak, safe, gamma, largest = parts[PEAK], parts[SAFE], parts[EXPLORATION], numbers[LARGEST]
+    p = (1.0 - safe) * index[arm] + safe * ((1.0 - gamma) * guaranteed[arm] + gamma / n)
+    if propensity != p or (numbers[MASTER_PEAK] > 0.0 and peak > numbers[MASTER_PEAK]):
+        numbers[OUTSIDE] += 1.0
+    numbers[PEAKS] += peak * largest
+    numbers[EXPLORED] += peak * gamma * largest
+    if reward > largest:
+        least = 1.0
+        for i in range(n):
+            least = min(least, (1.0 - safe) * index[i] + safe * ((1.0 - gamma) * guaranteed[i] + gamma / n))
+        numbers[EXPLORED] += peak * (reward - largest) / least
+
+
+@kernel
 def blame(work, shared, learners, context, arm, propensity, reward, n):
     """The doubly robust losses of this round, over W, for the master and the guaranteed learner."""
     numbers, parts = work[NUMBERS], work[PARTS]
@@ -187,6 +220,13 @@ def blame(work, shared, learners, context, arm, propensity, reward, n):
     surprise = (1.0 - gamma) * slope[arm] / peak * (raised[arm] - reward) / chance
     losses[arm] += surprise
     head[NORMS] += (guaranteed[arm] * surprise) * (guaranteed[arm] * surprise)
+    then, square = learners[context, LONG_SUM, :ARMS], numbers[LARGEST] * numbers[LARGEST]
+    u_peak = then[PEAK_THEN] if then[PEAK_THEN] > 0.0 else peak
+    y_peak = numbers[MASTER_PEAK] if numbers[MASTER_PEAK] > 0.0 else peak
+    u, y = math.sqrt(square + n * head[NORMS]), math.sqrt(MASTER_START * square + 2.0 * numbers[SPREAD])
+    numbers[ROOTS] += u_peak * (parts[U] - then[ROOT]) + peak * (u - parts[U])
+    numbers[MASTER_ROOTS] += y_peak * (parts[Y] - numbers[MASTER_ROOT]) + peak * (y - parts[Y])
+    then[ROOT], then[PEAK_THEN], numbers[MASTER_ROOT], numbers[MASTER_PEAK] = u, peak, y, peak
 
 
 @kernel
@@ -200,6 +240,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     if shared[0, PENDING, ARMS + arm] > 0.0:
         forgo(work, shared, learners, context, arm)
     mix(work, shared, learners, context, n)
+    add_up(work, shared, learners, context, arm, propensity, reward, n)
     if numbers[LARGEST] > 0.0:
         blame(work, shared, learners, context, arm, propensity, min(reward, numbers[LARGEST]), n)
         head[LEVEL] = work[PARTS, MU]
@@ -256,6 +297,7 @@ def forgo(work, shared, learners, context, arm):
 def change_arms(work, shared, learners, kept, entries):
     """New arms enter with an account and, in every context, with the mean loss of the others."""
     shared, learners = of_index.change_arms(work, shared, learners, kept, entries)
+    shared[0, OUTSIDE // ARMS, OUTSIDE % ARMS] += 1.0
     losses = learners[:, BASE, ARMS:]
     losses[:, len(kept) :] = losses[:, : len(kept)].mean(axis=1, keepdims=True)
     learners[:, BASE, LEVEL] = losses.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,12 +14,17 @@ from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
     DRIFT,
+    EXPLORED,
+    MASTER_ROOTS,
     N_NUMBERS,
     NORMS,
     NUMBERS,
+    OUTSIDE,
+    PEAKS,
     PENDING,
     READY,
     REWARD_SUM,
+    ROOTS,
     ROUNDS,
     SAID,
     SEEN,
@@ -202,6 +208,8 @@ class AlphaFairAdaptive(BasePolicy):
         if self.feedback is Feedback.BANDIT:
             for arm in range(len(memory.live_arms)):
                 safe_mixture.refresh(self._work, memory.shared, arm)
+            numbers[OUTSIDE] += 1.0
+            index.scatter(numbers, memory.shared)
         else:
             memory.learners[:, BASE, CLOSED_ROOTS] = numbers[DRIFT] = 0.0
             index.scatter(numbers, memory.shared)
@@ -232,3 +240,20 @@ class AlphaFairAdaptive(BasePolicy):
             heads, numbers = self._memory.learners[:, BASE, :ARMS].copy(), self._numbers()
         roots = 2.0 * np.sqrt(heads[:, NORMS]).sum() + heads[:, CLOSED_ROOTS].sum()
         return float(roots + np.sqrt(2.0 * numbers[SPREAD]) + numbers[DRIFT])
+
+    @property
+    def expected_surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
+        """With bandit feedback, what Theorem 1 of docs/theory.md adds up; its mean over draws bounds the mean regret.
+
+        None where the theorem does not speak: fewer than two rounds or arms, rewards that came late or for masked
+        decisions, arms that came or went, another alpha than at first.
+        """
+        with self._lock:
+            numbers, n = self._numbers(), len(self._memory.live_arms)
+        n_rounds = numbers[ROUNDS]
+        if self.feedback is Feedback.FULL or numbers[OUTSIDE] > 0.0 or min(n_rounds, n) < 2:
+            return None
+        log = math.log(n_rounds)
+        learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[ROOTS]
+        master = (0.5 * log + 2.4) * numbers[MASTER_ROOTS]
+        return float(learners + master + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / n_rounds)
