@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import Engine, drive, load_policy
+from alphafair import AlphaFairAdaptive, Engine, drive, evaluation, load_policy
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.ledger import Ledger, migrate, schema
@@ -422,6 +422,21 @@ def test_warm_start(engine: Engine, clock: Clock) -> None:
     engine = reopened(engine, clock)
     engine.verify()
     engine.close()
+
+
+def test_an_experiment_goes_on_from_the_log_of_another(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    for k in range(200):
+        receipt = engine.decide("home", f"v{k % 2}")
+        engine.reward(receipt.id, 0.9 if receipt.arm == "ben" else 0.1)
+    log = engine.log("home")
+    policy = evaluation.warm_start(log, AlphaFairAdaptive, alpha=0.0, weight=0.5)
+    labels: Any = (log.arm_labels, log.context_labels)
+    engine.create("next", arms=labels[0], start=policy.snapshot(), contexts=labels[1])
+    drawn = [engine.decide("next", f"v{k % 2}").arm for k in range(50)]
+    assert drawn.count("ben") > 40
+    assert engine.experiment("next").contexts == 2
+    engine.verify()
 
 
 def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) -> None:

@@ -51,4 +51,5 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
 def _part(log: Log, rows: Any, least: float) -> Log:
     """Some rows of a log, propensities raised to the least."""
     columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
-    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms)
+    features = None if log.features is None else log.features[rows]
+    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms, features=features)
