@@ -214,14 +214,14 @@ def test_jobs_change_nothing(tmp_path: Path) -> None:
 def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Arena) -> None:
     folder, printed = made
     page = (folder / "index.html").read_text(encoding="utf-8")
-    for meeting in results.meetings:
+    for meeting in (*results.meetings, *results.described):
         assert meeting.title in printed
         assert f'<th scope="row">{meeting.title}</th>' in page
         assert meeting.digest in page
     best: Score = results.meetings[3].of("full", 0.5)[0]
     text = f"{100 * best.gap_closed.mean:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
-    assert page.count("<td class") == 2 * 2 * (6 * len(results.meetings) + 2 * len(courses.DESCRIBED_COURSES))
+    assert page.count("<td class") == 2 * 2 * (6 * len(results.meetings) + 2 * len(results.described))
     assert "alphafair arena --smoke" in page
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
 
