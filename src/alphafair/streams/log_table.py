@@ -93,9 +93,11 @@ def log_of(frame: pl.DataFrame, table: Table, contexts: Mapping[str, int], arms:
         return table.where(frame["row"][row])
 
     def coded(name: str, codes: Mapping[str, int]) -> Any:
-        text = as_labels(frame[name], where)
-        _refuse_null(text, where)
-        return text.replace_strict(list(codes), list(codes.values()), return_dtype=pl.Int32).to_numpy()
+        given = frame[name]
+        _refuse_null(given, where)
+        column = given if given.dtype.is_integer() else as_labels(given, where)  # numbers need not become text
+        labels = pl.Series(list(codes)).cast(column.dtype)
+        return column.replace_strict(labels, list(codes.values()), return_dtype=pl.Int32).to_numpy()
 
     extras: dict[str, Any] = {}
     if columns.time is not None and frame[columns.time].dtype.is_temporal():
