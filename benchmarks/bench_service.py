@@ -21,8 +21,9 @@ from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.load import BATCH
 from benchmarks.table import Row, duration, named
 
-TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 5, 3.0, 128, 8
-OF_AN_EMPTY_POST, BATCHED, P99 = 0.45, 60_000, 0.025
+TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 4, 3.0, 128, 8
+AT_LEAST = {"starlette": 0.45, "vowpal_wabbit": 1.0, "mabwiser": 1.0}  # of what each reaches
+BATCHED, P99 = 60_000, 0.025
 
 
 def rows() -> Iterator[Row]:
@@ -36,17 +37,23 @@ def rows() -> Iterator[Row]:
             for name, port in {"ours": ours, **ports}.items():
                 kind = "nothing" if name == "starlette" else "decide_and_reward"
                 best[name] = max(best[name], load(port, kind)["per_second"])
-        yield compared(
-            "decide and reward, half and half", best["ours"], RIVALS["starlette"], best["starlette"], OF_AN_EMPTY_POST
-        )
-        for name in ("vowpal_wabbit", "mabwiser"):
-            yield compared("decide and reward, half and half", best["ours"], RIVALS[name], best[name], 1.0)
+        for name, at_least in AT_LEAST.items():
+            ratio = best["ours"] / best[name]
+            yield Row(
+                "decide and reward over HTTP, half and half, durable, per second",
+                f"{best['ours']:,.0f}",
+                RIVALS[name],
+                f"{best[name]:,.0f}",
+                f"{ratio:.3g} x",
+                f"at least {at_least:g} x",
+                ratio >= at_least,
+            )
         half = min(
             (load(ours, "decide_and_reward", rate=best["ours"] / 2) for _ in range(TURNS)),
             key=lambda found: found["p99"],
         )
         yield Row(
-            f"decide and reward at {half['per_second']:,.0f} per second, half of that load: p99",
+            f"decide and reward over HTTP at {half['per_second']:,.0f} per second, half of that load: p99",
             duration(half["p99"]),
             "p50",
             duration(half["p50"]),
@@ -58,7 +65,7 @@ def rows() -> Iterator[Row]:
             max(load(ours, "batches", connections=CONNECTIONS_OF_BATCHES)["per_second"] for _ in range(TURNS)) * BATCH
         )
         yield Row(
-            f"batches of {BATCH}, events per second",
+            f"batches of {BATCH} over HTTP, events per second",
             f"{batched:,.0f}",
             "one at a time",
             f"{best['ours']:,.0f}",
@@ -73,19 +80,6 @@ RIVALS = {
     "vowpal_wabbit": f"{named('fastapi')} around {named('vowpalwabbit')}, in memory",
     "mabwiser": f"{named('fastapi')} around {named('mabwiser')}, in memory",
 }
-
-
-def compared(job: str, ours: float, rival: str, theirs: float, at_least: float) -> Row:
-    ratio = ours / theirs
-    return Row(
-        f"{job}, durable, per second",
-        f"{ours:,.0f}",
-        rival,
-        f"{theirs:,.0f}",
-        f"{ratio:.3g} x",
-        f"at least {at_least:g} x",
-        ratio >= at_least,
-    )
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from alphafair import (
     types,
     validate,
 )
+from alphafair.service import client
 
 PAGE = Path(__file__).with_name("api.md")
 OF_METRICS = [value for value in vars(metrics).values() if getattr(value, "__module__", "") == metrics.__name__]
@@ -55,6 +56,7 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
         "engine.",
         [engine.Status, engine.restore, engine.Decide, engine.Reward, engine.Activate, engine.Receipt, engine.Outcome],
     ),
+    "Clients of the service": ("", [client.Client, client.AsyncClient, client.Drawn, client.ServiceError]),
     "Rewards, errors": ("", [rewards.rescale_rewards, validate.Refusal]),
     "Errors of the engine": ("engine.", [engine.Refused, engine.Unavailable, engine.Mismatch]),
     "Checks and pictures": ("", [checks.run_checks, figures.overview, figures.save]),
@@ -92,7 +94,7 @@ def entry(thing: Any, prefix: str) -> str:
     """One class or function: its name, how it is called, what its docstring says; and a class's own public methods."""
     name = f"{prefix}{thing.__name__}"
     text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(thing)}\n"
-    if thing in (policies.BasePolicy, types.Stream, types.State, contexts.Clusters, engine.Engine):
+    if thing in (policies.BasePolicy, types.Stream, types.State, contexts.Clusters, engine.Engine, client.Client):
         names = METHODS if thing is policies.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
         for key in names:
             method = inspect.getattr_static(thing, key, None)

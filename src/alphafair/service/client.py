@@ -61,12 +61,8 @@ class Client:
     """Talk to a service, waiting for every answer. One client may serve many threads; connections are kept alive.
 
     `timeout` is in seconds, for each attempt. A request is sent again up to `retries` times, after pauses that double
-    and are shortened at random, so that many clients do not come back at the same moment.
-
-    >>> with Client("http://127.0.0.1:8000") as client:  # doctest: +SKIP
-    ...     drawn = client.decide("home", "visitor-7")
-    ...     client.reward("home", drawn.id, 0.8)
-    'applied'
+    and are shortened at random, so that many clients do not come back at the same moment. An answer that says no is
+    raised as `ServiceError`; if there is none, `ConnectionError`.
     """
 
     def __init__(
