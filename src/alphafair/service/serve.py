@@ -29,7 +29,6 @@ def serve(
     port: int = 8000,
     unix_socket: Path | None = None,
     root_path: str = "",
-    forwarded_allow_ips: str = "127.0.0.1",
     limits: Limits = DEFAULT_LIMITS,
     log_all: bool = False,
 ) -> None:
@@ -48,7 +47,7 @@ def serve(
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: None)  # uvicorn ends in good order, then raises it again: that is no failure
     where: dict[str, Any] = {"host": host, "port": port} if unix_socket is None else {"uds": str(unix_socket)}
-    uvicorn.Server(configured(application, forwarded_allow_ips=forwarded_allow_ips, **where)).run()
+    uvicorn.Server(configured(application, **where)).run()
 
 
 def configured(application: Service, **settings: Any) -> uvicorn.Config:
@@ -62,6 +61,7 @@ def configured(application: Service, **settings: Any) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nobody asks where a request came from first: callers are told apart by their keys
         date_header=False,
         timeout_graceful_shutdown=PATIENCE,
         **settings,
