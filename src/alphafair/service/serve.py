@@ -33,6 +33,9 @@ def serve(
     log_all: bool = False,
 ) -> None:
     """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first."""
+    if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
+        raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
+    root_path = f"/{root_path.strip('/')}".rstrip("/")
     engine = Engine.open(path)
     try:
         if unix_socket is None and not is_loopback(host) and not any(key.valid for key in keys.all_of(path)):
