@@ -21,7 +21,7 @@ from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.load import BATCH
 from benchmarks.table import Row, duration, named
 
-TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 4, 3.0, 128, 8
+TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 4, 3.0, 256, 8
 AT_LEAST = {"starlette": 0.45, "vowpal_wabbit": 1.0, "mabwiser": 1.0}  # of what each reaches
 BATCHED, P99 = 60_000, 0.025
 

@@ -182,6 +182,27 @@ def test_keys_from_the_command_line(tmp_path: Path) -> None:
     for arguments in wrong:
         answer = run.invoke(program, ["keys", *arguments])
         assert answer.exit_code == 2, arguments
+    (tmp_path / "notes.txt").write_text("buy milk")
+    for arguments in (["list"], ["revoke", "x"], ["create", "--role", "read", "--name", "x"]):
+        answer = run.invoke(program, ["keys", *arguments, "--db", str(tmp_path / "notes.txt")])
+        assert (answer.exit_code, answer.stderr[:7]) == (1, "error: ")
+    assert (tmp_path / "notes.txt").read_text() == "buy milk"
+
+
+def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The look at keys and waiting times goes on after any error."""
+    with running(tmp_path / "shop.db") as shop, pytest.MonkeyPatch.context() as patch:
+        failed: list[int] = []
+
+        def fail() -> None:
+            failed.append(1)
+            raise sqlite3.OperationalError("database is locked")
+
+        patch.setattr(shop.application.door.keyring, "refresh", fail)
+        wait_for(lambda: len(failed) >= 2)
+        patch.undo()
+        keys.create(tmp_path / "shop.db", "read", "first")
+        wait_for(lambda: shop.http.get("/v1/experiments").status_code == 401)
 
 
 def test_keys_are_made_while_an_engine_writes(tmp_path: Path) -> None:

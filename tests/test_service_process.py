@@ -108,6 +108,11 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "buy milk\n" * 100
 
 
+def test_a_socket_in_no_folder_is_refused(tmp_path: Path) -> None:
+    where = tmp_path / "nowhere" / "shop.sock"
+    assert "--unix-socket must be" in refused("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
+
+
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -22,12 +22,6 @@ def command(
     root_path: Annotated[
         str, typer.Option("--root-path", metavar="PATH", help="The prefix under which a reverse proxy shows it.")
     ] = "",
-    forwarded_allow_ips: Annotated[
-        str,
-        typer.Option(
-            "--forwarded-allow-ips", metavar="LIST", help="Proxies whose X-Forwarded headers are believed; * for all."
-        ),
-    ] = "127.0.0.1",
     max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="BYTES", help="The longest body taken.")] = 1
     << 20,
     max_waiting: Annotated[
@@ -56,7 +50,6 @@ def command(
         port=port,
         unix_socket=unix_socket,
         root_path=root_path,
-        forwarded_allow_ips=forwarded_allow_ips,
         limits=limits,
         log_all=log_requests,
     )

@@ -97,7 +97,7 @@ class Service:
         start = time.perf_counter()
         headers = dict(scope["headers"])
         request_id = headers.get(b"x-request-id", b"")
-        if not _REQUEST_ID.fullmatch(request_id):
+        if not (request_id and _REQUEST_ID.fullmatch(request_id)):
             request_id = b"%s-%x" % (self._prefix, next(self._ids))
         method, path = scope["method"], scope["path"]
         if self.root_path and path.startswith(self.root_path + "/"):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from litestar.datastructures import State
 
-from alphafair.engine import Engine, Unavailable
+from alphafair.engine import Engine
 from alphafair.service.app import Service
 from alphafair.service.door import Door
 from alphafair.service.framework import framework
@@ -64,7 +64,7 @@ def service(
                 try:
                     keyring.refresh()
                     await writer.run(engine.expire)
-                except Unavailable as problem:
+                except Exception as problem:  # whatever it is, look again in a moment
                     log(logging.WARNING, "the file is not available", reason=str(problem))
                 await asyncio.sleep(TICK)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from alphafair.service.errors import failure
@@ -43,7 +44,7 @@ class Door:
                 message = f"This needs a key of the role {ROLES[needed]!r}; yours has {ROLES[rank]!r}."
                 raise failure(403, "forbidden", message, repair="Ask whoever runs the service for another key.")
         else:
-            _meant_for_this_machine(headers)
+            _check_that_this_machine_is_meant(headers.get(b"host", b"localhost"), headers.get(b"origin"))
             caller = scope["client"][0] if scope.get("client") else ""
         if self.rate is not None:
             self._count(caller, self.rate)
@@ -61,12 +62,11 @@ class Door:
             self._due = {each: then for each, then in self._due.items() if then > now}
 
 
-def _meant_for_this_machine(headers: Mapping[bytes, bytes]) -> None:
-    host = headers.get(b"host", b"localhost").decode("latin-1")
-    name, _, port = host.rpartition(":")
-    if (name if port.isdigit() else host) not in LOCAL_NAMES:
+@lru_cache(1024)
+def _check_that_this_machine_is_meant(host: bytes, origin: bytes | None) -> None:
+    name, _, port = host.rpartition(b":")
+    if (name if port.isdigit() else host).decode("latin-1") not in LOCAL_NAMES:
         message = f"Without keys only requests to {', '.join(LOCAL_NAMES)} are answered."
         raise failure(403, "foreign_host", message, repair=MAKE_A_KEY)
-    origin = headers.get(b"origin")
-    if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
+    if origin is not None and origin.partition(b"://")[2] != host:
         raise failure(403, "foreign_origin", "A page from elsewhere may not send requests here.", repair=MAKE_A_KEY)

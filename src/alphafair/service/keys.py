@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alphafair import validate
-from alphafair.engine import Engine
+from alphafair.engine import Engine, Unavailable
+from alphafair.engine.ledger import Ledger
 
 ROLES = ("read", "write", "admin")  # each may do what those before it may
 PATIENCE = 10.0  # seconds to wait for another process that is writing
@@ -106,7 +107,12 @@ def _read(connection: sqlite3.Connection) -> list[Key]:
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     """The file, made if it is not there; a service that writes to it meanwhile is not in the way."""
-    if not path.exists():
+    if path.exists():
+        Ledger(path, read_only=True).close()  # refuses what is no file of ours, or of another version
+    else:
         Engine.open(path).close()
-    with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
-        yield connection
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
+            yield connection
+    except sqlite3.Error as problem:
+        raise Unavailable(f"{path} cannot be written: {problem}") from problem

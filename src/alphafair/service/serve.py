@@ -29,11 +29,13 @@ def serve(
     port: int = 8000,
     unix_socket: Path | None = None,
     root_path: str = "",
-    forwarded_allow_ips: str = "127.0.0.1",
     limits: Limits = DEFAULT_LIMITS,
     log_all: bool = False,
 ) -> None:
     """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first."""
+    if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
+        raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
+    root_path = f"/{root_path.strip('/')}".rstrip("/")
     engine = Engine.open(path)
     try:
         if unix_socket is None and not is_loopback(host) and not any(key.valid for key in keys.all_of(path)):
@@ -48,7 +50,7 @@ def serve(
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: None)  # uvicorn ends in good order, then raises it again: that is no failure
     where: dict[str, Any] = {"host": host, "port": port} if unix_socket is None else {"uds": str(unix_socket)}
-    uvicorn.Server(configured(application, forwarded_allow_ips=forwarded_allow_ips, **where)).run()
+    uvicorn.Server(configured(application, **where)).run()
 
 
 def configured(application: Service, **settings: Any) -> uvicorn.Config:
@@ -62,6 +64,7 @@ def configured(application: Service, **settings: Any) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nobody asks where a request came from first: callers are told apart by their keys
         date_header=False,
         timeout_graceful_shutdown=PATIENCE,
         **settings,
