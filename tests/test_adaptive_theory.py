@@ -17,7 +17,6 @@ from alphafair import (
     FairCB,
     Hedge,
     IndependentAlphaFair,
-    Refusal,
     Uniform,
     metrics,
     offline_optimum,
@@ -451,33 +450,3 @@ def test_the_bound_in_expectation_is_what_the_theorem_adds_up(kind: str) -> None
         rewards = np.array([REWARDS[kind](rng, t, int(j), n) for t, j in enumerate(contexts)])
         run = account(contexts, rewards, 0.5, seed=1)
         assert run.policy.expected_surrogate_regret_bound == pytest.approx(run.bound, rel=1e-9)
-
-
-def test_where_the_theorem_does_not_speak_there_is_no_bound() -> None:
-    def trained(**options: Any) -> Any:
-        policy = AlphaFairAdaptive(1, 3, alpha=0.5, seed=0, **options)
-        for t in range(50):
-            policy.update(policy.choose(0), t / 50)
-        return policy
-
-    assert trained().expected_surrogate_regret_bound > 0.0
-    masked, grown, retired, moved, late, first = (trained() for _ in range(6))
-    masked.update(masked.choose(0, available=[True, True, False]), 0.5)
-    grown.grow(n_arms=4)
-    retired.retire(0)
-    moved.set_alpha(0.2)
-    early = late.choose(0)
-    late.update(late.choose(0), 0.9)
-    late.update(early, 0.9)
-    one = AlphaFairAdaptive(1, 3, alpha=0.5)
-    one.update(one.choose(0), 0.5)
-    full = AlphaFairAdaptive(1, 3, alpha=0.5, feedback="full")
-    single = AlphaFairAdaptive(1, 1)
-    for policy in (masked, grown, retired, moved, late, one, full, single, AlphaFairBandit(1, 2)):
-        assert policy.expected_surrogate_regret_bound is None
-        with pytest.raises(Refusal, match="policy must be one that bounds its mean regret"):
-            metrics.bound_in_expectation(policy)
-    assert trained().fresh().expected_surrogate_regret_bound is None
-    again = AlphaFairAdaptive(1, 3, alpha=0.5)
-    again.restore(first.snapshot())
-    assert again.expected_surrogate_regret_bound == first.expected_surrogate_regret_bound

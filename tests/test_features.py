@@ -480,6 +480,13 @@ def test_a_regressor_takes_the_place_of_the_least_squares(feedback: str, of: str
     assert np.isfinite(policy.fresh().choose(0, features=z).probabilities).all()
     with pytest.raises(Refusal, match="regressor must be None for a snapshot"):
         policy.snapshot()
+    if feedback == "bandit":  # nothing is taught by what is refused
+        before = [None if each is None else each.moment.copy() for each in policy._regressors.fitted]  # type: ignore[union-attr]
+        odd = decision._replace(propensity=1e-9, probabilities=None)
+        with pytest.raises(Refusal, match="propensity"):
+            policy.update(odd, 1.0)
+        for each, moment in zip(policy._regressors.fitted, before, strict=True):  # type: ignore[union-attr]
+            assert each is None or np.array_equal(each.moment, moment)
 
 
 @pytest.mark.compiled

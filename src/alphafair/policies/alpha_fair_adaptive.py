@@ -209,10 +209,9 @@ class AlphaFairAdaptive(BasePolicy):
             for arm in range(len(memory.live_arms)):
                 safe_mixture.refresh(self._work, memory.shared, arm)
             numbers[OUTSIDE] += 1.0
-            index.scatter(numbers, memory.shared)
         else:
             memory.learners[:, BASE, CLOSED_ROOTS] = numbers[DRIFT] = 0.0
-            index.scatter(numbers, memory.shared)
+        index.scatter(numbers, memory.shared)
 
     def _check_memory(self) -> None:
         totals, slopes = self._memory.accounts[0], self._memory.shared[0, SLOPE, ARMS:]
