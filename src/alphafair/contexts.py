@@ -53,7 +53,7 @@ def cluster(features: ArrayLike, n_clusters: int = 32, *, seed: int = 0) -> Clus
     >>> from alphafair import contexts, streams
     >>> stream = streams.described("clusters", n_rounds=2000, n_arms=3, n_features=2, seed=1)
     >>> clusters = contexts.cluster(stream.features[:500], 12)
-    >>> clusters.of(stream.features[0]) == clusters.stream(stream).contexts[0]
+    >>> bool(clusters.of(stream.features[0]) == clusters.stream(stream).contexts[0])
     True
     """
     rows = _table(features)

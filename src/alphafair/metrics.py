@@ -195,7 +195,7 @@ def bound_in_expectation(policy: Policy) -> float:
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
     >>> trace = simulate(policy, streams.stochastic(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
-    >>> bound_in_expectation(policy) < alpha_performance(trace.final, 0.5)
+    >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
     bound, alpha = policy.expected_surrogate_regret_bound, getattr(policy, "alpha", None)

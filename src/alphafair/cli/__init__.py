@@ -19,6 +19,7 @@ from alphafair.cli import (
     keys,
     offline,
     reproduce,
+    restore,
     serve,
     simulate,
     verify,
@@ -66,8 +67,8 @@ app.command("doctor")(doctor.command)
 app.command("check")(check.command)
 app.command("verify")(verify.command)
 app.command("export")(export.command)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
+app.command("backup")(backup.command)
+app.command("restore")(restore.command)
 app.command("erase")(erase.command)
 app.command("serve")(serve.command)
 app.add_typer(keys.app, name="keys")

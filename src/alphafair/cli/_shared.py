@@ -34,6 +34,7 @@ RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option("--reward-range", metavar="LOW HIGH", help="Map the file's rewards from this range onto [0.2, 1]."),
 ]
+Copy = Annotated[Path, typer.Argument(metavar="COPY", help="A new file.", show_default=False)]
 EngineFile = Annotated[Path, typer.Argument(metavar="FILE", help="An engine's file.", show_default=False)]
 Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)

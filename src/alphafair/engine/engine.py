@@ -44,7 +44,7 @@ class Engine(Decisions):
     >>> engine.reward(receipt.id, 0.8).outcome
     'repeated'
     >>> engine.verify()
-    2
+    3
     >>> engine.close(); folder.cleanup()
     """
 

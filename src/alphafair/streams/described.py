@@ -34,7 +34,7 @@ def described(
 
     >>> stream = described("linear", n_rounds=100, n_arms=3, n_features=2, seed=1)
     >>> stream.features.shape, stream.n_contexts, stream.rewards(0).round(3).tolist()
-    ((100, 2), 1, [0.577, 0.408, 0.424])
+    ((100, 2), 1, [0.226, 0.591, 0.521])
     """
     features, means, rng = _world(kind, n_rounds, n_arms, n_features, features_of, seed)
     rewards = means + rng.uniform(-NOISE, NOISE, means.shape)
