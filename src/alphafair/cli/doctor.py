@@ -21,10 +21,10 @@ def command(
     output: _logs.Output = Path("output"),
     as_json: _logs.AsJson = False,
 ) -> None:
-    """Is a log fit to learn from? What is wrong, with which rows, in plain words.
+    """Is a log fit to learn from?
 
-    Propensities in (0, 1] that add up, arms never shown, contexts with few rounds, repeated ids, time going backwards.
-    Exits with 1 if something must be mended.
+    What is wrong, with which rows, in plain words: propensities in (0, 1] that add up, arms never shown,
+    contexts with few rounds, repeated ids, time going backwards. Exits with 1 if something must be mended.
     """
     from alphafair.evaluation import doctor
     from alphafair.experiments.log_report import LogReport

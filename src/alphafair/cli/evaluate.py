@@ -41,9 +41,9 @@ def command(
     output: _logs.Output = Path("output"),
     as_json: _logs.AsJson = False,
 ) -> None:
-    """What would policies have earned, and how fair would they have been?
+    """What policies would have earned on a log, and how fairly.
 
-    From a log of decisions with the probabilities of the arms that were shown. Every number comes with its interval,
+    From decisions with the probabilities of the arms that were shown. Every number comes with its interval,
     and every policy with a verdict: trustworthy, thin, or do not use. A learning policy is replayed on the rounds that
     match its draws, and played against a model of the log: both say what they assume.
     """

@@ -34,10 +34,11 @@ def command(
     output: _logs.Output = Path("output"),
     as_json: _logs.AsJson = False,
 ) -> None:
-    """What does fairness cost? The best fixed policy at each alpha, on rounds that it has not seen.
+    """What fairness costs, from a log.
 
-    The band holds the true curve: what could be had if every arm's rewards were known. The last sentence says how much
-    more the best fixed policy would have been worth than the run that the log is of, at most.
+    The best fixed policy at each alpha, valued on rounds that it has not seen. The band holds the true curve:
+    what could be had if every arm's rewards were known. The last sentence says how much more the best fixed
+    policy would have been worth than the run that the log is of, at most.
     """
     from alphafair import validate
     from alphafair.evaluation import LogFile, frontier, regret
