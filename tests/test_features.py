@@ -23,6 +23,7 @@ from alphafair import (
     Refusal,
     State,
     Stream,
+    Uniform,
     contexts,
     drive,
     load_policy,
@@ -501,3 +502,13 @@ def test_scikit_learn_knows_how() -> None:
         policy.update(decision, float(decision.arm == (z > 0)))
     assert policy.probabilities(0, features=[1.0])[1] > 0.8
     assert policy.probabilities(0, features=[-1.0])[0] > 0.8
+
+
+def test_a_policy_of_your_own_may_take_features_and_make_nothing_of_them() -> None:
+    class Polite(Uniform):
+        n_features = 2
+        feature_shape = (2,)
+
+    decision = Polite(1, 3, feedback="bandit").choose(0, features=[1.0, 2.0])
+    assert decision.features is not None
+    assert decision.features.tolist() == [1.0, 2.0]
