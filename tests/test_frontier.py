@@ -102,6 +102,13 @@ def test_alphas_that_are_no_curve_are_refused(alphas: list[float]) -> None:
         frontier(log, alphas)
 
 
+def test_a_frontier_of_two_rows_is_not_to_be_used() -> None:
+    found = frontier(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), [0.5], n_replicates=100)
+    assert found.verdict == "do not use"
+    assert np.isnan(found.average_reward.value).all()
+    assert found.alpha_for_least_share(0.1) == found.alpha_for_cost(10.0) == (None, None)
+
+
 def test_a_frontier_of_an_arm_never_shown_is_not_to_be_used() -> None:
     rng = np.random.default_rng(0)
     log = Log(np.zeros(3000, dtype=int), rng.integers(0, 2, 3000), rng.random(3000), np.full(3000, 0.5), n_arms=3)

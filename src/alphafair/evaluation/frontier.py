@@ -10,7 +10,16 @@ import numpy as np
 
 from alphafair import metrics, validate
 from alphafair.evaluation.batches import AnyLog, check_log, folds_of, group_count
-from alphafair.evaluation.estimate import Estimate, arm_names, bar, checked, estimated, metric_intervals
+from alphafair.evaluation.estimate import (
+    METRICS,
+    UNKNOWN,
+    Estimate,
+    arm_names,
+    bar,
+    checked,
+    estimated,
+    metric_intervals,
+)
 from alphafair.evaluation.intervals import Interval, replicates
 from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
 from alphafair.evaluation.plausible import plausible_totals
@@ -162,7 +171,10 @@ def frontier(
             flattering = _optimum(robust_totals(cells), alpha)[None]
             same = score(log, flattering, ESTIMATORS["dr"], advance, model=model)
             estimates = [estimated(scores, names, "dr", alpha, *settings) for scores in (own, same)]
-            found.append((*estimates, _plausible(draws, same, alpha, *settings), _optimum(learned, alpha)))
+            plausible = dict.fromkeys(METRICS, UNKNOWN)
+            if estimates[1].verdict != "do not use":
+                plausible = _plausible(draws, same, alpha, *settings)
+            found.append((*estimates, plausible, _optimum(learned, alpha)))
     return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.evaluation.batches import AnyLog, batches, group_count
-from alphafair.evaluation.model import Cells, fit
+from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
 from alphafair.types import Matrix, Vector
 
@@ -50,7 +50,8 @@ class Scores(NamedTuple):
     def earned(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
         weights = np.ones((1, len(self.shares))) if weights is None else weights
-        means = (weights @ self.sums) / (weights @ self.shares)[:, None]
+        drawn, whole = weights @ self.sums, (weights @ self.shares)[:, None]
+        means = divided(drawn, np.broadcast_to(whole, drawn.shape), np.zeros_like(drawn))  # 0 where nothing was drawn
         return np.asarray(np.maximum(1.0, 1.0 + self.n_rounds * means))
 
 

@@ -14,7 +14,7 @@ from alphafair import figures, fonts
 from alphafair.evaluation import Diagnosis, Frontier
 from alphafair.experiments.pictures import canvas
 from alphafair.figures import FAINT, INK, LABEL_SIZE
-from alphafair.words import ALPHA, clipped
+from alphafair.words import ALPHA, clipped, percentage
 
 COLOUR = "#0072B2"
 WARNING = "#D55E00"
@@ -47,10 +47,10 @@ def policies(found: Mapping[str, Any], notes: Sequence[str]) -> Figure:
             axes.set_xlabel(UNITS[metric], fontsize=LABEL_SIZE)
             axes.grid(visible=False, axis="y")
             axes.grid(axis="x")
-            axes.locator_params(axis="x", nbins=3)
+            axes.locator_params(axis="x", nbins=2 if metric in SHARES else 3)
             axes.tick_params(axis="x", labelsize=LABEL_SIZE)
             if metric in SHARES:
-                axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+                axes.xaxis.set_major_formatter(lambda part, _: percentage(100.0 * part))
     return figure
 
 
