@@ -28,7 +28,7 @@ from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward, Ticket
 
-RECENT = 50_000  # decisions remembered, so that their rewards need not be looked up
+RECENT = 20_000  # decisions remembered, so that their rewards need not be looked up
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece

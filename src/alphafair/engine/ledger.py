@@ -62,7 +62,7 @@ class Ledger:
                 connection.execute("pragma journal_mode = wal")
                 connection.execute("pragma synchronous = full")
                 connection.execute("pragma wal_autocheckpoint = 10000")  # pages of 4 kB
-                connection.execute("pragma cache_size = -65536")  # kB
+                connection.execute("pragma cache_size = -16384")  # kB
                 connection.execute("pragma secure_delete = on")
             migrate(connection, schema(), read_only=self.read_only)
         except sqlite3.Error as problem:
@@ -80,7 +80,10 @@ class Ledger:
         return int(last)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return list(self.each(query, values))
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
 
     def each(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one by one, read when they are asked for."""

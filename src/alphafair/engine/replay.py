@@ -245,9 +245,10 @@ class Replay:
         if not len(steps):
             return
         n_arms = len(experiment.arms)
-        masked = {t: unpacked(masks[seq], n_arms) for t, seq in enumerate(steps["seq"].tolist()) if seq in masks}
+        numbered = list(enumerate(steps["seq"].tolist())) if masks or full else []
+        masked = {t: unpacked(masks[seq], n_arms) for t, seq in numbered if seq in masks}
         seen = {}
-        for t, seq in enumerate(steps["seq"].tolist()) if full else ():
+        for t, seq in numbered:
             if seq in full and steps["step"][t] == LEARN:
                 used, rewards = full[seq]
                 seen[t] = np.frombuffer(used, dtype="<f8"), experiment.stored_rewards(rewards)
