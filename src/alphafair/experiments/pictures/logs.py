@@ -47,7 +47,7 @@ def policies(found: Mapping[str, Any], notes: Sequence[str]) -> Figure:
             axes.set_xlabel(UNITS[metric], fontsize=LABEL_SIZE)
             axes.grid(visible=False, axis="y")
             axes.grid(axis="x")
-            axes.locator_params(axis="x", nbins=2 if metric in SHARES else 3)
+            axes.locator_params(axis="x", nbins=2)
             axes.tick_params(axis="x", labelsize=LABEL_SIZE)
             if metric in SHARES:
                 axes.xaxis.set_major_formatter(lambda part, _: percentage(100.0 * part))
