@@ -284,3 +284,10 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     uniform = np.full((part.n_contexts, 34), 1 / 34)
     found = score(part, uniform[None], ESTIMATORS[estimator], lambda rows: None).earned()[0]
     np.testing.assert_allclose(found, naive.cumulative_rewards(part, uniform.tolist(), estimator), rtol=1e-9)
+
+
+def test_a_log_that_tells_nothing_bounds_nothing() -> None:
+    found = regret(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), 0.9)
+    assert found.verdict == "do not use"
+    assert np.isnan(found.at_most)
+    assert str(found) == "How much better the best fixed policy would have been, this log does not tell."

@@ -195,3 +195,10 @@ def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
     assert grades(doctor({"context": [], "arm": []}))["wrong"][0].startswith("source: columns must be")
     empty = {name: [] for name in ROWS}
     assert grades(doctor(empty))["wrong"] == ["there is no row with a reward"]
+
+
+def test_labels_may_be_true_and_false() -> None:
+    table = {"context": [True, False] * 5, "arm": ["x", "y"] * 5, "reward": [1, 0] * 5, "propensity": [0.5] * 10}
+    log = Log.from_table(table)
+    assert log.context_labels == ("false", "true")
+    assert log.contexts.tolist() == [1, 0] * 5

@@ -195,10 +195,12 @@ class RegretStatement(NamedTuple):
     confidence: float
     achieved: float  # alpha-performance of the run itself
     optimum_at_most: float
-    at_most: float  # optimum_at_most - achieved, never below 0
+    at_most: float  # optimum_at_most - achieved, never below 0; NaN where the log does not tell
     verdict: Verdict
 
     def __str__(self) -> str:
+        if self.verdict == "do not use":
+            return "How much better the best fixed policy would have been, this log does not tell."
         return (
             f"The best fixed policy would have been worth at most {self.at_most:.4g} more than the {self.achieved:.4g} "
             f"achieved ({self.at_most / self.achieved:.2%}), with {self.confidence:.0%} confidence."
@@ -229,7 +231,8 @@ def regret(
     best = estimated(scores, arm_names(log), "dr", alpha, 2.0 * confidence - 1.0, n_replicates, seed)
     achieved = float(metrics.alpha_performance(1.0 + cells.sums.sum(axis=0), alpha))
     most = best.alpha_performance.high
-    return RegretStatement(alpha, confidence, achieved, most, max(0.0, most - achieved), best.verdict)
+    at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
+    return RegretStatement(alpha, confidence, achieved, most, at_most, best.verdict)
 
 
 def fair_policy(log: AnyLog, alpha: float) -> Matrix:

@@ -79,7 +79,8 @@ def refuse_none(label: str, n_rows: int) -> None:
 
 def label_codes(labels: Sequence[Any]) -> dict[str, int]:
     """Numbers for labels: whole numbers by size, all else by the alphabet."""
-    ordered = in_order([str(label) for label in labels if label is not None])
+    text = [str(label).lower() if isinstance(label, bool) else str(label) for label in labels if label is not None]
+    ordered = in_order(text)  # true and false as polars writes them
     return {label: code for code, label in enumerate(ordered)}
 
 
