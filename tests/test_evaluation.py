@@ -308,3 +308,18 @@ def test_doubly_robust_is_never_much_worse_than_inverse_propensity(
             found.append(score(log, target[None], ESTIMATORS[name], lambda rows: None).earned()[0] - truth)
     ips, dr = (float(np.sqrt(np.mean(np.square(found)))) for found in errors.values())
     assert dr <= 1.1 * ips, (dr, ips)
+
+
+def test_an_arm_that_part_of_the_traffic_never_saw_is_not_trusted() -> None:
+    """One context of twelve always shows arm 0: nothing tells what the others pay there, whatever the totals say."""
+    rng = np.random.default_rng(0)
+    contexts = (rng.random(5_000) < 0.08).astype(np.int32)
+    arms = np.where(contexts == 1, 0, rng.integers(0, 3, 5_000)).astype(np.int32)
+    pays = np.array([[0.2, 0.4, 0.6], [0.5, 0.0, 0.0]])
+    rewards = (rng.random(5_000) < pays[contexts, arms]).astype(np.float64)
+    log = Log(contexts, arms, rewards, np.where(contexts == 1, 1.0, 1 / 3))
+    uniform, alike = np.full((2, 3), 1 / 3), np.array([[1 / 3] * 3, [1.0, 0.0, 0.0]])
+    found = evaluate(log, uniform)
+    assert found.verdict != "trustworthy"
+    assert any("where the log never did" in reason for reason in found.reasons)
+    assert evaluate(log, alike).verdict == "trustworthy"  # a policy that asks for nothing unseen

@@ -15,6 +15,8 @@ from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
 from alphafair.types import Matrix, Vector
 
+NO_CHANCE = 1e-6
+
 
 class Estimator(NamedTuple):
     """How a row is weighed; see `alphafair.kernels.log_scores`. Weights are large from the root of the rows on."""
@@ -46,6 +48,7 @@ class Scores(NamedTuple):
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
     arm_weights: Matrix
+    unseen: Vector  # how often the policy would show each arm where the log never did, which is no chance
 
     def earned(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
@@ -90,14 +93,26 @@ def score(
         np.zeros((N_ARM_WEIGHTS, n_arms)),
     )
     of_groups = np.zeros(n_groups, dtype=np.int64) if folds is None else folds
-    limits = estimator.limits(log.n_rounds)
+    limits, shown = estimator.limits(log.n_rounds), np.zeros(log.n_contexts * n_arms)
     for rows in batches(log):
+        shown += np.bincount(rows.contexts.astype(np.int64) * n_arms + rows.arms, minlength=len(shown))
         add_rows(rows, policies, of_groups, model, estimator.with_model, *limits, tally)
         advance(len(rows.contexts))
     used = tally.rounds > 0.0
     expected = np.einsum("fc,fca->a", tally.visits, policies)
     shares = tally.weights if estimator.normalised else tally.rounds
-    return Scores(log.n_rounds, tally.scores[used], shares[used], expected, tally.arm_weights)
+    unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
+    return Scores(log.n_rounds, tally.scores[used], shares[used], expected, tally.arm_weights, unseen)
+
+
+def improbable(shown: Matrix) -> Matrix:
+    """1 where an arm was never shown in a context, though it would have been at the rate that it has elsewhere.
+
+    With q the arm's part of all rounds, a context of n rounds misses it with probability (1 - q)^n.
+    """
+    rates = shown.sum(axis=0) / max(1.0, float(shown.sum()))
+    missed = (1.0 - rates) ** shown.sum(axis=1, keepdims=True)
+    return np.asarray((shown == 0.0) & (missed < NO_CHANCE), dtype=np.float64)
 
 
 def n_passes(estimator: Estimator) -> int:

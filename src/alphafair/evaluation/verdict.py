@@ -18,6 +18,7 @@ FEWEST, FEW = 30.0, 200.0  # rounds' worth of information: below the first nothi
 FEW_REWARDED = 10.0  # rounds' worth of rewards, for every arm
 FEW_GROUPS = 50  # of users
 GREAT_WEIGHT = 0.05  # of all weights together
+BLIND = 0.001  # of all rounds: where the log cannot tell
 FAR, OFF = 5.0, 0.1  # standard errors, and as a part: weights that do not add up
 
 
@@ -40,6 +41,13 @@ def judge(scores: Scores, arm_labels: Sequence[str]) -> tuple[Verdict, list[str]
         unusable.append(
             f"the weights of {_name(arm_labels, arm)} add up to {ratio} times what they should: its propensities are "
             "wrong, or it was not shown where the policy would show it"
+        )
+    blind = float(scores.unseen.sum() / scores.n_rounds)
+    if blind > BLIND:
+        arm = int(scores.unseen.argmax())
+        thin.append(
+            f"in {percent(blind, 2)} of rounds the policy would show an arm, such as {_name(arm_labels, arm)}, in a "
+            "context where the log never did: there is nothing but a guess for them"
         )
     size = effective_sample_size(scores)
     if size < FEWEST:
