@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import AlphaFairAdaptive, Engine, drive, evaluation, load_policy
+from alphafair import AlphaFairAdaptive, Engine, Log, drive, evaluation, load_policy
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.ledger import Ledger, migrate, schema
@@ -387,6 +387,11 @@ def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) 
         assert frame["propensity"].to_list() == read["parquet"]["propensity"].to_list()
     log = engine.log("home")
     assert log.n_rounds == 33
+    for name in ("log.parquet", "log.csv", "log.jsonl"):  # what was written is read back as it is
+        again = Log.from_table(tmp_path / name)
+        assert again.context_labels == log.context_labels
+        assert (again.rewards == log.rewards).all()
+        assert (again.propensities == log.propensities).all()
     assert log.context_labels == tuple(f"v,{k}" for k in range(5))
     with pytest.raises(Refusal, match="format"):
         engine.export("home", tmp_path / "log.xlsx")

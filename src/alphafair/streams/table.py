@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Where = Callable[[int], str]  # the place of a row, counted from 0, in words
 _TEXT = (".csv", ".tsv", ".csv.gz")
-_FORMATS = (*_TEXT, ".parquet", ".arrow", ".ipc", ".feather")
+_FORMATS = (*_TEXT, ".jsonl", ".parquet", ".arrow", ".ipc", ".feather")
 
 
 def table(
@@ -35,8 +35,8 @@ def table(
     Parameters
     ----------
     source
-        A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
-        DataFrame, any Arrow table, or a mapping of columns.
+        A path (.csv, .tsv, .csv.gz, .jsonl, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a
+        pandas DataFrame, any Arrow table, or a mapping of columns.
     context
         The column that says who or what is served: any labels, text or numbers. Contexts are numbered in their
         order, whole numbers by size and all else by the alphabet.
@@ -118,7 +118,8 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
         if _is_text(path):
             lazy = pl.scan_csv(path, separator=_separator(path), **text)
         else:
-            lazy = pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else _scan_ipc(path)
+            scans: dict[str, Callable[[Path], pl.LazyFrame]] = {".parquet": pl.scan_parquet, ".jsonl": pl.scan_ndjson}
+            lazy = scans.get(path.suffix.lower(), _scan_ipc)(path)
         lazy.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as problem:
         _refuse_fault(path)
