@@ -29,7 +29,7 @@ from alphafair.cli import (
 class _OneLineRefusals(TyperGroup):
     """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback.
 
-    A file that cannot be used, or is not what it should be, is one line too, exit code 1.
+    A file that cannot be used, or an extra that is not installed, is one line too, exit code 1.
     """
 
     def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
@@ -43,7 +43,8 @@ class _OneLineRefusals(TyperGroup):
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(2) from None
         except Exception as problem:
-            if type(problem).__module__ != "alphafair.engine.errors":
+            extra = isinstance(problem, ImportError) and "pip install 'alphafair[" in str(problem)
+            if not extra and type(problem).__module__ != "alphafair.engine.errors":
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(1) from None
