@@ -1,0 +1,196 @@
+"""Who is owed fairness: groups of arms, what each is entitled to, and the share of the draws it has been promised.
+
+With G(i) the group of arm i, an account belongs to a group, R_G = 1 + the sum of what its arms have earned. Groups with
+entitlements s maximise sum_G s_G^alpha phi(R_G): a group entitled to twice as much is content with twice as much. A
+floor promises a share of every round's draw: nu to every arm, or nu_G to every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from alphafair import validate
+from alphafair.arrays import Matrix, Vector
+
+Label = str | int
+Labels = Sequence[Label] | NDArray[Any]
+PerGroup = Mapping[Any, float] | ArrayLike
+MOST_ENTITLED = 1e6  # times one, and one over it at least
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Of every arm its group, counted from 0 in the order of appearance; of every group what it is owed.
+
+    `named` is False where nobody spoke of groups: every arm is then a group of its own, labelled by its number.
+    """
+
+    of_arms: NDArray[np.int64]
+    labels: tuple[Label, ...]
+    entitlements: Vector
+    arm_floor: float
+    group_floors: Vector
+    named: bool
+
+    @classmethod
+    def of(
+        cls,
+        n_arms: int,
+        groups: Labels | None = None,
+        entitlements: PerGroup | None = None,
+        pull_floor: PerGroup = 0.0,
+    ) -> Groups:
+        """From what a user says: a label per arm, numbers by group; one floor for every arm, or floors by group.
+
+        >>> Groups.of(3, ["north", "south", "north"], entitlements={"south": 2}).entitlements.tolist()
+        [1.0, 2.0]
+        """
+        of_arms, labels = _numbered(groups, n_arms)
+        owed = np.ones(len(labels))
+        if entitlements is not None:
+            owed = _by_group("entitlements", entitlements, labels, missing=1.0)
+            bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
+            if bad.any():
+                allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
+                raise validate.Refusal("entitlements", allowed, owed, "Only their ratios matter much: rescale them.")
+        arm_floor, floors = 0.0, np.zeros(len(labels))
+        if not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0:
+            arm_floor = validate.number("pull_floor", pull_floor, low=0.0, high=1.0)
+        else:
+            floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
+            if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
+                raise validate.Refusal("pull_floor", "at least 0, 1 in all", floors, "Promise no more than all draws.")
+        made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None)
+        made.check_room(n_arms)
+        return made
+
+    @property
+    def n_arms(self) -> int:
+        return len(self.of_arms)
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.labels)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether every arm is on its own, with equal rights and no floor."""
+        return not self.named and self.arm_floor == 0.0 and not self.group_floors.any() and self.all_alike
+
+    @property
+    def all_alike(self) -> bool:
+        return bool((self.entitlements == 1.0).all())
+
+    def check_room(self, n_live: int) -> None:
+        """Refuse a floor that so many arms cannot all be given."""
+        if self.arm_floor * n_live > 1.0 + 1e-12:
+            allowed = f"at most {1.0 / n_live:.6g}, one over {n_live} arms"
+            raise validate.Refusal("pull_floor", allowed, self.arm_floor, "Promise every arm less, or retire some.")
+
+    def factors(self, alpha: float) -> Vector:
+        """s^alpha of every group: what stands before phi in the objective."""
+        return np.asarray(self.entitlements**alpha)
+
+    def accounts(self, cumulative_rewards: ArrayLike) -> Matrix:
+        """R_G = 1 + sum over its arms of (R_i - 1), along the last axis.
+
+        >>> Groups.of(3, ["a", "b", "a"]).accounts([3.0, 2.0, 5.0]).tolist()
+        [7.0, 2.0]
+        """
+        earned = np.asarray(cumulative_rewards, dtype=np.float64)
+        if not self.named:
+            return earned
+        sums = np.zeros((*earned.shape[:-1], self.n_groups))
+        np.add.at(sums.T, self.of_arms, (earned - 1.0).T)
+        return 1.0 + sums
+
+    def among(self, arms: NDArray[np.int64]) -> Groups:
+        """The same for some of the arms: groups without any of them are left out."""
+        present, of_arms = np.unique(self.of_arms[arms], return_inverse=True)
+        return replace(
+            self,
+            of_arms=of_arms,
+            labels=tuple(self.labels[g] for g in present),
+            entitlements=self.entitlements[present],
+            group_floors=self.group_floors[present],
+        )
+
+    def grown(self, n_new: int, groups: Labels | None, entitlements: PerGroup | None) -> Groups:
+        """With so many more arms at the end, in groups that exist or in new ones, entitled as `entitlements` say.
+
+        New arms that nobody speaks of are groups of their own, labelled by their number.
+        """
+        numbers = list(range(self.n_arms, self.n_arms + n_new))
+        if groups is None:
+            arrived: list[Label] = [n if n not in self.labels else f"arm {n}" for n in numbers]
+        else:
+            if not self.named:
+                repair = "Make the policy with groups=, one per arm, to speak of them later."
+                raise validate.Refusal("groups", "left out: every arm of this policy is on its own", groups, repair)
+            arrived = list(_labels(groups, n_new))
+        labels = [*(self.labels[g] for g in self.of_arms), *arrived]
+        order = {label: g for g, label in enumerate(dict.fromkeys([*self.labels, *arrived]))}
+        of_arms = np.array([order[label] for label in labels], dtype=np.int64)
+        n_more = len(order) - self.n_groups
+        owed = np.ones(n_more)
+        if entitlements is not None:
+            owed = Groups.of(n_more, list(order)[self.n_groups :], entitlements).entitlements
+        return replace(
+            self,
+            of_arms=of_arms,
+            labels=tuple(order),
+            entitlements=np.concatenate([self.entitlements, owed]),
+            group_floors=np.concatenate([self.group_floors, np.zeros(n_more)]),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that say the same, as JSON can hold them; those that say nothing are left out."""
+        said: dict[str, Any] = {}
+        if self.named:
+            said["groups"] = [self.labels[g] for g in self.of_arms]
+        if not self.all_alike:
+            said["entitlements"] = self.entitlements.tolist()
+        if self.group_floors.any():
+            said["pull_floor"] = self.group_floors.tolist()
+        elif self.arm_floor > 0.0:
+            said["pull_floor"] = self.arm_floor
+        return said
+
+
+def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:
+    """As many labels as arms, each a text or a whole number."""
+    repair = "Give the name or number of a group for every arm."
+    if isinstance(groups, str | Mapping) or np.ndim(groups) != 1 or len(groups) != n_arms:
+        raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
+    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in groups)
+    for label in labels:
+        if not isinstance(label, str | int) or isinstance(label, bool):
+            raise validate.Refusal("groups", "texts or whole numbers", label, repair)
+    return labels
+
+
+def _numbered(groups: Labels | None, n_arms: int) -> tuple[NDArray[np.int64], tuple[Label, ...]]:
+    if groups is None:
+        return np.arange(n_arms), tuple(range(n_arms))
+    labels = _labels(groups, n_arms)
+    order: dict[Hashable, int] = {label: g for g, label in enumerate(dict.fromkeys(labels))}
+    return np.array([order[label] for label in labels], dtype=np.int64), tuple(dict.fromkeys(labels))
+
+
+def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, missing: float) -> Vector:
+    """One number per group, from a mapping or in the order of appearance."""
+    repair = "Give a mapping from group to number, or one number per group in the order of their first arms."
+    if isinstance(value, Mapping):
+        unknown = [label for label in value if label not in labels]
+        if unknown:
+            raise validate.Refusal(argument, f"for groups among {list(labels)[:10]}", unknown[0], repair)
+        value = [value.get(label, missing) for label in labels]
+    numbers = validate.floats(argument, "numbers", value, repair)
+    if numbers.shape != (len(labels),) or not np.isfinite(numbers).all():
+        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers, repair)
+    return numbers.copy()
