@@ -102,7 +102,7 @@ def test_draw_covers_the_unit_interval() -> None:
 
 def test_mask_falls_back_to_uniform() -> None:
     p = np.array([0.5, 0.5, 0.0, 0.0])
-    mask_distribution(p, np.array([False, False, True, True]))
+    mask_distribution(np.empty((0, 0)), p, np.array([False, False, True, True]))
     assert p.tolist() == [0.0, 0.0, 0.5, 0.5]
 
 

@@ -55,7 +55,7 @@ def test_every_fact_has_one_place() -> None:
 
 def test_a_memory_of_another_alpha_is_refused() -> None:
     state = learned().snapshot()
-    with pytest.raises(Refusal, match=r"accounts of at least 1 with the slopes of alpha 0\.9"):
+    with pytest.raises(Refusal, match=r"accounts with the slopes of alpha 0\.9"):
         load_policy(replace(state, settings={**state.settings, "alpha": 0.9}))
 
 

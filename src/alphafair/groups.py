@@ -44,6 +44,8 @@ class Groups:
         groups: Labels | None = None,
         entitlements: PerGroup | None = None,
         pull_floor: PerGroup = 0.0,
+        *,
+        n_live: int | None = None,
     ) -> Groups:
         """From what a user says: a label per arm, numbers by group; one floor for every arm, or floors by group.
 
@@ -66,7 +68,7 @@ class Groups:
             if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
                 raise validate.Refusal("pull_floor", "at least 0, 1 in all", floors, "Promise no more than all draws.")
         made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None)
-        made.check_room(n_arms)
+        made.check_room(n_arms if n_live is None else n_live)
         return made
 
     @property
@@ -149,17 +151,26 @@ class Groups:
         )
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that say the same, as JSON can hold them; those that say nothing are left out."""
-        said: dict[str, Any] = {}
-        if self.named:
-            said["groups"] = [self.labels[g] for g in self.of_arms]
-        if not self.all_alike:
-            said["entitlements"] = self.entitlements.tolist()
-        if self.group_floors.any():
-            said["pull_floor"] = self.group_floors.tolist()
-        elif self.arm_floor > 0.0:
-            said["pull_floor"] = self.arm_floor
-        return said
+        """The arguments that say the same, as JSON can hold them; none where there is nothing to say."""
+        if self.are_plain:
+            return {}
+        return {
+            "groups": [self.labels[g] for g in self.of_arms] if self.named else None,
+            "entitlements": None if self.all_alike else self.entitlements.tolist(),
+            "pull_floor": self.group_floors.tolist() if self.group_floors.any() else self.arm_floor,
+        }
+
+    def agree_with(self, other: Groups) -> bool:
+        """Whether one says of the first arms what the other says of all of its own."""
+        few, many = sorted((self, other), key=lambda groups: groups.n_arms)
+        first = many.among(np.arange(few.n_arms))
+        if few.named != many.named or few.arm_floor != many.arm_floor or few.n_groups < first.n_groups:
+            return False
+        same = np.array_equal(few.of_arms, many.of_arms[: few.n_arms]) and few.labels == many.labels[: few.n_groups]
+        return same and all(
+            np.array_equal(mine, theirs[: len(mine)])
+            for mine, theirs in ((few.entitlements, many.entitlements), (few.group_floors, many.group_floors))
+        )
 
 
 def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:

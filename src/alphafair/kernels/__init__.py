@@ -28,3 +28,4 @@ class Kernels(NamedTuple):
     expect: Callable[..., None] | None = None  # (work, shared, learners, context, arm): its reward is on its way
     forgo: Callable[..., None] | None = None  # it will never come
     show: Callable[..., None] | None = None  # (work, features, t): row t describes the round that comes next
+    mask: Callable[..., None] | None = None  # (work, probabilities, available): in place; by default renormalised

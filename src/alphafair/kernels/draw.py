@@ -18,7 +18,7 @@ def draw_arm(probabilities, uniform):
 
 
 @kernel
-def mask_distribution(probabilities, available):
+def mask_distribution(work, probabilities, available):
     """Renormalise over the available arms, in place; uniform over them if they hold no probability."""
     total = 0.0
     n_available = 0

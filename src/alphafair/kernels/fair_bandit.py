@@ -4,7 +4,7 @@ Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) 
 
 The sign matters: fed the gain itself as a loss, a learner runs toward the worst arm.
 
-    shared:    TOTAL, R of every arm
+    shared:    TOTAL, R of every arm, or R_G/s_G of its group (see `groups`)
     learners:  see `log_barrier`
 """
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels import log_barrier
+from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.groups import UNPROMISED, earn_one, keep_floors
 from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, is_possible
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import marginal_utility
@@ -21,7 +23,9 @@ ALPHA = 1  # among the settings, after MOST_ARMS
 
 
 def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
-    return blank_work(2, n_arms, most_arms, alpha)
+    work = blank_work(2, n_arms, most_arms, alpha)
+    work[SETTINGS, UNPROMISED] = 1.0
+    return work
 
 
 def first_shared(n_arms: int) -> np.ndarray:
@@ -34,7 +38,11 @@ def first_shared(n_arms: int) -> np.ndarray:
 @kernel
 def draw(work, shared, learners, context, uniform, out):
     """Write the context's distribution to `out` and draw an arm from it."""
-    return explore(learners, context, uniform, out)
+    arm, propensity = explore(learners, context, uniform, out)
+    if keep_floors(work, out):
+        arm = draw_arm(out, uniform)
+        propensity = out[arm]
+    return arm, propensity
 
 
 @kernel
@@ -42,11 +50,11 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
     settings, total = work[SETTINGS], shared[0, TOTAL, ARMS:]
     n = total.shape[0]
-    if not is_possible(learners, context, propensity, settings[MOST_ARMS], ADAPTIVE):
+    if not is_possible(learners, context, propensity / settings[UNPROMISED], settings[MOST_ARMS], ADAPTIVE):
         return False
     gain = marginal_utility(total[arm], settings[ALPHA]) * reward
     absorb(learners, context, arm, propensity, -gain, ADAPTIVE, work[V, :n], work[W, :n])
-    total[arm] += reward
+    earn_one(work, shared, TOTAL, arm, reward)
     return True
 
 

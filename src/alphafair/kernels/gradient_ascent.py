@@ -7,6 +7,9 @@ Round t, context j, distribution x used, rewards r, g = phi'(R_*) r:
 The step is D/sqrt(2 S_j) with D = sqrt(2), the diameter of the simplex. R_* is R before the round (what the
 lemmas analyse), after it, or as it stands when the context comes again (the paper's pseudo-code to the letter).
 
+With groups and entitlements R is R_G/s_G of the arm's group (see `groups`). With a floor nu under every arm the
+distribution used is nu + (1 - n nu) x, and g is (1 - n nu) times as much; with floors under groups x keeps them itself.
+
     shared:    an account (see `utility`), head DRIFT
     learners:  X, heads SQUARED_NORMS (S), CLOSED_ROOTS, CLOSED_NORMS | for next_visit: WAITING, the rewards that wait
 
@@ -26,6 +29,17 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.groups import (
+    ARM_FLOOR,
+    GROUP_FLOORED,
+    INCREMENT,
+    POOLED,
+    UNPROMISED,
+    earn_together,
+    keep_floors,
+    pool,
+    project_on_floors,
+)
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.simplex import project, settle
 from alphafair.kernels.utility import (
@@ -46,11 +60,11 @@ OWN_ACCOUNT = 1  # the first row of a learner's own account, where contexts are 
 SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS = 0, 1, 2  # heads of X
 DRIFT = 0  # head of TOTAL
 READING = 7  # among the settings, after those of the account
-STEP, HELD = 1, 2  # scratch
+STEP, HELD, SCALED = 1, 2, 3  # scratch
 
 
 def make_work(n_arms: int, alpha: float, reading: int = BEFORE) -> np.ndarray:
-    return blank_work(2, n_arms, *account_settings(alpha), reading)
+    return blank_work(3, n_arms, *account_settings(alpha), reading)
 
 
 def first_shared(n_arms: int, alpha: float) -> np.ndarray:
@@ -75,7 +89,17 @@ def first_independent_learner(n_arms: int, alpha: float) -> np.ndarray:
 
 
 @kernel
-def ascend(slope, x, squared_norms, rewards, step, out):
+def scaled(work, rewards, out):
+    """What of the rewards the choice of x decides about: (1 - n nu) r under a floor, r itself without."""
+    if work[SETTINGS, ARM_FLOOR] == 0.0:
+        return rewards
+    for i in range(rewards.shape[0]):
+        out[i] = work[SETTINGS, UNPROMISED] * rewards[i]
+    return out
+
+
+@kernel
+def ascend(work, slope, x, squared_norms, rewards, step, out):
     """Take the step along g = phi'(R) r from x; writes the new x to `out` and returns the new S."""
     n = rewards.shape[0]
     count = 0
@@ -100,7 +124,10 @@ def ascend(slope, x, squared_norms, rewards, step, out):
     step_size = 1.0 / math.sqrt(squared_norms)
     for i in range(n):
         step[i] = x[i] + step_size * step[i]
-    settle(step, step_size * ((s0 + s1) / count), out)  # theta, if the support of x stays; else below it
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        project_on_floors(work, step, out)
+    else:
+        settle(step, step_size * ((s0 + s1) / count), out)  # theta, if the support of x stays; else below it
     return squared_norms
 
 
@@ -110,7 +137,7 @@ def catch_up(work, shared, learners, context, out):
     n = out.shape[0]
     x, waiting = learners[context, X, ARMS:], learners[context, WAITING, ARMS:]
     squared_norms = learners[context, X, SQUARED_NORMS]
-    return ascend(shared[0, SLOPE, ARMS:], x, squared_norms, waiting, work[STEP, :n], out)
+    return ascend(work, shared[0, SLOPE, ARMS:], x, squared_norms, waiting, work[STEP, :n], out)
 
 
 @kernel
@@ -122,6 +149,8 @@ def draw(work, shared, learners, context, uniform, out):
         x = learners[context, X, ARMS:]
         for i in range(out.shape[0]):
             out[i] = x[i]
+    if work[SETTINGS, ARM_FLOOR] > 0.0:
+        keep_floors(work, out)
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -132,19 +161,19 @@ def learn(work, shared, learners, context, probabilities, rewards):
     n = rewards.shape[0]
     settings, step = work[SETTINGS], work[STEP, :n]
     head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
-    slope = shared[0, SLOPE, ARMS:]
+    slope, seen = shared[0, SLOPE, ARMS:], scaled(work, rewards, work[SCALED, :n])
     reading = settings[READING]
     if reading == AFTER:
-        earn(shared, 0, 0, settings, probabilities, rewards)
+        earn_together(work, shared, probabilities, rewards)
     if reading == NEXT_VISIT:
         waiting = learners[context, WAITING, ARMS:]
-        head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], waiting, step, x)
+        head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], waiting, step, x)
         for i in range(n):
-            waiting[i] = rewards[i]
+            waiting[i] = seen[i]
     else:
-        head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], rewards, step, x)
+        head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], seen, step, x)
     if reading != AFTER:
-        earn(shared, 0, 0, settings, probabilities, rewards)
+        earn_together(work, shared, probabilities, rewards)
 
 
 @kernel
@@ -152,13 +181,16 @@ def learn_any_time(work, shared, learners, context, probabilities, rewards):
     """`learn`, for a decision that may be late or masked: first the drift, zero if it is neither."""
     n = rewards.shape[0]
     held, total_head, total = work[HELD, :n], shared[0, TOTAL, :ARMS], shared[0, TOTAL, ARMS:]
-    reading = work[SETTINGS, READING]
+    reading, pooled = work[SETTINGS, READING], work[SETTINGS, POOLED] > 0.0
     draw(work, shared, learners, context, 0.0, held)
+    if pooled and reading == AFTER:
+        pool(work, probabilities, rewards)
     for i in range(n):
         ahead = held[i] - probabilities[i]
         slope = shared[0, SLOPE, ARMS + i]
         if reading == AFTER and ahead != 0.0:
-            slope = marginal_utility(total[i] + probabilities[i] * rewards[i], work[SETTINGS, ALPHA])
+            more = work[INCREMENT, i] if pooled else probabilities[i] * rewards[i]
+            slope = marginal_utility(total[i] + more, work[SETTINGS, ALPHA])
         if reading == NEXT_VISIT:  # g will be read later and can only be smaller: an upper bound
             ahead = max(ahead, 0.0)
         total_head[DRIFT] += slope * rewards[i] * ahead
@@ -171,7 +203,7 @@ def learn_independently(work, shared, learners, context, probabilities, rewards)
     n = rewards.shape[0]
     head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
     slope = learners[context, OWN_ACCOUNT + SLOPE, ARMS:]
-    head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
+    head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
     earn(learners, context, OWN_ACCOUNT, work[SETTINGS], probabilities, rewards)
 
 
@@ -197,7 +229,7 @@ def change_arms(work, shared, learners, kept, entries):
             learners[context, X, ARMS:] = out
             learners[context, WAITING, ARMS:] = 0.0
     shared = rearranged(shared, kept, len(entries))
-    admit(shared[0, :, ARMS:], entries, work[SETTINGS, ALPHA])
+    admit(shared[0, :ACCOUNT_ROWS, ARMS:], entries, work[SETTINGS, ALPHA])
     some_left, learners = learners.shape[2] - ARMS > len(kept), rearranged(learners, kept, len(entries))
     for learner in learners:
         new_epoch(learner[X], SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS, len(kept), some_left)

@@ -28,6 +28,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels import least_squares
+from alphafair.kernels.groups import UNPROMISED
 from alphafair.kernels.least_squares import KEEP, N_TERMS, OF_ARMS, memory_rows, say
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import ACCOUNT_ROWS, ALPHA, account_settings, admit, open_accounts
@@ -47,7 +48,7 @@ READY = N_NUMBERS  # beside the numbers in scratch: the context that a distribut
 MOST_ARMS, DESCRIBED = 7, 10  # among the settings, after those of the account: DESCRIBED, whether f is a predictor
 # scratch; F in COLUMNS; from FREE_ROW on their owner's, then z, and the factor that `least_squares` makes
 NUMBERS, PREDICTED, INDEX, FACTOR, COLUMNS = 1, 2, 3, 4, 5
-SAID, FREE_ROW, SHOWN = COLUMNS + OWN_PREDICTORS, COLUMNS + PREDICTORS, COLUMNS + PREDICTORS + 4
+SAID, FREE_ROW, SHOWN = COLUMNS + OWN_PREDICTORS, COLUMNS + PREDICTORS, COLUMNS + PREDICTORS + 5
 
 LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times c/om
 RECENT, LATEST = 0.97, 0.8  # what one more visit leaves of those before
@@ -62,6 +63,7 @@ def make_work(n_arms: int, most_arms: int, alpha: float, n_features: int, *, of_
     n_terms = n_features + 1 if n_features and fits else 0
     work = blank_work(SHOWN - 1 + 2 * n_terms, max(n_arms, READY + 1, n_terms), *account_settings(alpha))
     work[SETTINGS, [MOST_ARMS, N_TERMS, OF_ARMS, DESCRIBED]] = most_arms, n_terms, of_arms, n_features > 0
+    work[SETTINGS, UNPROMISED] = 1.0
     if n_terms:
         work[SHOWN] = 1.0  # the first term of every z
     return work

@@ -23,6 +23,7 @@ learn: Any = None
 expect: Any = None
 forgo: Any = None
 show: Any = None
+mask: Any = None
 
 
 AHEAD = 4  # rounds between asking for a row and using it
@@ -262,7 +263,7 @@ def _fold_bandit(
         else:
             draw(work, shared, learners, context, 0.0, p)
             if mask_of[t] >= 0:
-                mask_distribution(p, masks[mask_of[t]])
+                mask(work, p, masks[mask_of[t]])
             drawn[t] = p[arm]
     return -1
 
@@ -310,6 +311,6 @@ def loop(job: str, feedback: str, kernels: Kernels, learn: Any) -> Any:
     """The compiled loop for one policy's kernels, with this `learn` of theirs."""
     name = f"{job}.{feedback}.{kernels.draw.__module__}.{kernels.draw.__name__}.{learn.__module__}.{learn.__name__}"
     steps = {"draw": kernels.draw, "learn": learn}
-    steps |= {"show": kernels.show or show_nothing}
+    steps |= {"show": kernels.show or show_nothing, "mask": kernels.mask or mask_distribution}
     steps |= {"expect": kernels.expect or nothing_to_do, "forgo": kernels.forgo or nothing_to_do}
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

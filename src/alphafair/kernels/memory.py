@@ -13,7 +13,7 @@ import numpy as np
 
 ARMS = 4  # heads come first, so that arms can be added at the end
 SETTINGS = 0  # the row of `work` that is not scratch
-MOST_SETTINGS = 8
+MOST_SETTINGS = 16
 
 
 def blank(n_rows: int, n_arms: int) -> np.ndarray:

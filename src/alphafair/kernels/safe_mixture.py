@@ -4,9 +4,13 @@ Before the draw of round t, w = (R + what is on its way)^-alpha, W = max w, m an
 
     gamma = min(1/2, .3 sqrt(n/t)) ;   zeta = 2/sqrt(16 c^2 + 2 SPREAD) ;   h = argmin h zeta LEAD - ln h - ln(1-h)
     q = kappa + (1-kappa) h ;   eta = n/sqrt(c^2 + n V_j) ;   s = (1-gamma) w/W
-    m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that a surprise never leaves the barrier's reach
+    m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that a surprise never leaves the barrier's reach;
+                                                                   with floors that much less that they take
     B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is what m' says of this round
     p = (1-q) a + q Bt,   Bt = (1-gamma) B + gamma/n
+
+With groups R is R_G/s_G (see `groups`). With a floor under every arm, p above is nu + (1 - n nu) times as much; with
+floors under groups, a and Bt are raised to them, and a gives what it must to the best arms of every group.
 
 a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
 arm I drawn with probability p_I and the reward r, r' = min(r, c):
@@ -32,6 +36,16 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
+from alphafair.kernels.groups import (
+    ARM_FLOOR,
+    GROUP,
+    GROUP_FLOORED,
+    INVERSE,
+    POOLED,
+    UNPROMISED,
+    earn_one,
+    lift_groups,
+)
 from alphafair.kernels.index import (
     ARM_COUNT,
     ARM_SUM,
@@ -81,6 +95,7 @@ from alphafair.kernels.index import (
     scatter,
     solve,
 )
+from alphafair.kernels.index_in_groups import tails_in_groups
 from alphafair.kernels.log_barrier import level, power_sums
 from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import ALPHA, SLOPE, TOTAL, marginal_utility
@@ -89,7 +104,7 @@ KAPPA = 0.02  # the guaranteed learner's least share
 EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
-GUARANTEED, RAISED, SCORES, PARTS = FREE_ROW, FREE_ROW + 1, FREE_ROW + 2, FREE_ROW + 3  # scratch
+GUARANTEED, RAISED, SCORES, PARTS, PLAYED = range(FREE_ROW, FREE_ROW + 5)  # scratch: B, m', for B, see below, Bt
 PEAK, MIX, SAFE, EXPLORATION, RATE, MU, U, Y = range(8)  # entries of PARTS: W, h, q, gamma, eta, the level of B, roots
 
 
@@ -128,23 +143,29 @@ def mix(work, shared, learners, context, n):
         for i in range(n):
             index[i] = guaranteed[i] = 1.0 / n
             raised[i] = 0.0
+        explore_and_lift(work, n)
+        if work[SETTINGS, GROUP_FLOORED] > 0.0:
+            lift_groups(work, index)
         parts[MIX], parts[SAFE], parts[RATE], parts[MU] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0, head[LEVEL]
         return
     for i in range(n):
         if index[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
     scale = TAIL * n / (best_slope * math.sqrt(numbers[REWARD_SUM] / numbers[SEEN] * largest))
-    rest, ties = 1.0, 0.0
-    for i in range(n):
-        if index[i] >= TIE * best:
-            index[i] = -1.0
-            ties += 1.0
-        else:
-            index[i] = 1.0 / (n + scale * (best - index[i]))
-            rest -= index[i]
-    for i in range(n):
-        if index[i] < 0.0:
-            index[i] = rest / ties
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        tails_in_groups(work, index, best, scale, work[SCORES])
+    else:
+        rest, ties = 1.0, 0.0
+        for i in range(n):
+            if index[i] >= TIE * best:
+                index[i] = -1.0
+                ties += 1.0
+            else:
+                index[i] = 1.0 / (n + scale * (best - index[i]))
+                rest -= index[i]
+        for i in range(n):
+            if index[i] < 0.0:
+                index[i] = rest / ties
     parts[Y] = math.sqrt(MASTER_START * largest * largest + 2.0 * numbers[SPREAD])
     parts[U] = math.sqrt(largest * largest + n * head[NORMS])
     behind = 2.0 / parts[Y] * numbers[LEAD]
@@ -155,7 +176,7 @@ def mix(work, shared, learners, context, n):
     smallest = np.inf
     for i in range(n):
         s = (1.0 - gamma) * slope[i] / peak
-        reach = ((1.0 - safe) * index[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
+        reach = work[SETTINGS, UNPROMISED] * ((1.0 - safe) * index[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
         raised[i] = max(predicted[i], largest - reach)
         scores[i] = losses[i] - s * raised[i]
         smallest = min(smallest, scores[i])
@@ -167,18 +188,35 @@ def mix(work, shared, learners, context, n):
     total, _, _ = power_sums(guaranteed)
     for i in range(n):
         guaranteed[i] /= total
+    explore_and_lift(work, n)
     parts[MIX], parts[SAFE], parts[RATE], parts[MU] = share, safe, rate, mu
 
 
 @kernel
+def explore_and_lift(work, n):
+    """Bt = (1 - gamma) B + gamma/n, raised to the groups' floors, into PLAYED."""
+    guaranteed, played, gamma = work[GUARANTEED, :n], work[PLAYED, :n], work[PARTS, EXPLORATION]
+    for i in range(n):
+        played[i] = (1.0 - gamma) * guaranteed[i] + gamma / n
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        lift_groups(work, played)
+
+
+@kernel
+def probability(work, arm):
+    """p of one arm, from what `mix` left in scratch."""
+    safe, floor, keep = work[PARTS, SAFE], work[SETTINGS, ARM_FLOOR], work[SETTINGS, UNPROMISED]
+    y = (1.0 - safe) * work[INDEX, arm] + safe * work[PLAYED, arm]
+    return floor + keep * y if floor > 0.0 else y
+
+
+@kernel
 def draw(work, shared, learners, context, uniform, out):
-    """Write p = (1 - q) a + q ((1 - gamma) B + gamma/n) to `out` and draw an arm from it."""
+    """Write p = (1 - q) a + q ((1 - gamma) B + gamma/n), above the floor, to `out` and draw an arm from it."""
     n = out.shape[0]
     mix(work, shared, learners, context, n)
-    index, guaranteed = work[INDEX, :n], work[GUARANTEED, :n]
-    safe, gamma = work[PARTS, SAFE], work[PARTS, EXPLORATION]
     for i in range(n):
-        out[i] = (1.0 - safe) * index[i] + safe * ((1.0 - gamma) * guaranteed[i] + gamma / n)
+        out[i] = probability(work, i)
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -186,17 +224,16 @@ def draw(work, shared, learners, context, uniform, out):
 @kernel
 def add_up(work, shared, learners, context, arm, propensity, reward, n):
     """EXPLORED and PEAKS of a round that comes, and whether it is one that the theorem allows."""
-    numbers, parts, index, guaranteed = work[NUMBERS], work[PARTS], work[INDEX, :n], work[GUARANTEED, :n]
-    peak, safe, gamma, largest = parts[PEAK], parts[SAFE], parts[EXPLORATION], numbers[LARGEST]
-    p = (1.0 - safe) * index[arm] + safe * ((1.0 - gamma) * guaranteed[arm] + gamma / n)
-    if propensity != p or (numbers[MASTER_PEAK] > 0.0 and peak > numbers[MASTER_PEAK]):
+    numbers, parts = work[NUMBERS], work[PARTS]
+    peak, gamma, largest = parts[PEAK], parts[EXPLORATION], numbers[LARGEST]
+    if propensity != probability(work, arm) or (numbers[MASTER_PEAK] > 0.0 and peak > numbers[MASTER_PEAK]):
         numbers[OUTSIDE] += 1.0
     numbers[PEAKS] += peak * largest
     numbers[EXPLORED] += peak * gamma * largest
     if reward > largest:
         least = 1.0
         for i in range(n):
-            least = min(least, (1.0 - safe) * index[i] + safe * ((1.0 - gamma) * guaranteed[i] + gamma / n))
+            least = min(least, probability(work, i))
         numbers[EXPLORED] += peak * (reward - largest) / least
 
 
@@ -204,16 +241,16 @@ def add_up(work, shared, learners, context, arm, propensity, reward, n):
 def blame(work, shared, learners, context, arm, propensity, reward, n):
     """The doubly robust losses of this round, over W, for the master and the guaranteed learner."""
     numbers, parts = work[NUMBERS], work[PARTS]
-    index, guaranteed, predicted, raised = work[INDEX, :n], work[GUARANTEED, :n], work[PREDICTED, :n], work[RAISED, :n]
+    index, guaranteed, played = work[INDEX, :n], work[GUARANTEED, :n], work[PLAYED, :n]
+    predicted, raised = work[PREDICTED, :n], work[RAISED, :n]
     slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
-    peak, share, safe, gamma = parts[PEAK], parts[MIX], parts[SAFE], parts[EXPLORATION]
-    played = (1.0 - gamma) * guaranteed[arm] + gamma / n
-    chance = max(propensity, (1.0 - safe) * index[arm] + safe * played)  # in order: the propensity itself
+    peak, share, gamma = parts[PEAK], parts[MIX], parts[EXPLORATION]
+    chance = max(propensity, probability(work, arm))  # in order: the propensity itself
     expected = 0.0
     for i in range(n):
-        expected += (index[i] - ((1.0 - gamma) * guaranteed[i] + gamma / n)) * slope[i] * predicted[i]
+        expected += (index[i] - played[i]) * slope[i] * predicted[i]
         losses[i] -= (1.0 - gamma) * slope[i] / peak * raised[i]
-    ahead = (expected + (played - index[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / peak
+    ahead = (expected + (played[arm] - index[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / peak
     move = share * (1.0 - share) * ahead
     numbers[LEAD] += ahead
     numbers[SPREAD] += move * move
@@ -232,10 +269,11 @@ def blame(work, shared, learners, context, arm, propensity, reward, n):
 @kernel
 def learn(work, shared, learners, context, arm, propensity, reward):
     """Teach master, guaranteed learner and index, then earn; False if no such propensity was ever drawn from."""
-    n, head, total = shared.shape[2] - ARMS, learners[context, BASE, :ARMS], shared[0, TOTAL, ARMS:]
+    n, head = shared.shape[2] - ARMS, learners[context, BASE, :ARMS]
     numbers, described = work[NUMBERS], work[SETTINGS, DESCRIBED] > 0.0
     gather(shared, numbers)
-    if propensity < least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS]) * (1.0 - 1e-9):
+    least = work[SETTINGS, UNPROMISED] * least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS])
+    if propensity < least * (1.0 - 1e-9):
         return False
     if shared[0, PENDING, ARMS + arm] > 0.0:
         forgo(work, shared, learners, context, arm)
@@ -261,7 +299,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
         solve(work, OWN_PREDICTORS, PRIOR)
         remember(shared, learners, context, octave(head[VISITS]), arm, y)
     head[VISITS] += 1.0
-    total[arm] += reward
+    earn_one(work, shared, TOTAL, arm, reward)
     scatter(numbers, shared)
     refresh(work, shared, arm)
     return True
@@ -269,15 +307,33 @@ def learn(work, shared, learners, context, arm, propensity, reward):
 
 @kernel
 def refresh(work, shared, arm):
-    """phi' of R and of what is on its way: R + pending times the arm's mean reward."""
-    numbers, column = work[NUMBERS], ARMS + arm
+    """phi' of R and of what is on its way: R + pending times the arm's mean reward; of the group, where it has one."""
+    numbers = work[NUMBERS]
     numbers[READY] = 0.0
     gather(shared, numbers)
-    pending, credit = shared[0, PENDING, column], 0.0
+    if work[SETTINGS, POOLED] == 0.0:
+        owed = shared[0, TOTAL, ARMS + arm] + credit(numbers, shared, arm)
+        shared[0, SLOPE, ARMS + arm] = marginal_utility(owed, work[SETTINGS, ALPHA])
+        return
+    n, group, owed = shared.shape[2] - ARMS, work[GROUP], 0.0
+    for i in range(n):
+        if group[i] == group[arm]:
+            owed += credit(numbers, shared, i)
+    owed = shared[0, TOTAL, ARMS + arm] + owed * work[INVERSE, arm]
+    slope = marginal_utility(owed, work[SETTINGS, ALPHA])
+    for i in range(n):
+        if group[i] == group[arm]:
+            shared[0, SLOPE, ARMS + i] = slope
+
+
+@kernel
+def credit(numbers, shared, arm):
+    """What is on its way to an arm: so many rewards of its mean."""
+    pending, column = shared[0, PENDING, ARMS + arm], ARMS + arm
     if pending > 0.0 and numbers[SEEN] > 0.0:
         mean = numbers[REWARD_SUM] / numbers[SEEN]
-        credit = pending * max(0.0, mean + shared[0, ARM_SUM, column] / (shared[0, ARM_COUNT, column] + 1.0))
-    shared[0, SLOPE, column] = marginal_utility(shared[0, TOTAL, column] + credit, work[SETTINGS, ALPHA])
+        return pending * max(0.0, mean + shared[0, ARM_SUM, column] / (shared[0, ARM_COUNT, column] + 1.0))
+    return 0.0
 
 
 @kernel

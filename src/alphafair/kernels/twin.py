@@ -6,7 +6,8 @@ With w = R^-alpha before the round, a uniform on the largest w m of the index, x
     S_j += ||g||^2 ;   x^j <- projection of x^j + g/sqrt(S_j) ;   then the index learns, and R += p r
 
 A d that is nothing but rounding takes no step, and is added to DRIFT instead, with <g, p held - p used>, which late and
-masked decisions cost. On every run, whatever happens,
+masked decisions cost. With groups R is R_G/s_G, with floors p keeps them: see `gradient_ascent`; a then plays the best
+arm of every group as well. On every run, whatever happens,
 
     OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 SPREAD) + DRIFT).
 
@@ -18,7 +19,8 @@ import math
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.gradient_ascent import ascend, new_epoch
+from alphafair.kernels.gradient_ascent import ascend, new_epoch, scaled
+from alphafair.kernels.groups import ARM_FLOOR, GROUP_FLOORED, UNPROMISED, earn_together
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
@@ -56,11 +58,12 @@ from alphafair.kernels.index import (
     scatter,
     solve,
 )
+from alphafair.kernels.index_in_groups import favourites_of_groups
 from alphafair.kernels.memory import ARMS, SETTINGS
-from alphafair.kernels.utility import SLOPE, earn
+from alphafair.kernels.utility import SLOPE
 
 ROUNDING = 1e-12
-STEP = FREE_ROW  # scratch
+STEP, SCALED = FREE_ROW, FREE_ROW + 1  # scratch
 
 
 @kernel
@@ -78,8 +81,19 @@ def favourite(work, shared, learners, context, n):
         best = max(best, index[i])
     for i in range(n):
         ties += 1.0 if index[i] >= TIE * best else 0.0
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        favourites_of_groups(work, index, best, ties)
+        return
     for i in range(n):
         index[i] = 1.0 / ties if index[i] >= TIE * best else 0.0
+
+
+@kernel
+def held_back(work):
+    """nu and 1 - n nu; where groups have floors, a and x keep them themselves."""
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        return 0.0, 1.0
+    return work[SETTINGS, ARM_FLOOR], work[SETTINGS, UNPROMISED]
 
 
 @kernel
@@ -88,8 +102,9 @@ def draw(work, shared, learners, context, uniform, out):
     n = out.shape[0]
     favourite(work, shared, learners, context, n)
     index, x, share = work[INDEX, :n], learners[context, BASE, ARMS:], work[NUMBERS, SHARE]
+    floor, keep = held_back(work)
     for i in range(n):
-        out[i] = (1.0 - share) * index[i] + share * x[i]
+        out[i] = floor + keep * ((1.0 - share) * index[i] + share * x[i])
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -103,18 +118,20 @@ def learn(work, shared, learners, context, probabilities, rewards):
     described = work[SETTINGS, DESCRIBED] > 0.0
     head, x = learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
     share, ahead, both, drift = numbers[SHARE], 0.0, 0.0, 0.0
+    seen, (floor, keep) = scaled(work, rewards, work[SCALED, :n]), held_back(work)
     for i in range(n):
-        gain = slope[i] * rewards[i]
+        gain = slope[i] * seen[i]
         ahead += (x[i] - index[i]) * gain
         both += (x[i] + index[i]) * gain
-        drift += ((1.0 - share) * index[i] + share * x[i] - probabilities[i]) * gain
+        held = floor + keep * ((1.0 - share) * index[i] + share * x[i])
+        drift += (held - probabilities[i]) * (slope[i] * rewards[i])
     numbers[DRIFT] += drift
     if abs(ahead) > ROUNDING * both:  # the first step has full length whatever its size: never from rounding alone
         numbers[SPREAD] += ahead * ahead
         numbers[SHARE] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[SPREAD])))
     else:
         numbers[DRIFT] += abs(ahead)
-    head[NORMS] = ascend(slope, x, head[NORMS], rewards, work[STEP, :n], x)
+    head[NORMS] = ascend(work, slope, x, head[NORMS], seen, work[STEP, :n], x)
     if numbers[LARGEST] > 0.0:
         forget(numbers)
         if described:
@@ -138,7 +155,7 @@ def learn(work, shared, learners, context, probabilities, rewards):
     head[VISITS] += 1.0
     numbers[READY] = 0.0
     scatter(numbers, shared)
-    earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
+    earn_together(work, shared, probabilities, rewards)
 
 
 def change_arms(work, shared, learners, kept, entries):

@@ -54,14 +54,12 @@ def load_policy(state: State) -> BasePolicy:
         raise validate.Refusal("state", "a State", state, "Make one with State.from_bytes or State.load.")
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
     check_kind(state, kind.name, kind.version)
-    live = state.arrays.get("live")
-    settings = {**state.settings, "n_contexts": 1}
-    if live is not None and live.dtype == np.bool_ and live.any():
-        settings["n_arms"] = int(live.sum())
-    if settings.get("context_weights") is not None:
-        settings["n_contexts"] = state.settings.get("n_contexts")
+    settings, live = dict(state.settings), state.arrays.get("live")
+    n_contexts, n_arms = settings.pop("n_contexts", None), settings.pop("n_arms", None)
+    if live is None or live.dtype != np.bool_ or not live.any() or live.shape != (n_arms,):
+        live = np.ones(validate.integer("state.settings['n_arms']", n_arms, low=1), dtype=np.bool_)
     try:
-        policy = kind(**settings)
+        policy = kind._made(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
     except TypeError as problem:
         raise validate.Refusal(
             "state.settings", f"those of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."

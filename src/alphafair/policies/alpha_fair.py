@@ -5,11 +5,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from alphafair import validate
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, gradient_ascent
 from alphafair.kernels.gradient_ascent import CLOSED_ROOTS, DRIFT, X
+from alphafair.kernels.groups import mask_and_keep_floors
 from alphafair.kernels.memory import ARMS
-from alphafair.kernels.utility import SLOPE, TOTAL, open_accounts
-from alphafair.policies.base import BasePolicy
+from alphafair.kernels.utility import ACCOUNT_ROWS, SLOPE, TOTAL
+from alphafair.policies.grouped import GroupedPolicy
 from alphafair.types import Feedback, Matrix, Vector
 
 READINGS = {
@@ -19,7 +21,7 @@ READINGS = {
 }
 
 
-class AlphaFair(BasePolicy):
+class AlphaFair(GroupedPolicy):
     """Maximise the alpha-fair utility of what every arm earns over the whole run, seeing all rewards.
 
     The utility is linearised where it stands: in round t, context j, the gain of arm i is
@@ -42,6 +44,9 @@ class AlphaFair(BasePolicy):
         When the slope of the utility is read. `"before"` the round's own reward is booked: what the theorem
         analyses. `"after"` it. `"next_visit"`: when the context comes again, the paper's pseudo-code to the
         letter. All three keep the guarantee.
+    groups, entitlements, pull_floor
+        Whom to be fair to: a label per arm; what groups (or arms) are entitled to, 1 where nothing is said; the least
+        share of every round's draw, for each arm or by group. See docs/groups.md.
     seed
         For `choose` without `rng`.
 
@@ -69,12 +74,14 @@ class AlphaFair(BasePolicy):
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     look = ("#0072B2", "o")
-    _accounts_in = ("shared", TOTAL)
+    _account_rows = ACCOUNT_ROWS
+    _projected_row = X
     kernels = Kernels(
         gradient_ascent.draw,
         gradient_ascent.learn_any_time,
         gradient_ascent.change_arms,
         learn_in_order=gradient_ascent.learn,
+        mask=mask_and_keep_floors,
     )
 
     def __init__(
@@ -84,13 +91,18 @@ class AlphaFair(BasePolicy):
         *,
         alpha: float = 0.9,
         marginal: Literal["before", "next_visit", "after"] = "before",
+        groups: Labels | None = None,
+        entitlements: PerGroup | None = None,
+        pull_floor: PerGroup = 0.0,
         seed: int | None = None,
     ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
         self.marginal = validate.choice("marginal", marginal, READINGS)
         settings = {"alpha": self.alpha, "marginal": self.marginal}
-        super().__init__(n_contexts, n_arms, seed, settings, gradient_ascent.first_shared(n_arms, self.alpha))
+        shared = gradient_ascent.first_shared(n_arms, self.alpha)
+        owed = Groups.of(n_arms, groups, entitlements, pull_floor)
+        super().__init__(n_contexts, n_arms, seed, settings, shared, owed)
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -100,23 +112,17 @@ class AlphaFair(BasePolicy):
     def _first_learner(self, n_live: int) -> Matrix:
         return gradient_ascent.first_learner(n_live, READINGS[self.marginal])
 
-    def _make_work(self, n_live: int) -> Matrix:
+    def _plain_work(self, n_live: int) -> Matrix:
         return gradient_ascent.make_work(n_live, self.alpha, READINGS[self.marginal])
 
     def _check_memory(self) -> None:
-        check_slopes(self._memory.accounts, self._memory.shared[:, SLOPE, ARMS:], self.alpha)
+        super()._check_memory()
+        check_slopes(self._levels, self._memory.shared[0, SLOPE, ARMS:], self.alpha)
 
     def _alpha_changed(self) -> None:
         memory = self._memory
-        open_accounts(memory.shared[0, :, ARMS:], memory.accounts[0].copy(), self.alpha)
+        self._reopen(np.arange(len(memory.live_arms)))
         memory.learners[:, X, CLOSED_ROOTS] = memory.shared[0, TOTAL, DRIFT] = 0.0
-
-    @property
-    def cumulative_rewards(self) -> Vector:
-        """R: the expected rewards of every arm so far, on top of the initial 1."""
-        with self._lock:
-            earned: Vector = self._memory.earned[0]
-        return earned
 
     @property
     def distributions(self) -> Matrix:
@@ -150,6 +156,6 @@ class AlphaFair(BasePolicy):
 
 def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:
     """Refuse accounts whose slopes are not those of their totals: a memory from another alpha, or a damaged one."""
-    if not (totals >= 1.0).all() or not np.allclose(slopes, totals**-alpha, rtol=1e-9, atol=0.0):
-        allowed = f"accounts of at least 1 with the slopes of alpha {alpha}"
+    if not (totals > 0.0).all() or not np.allclose(slopes, totals**-alpha, rtol=1e-9, atol=0.0):
+        allowed = f"accounts with the slopes of alpha {alpha}"
         raise validate.Refusal("state.arrays", allowed, slopes, "The snapshot is damaged.")

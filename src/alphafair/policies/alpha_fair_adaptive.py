@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, index, safe_mixture, twin
+from alphafair.kernels.groups import UNPROMISED, mask_and_keep_floors
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
@@ -30,15 +32,15 @@ from alphafair.kernels.index import (
     SEEN,
     SPREAD,
 )
-from alphafair.kernels.memory import ARMS
-from alphafair.kernels.utility import ACCOUNT_ROWS, SLOPE, TOTAL, open_accounts
+from alphafair.kernels.memory import ARMS, SETTINGS
+from alphafair.kernels.utility import ACCOUNT_ROWS, SLOPE
 from alphafair.policies.alpha_fair import check_slopes
-from alphafair.policies.base import BasePolicy
+from alphafair.policies.grouped import GroupedPolicy
 from alphafair.policies.regressors import Regressors
 from alphafair.types import Feedback, Matrix, State, Vector
 
 KERNELS = {
-    Feedback.FULL: Kernels(twin.draw, twin.learn, twin.change_arms, show=index.show),
+    Feedback.FULL: Kernels(twin.draw, twin.learn, twin.change_arms, show=index.show, mask=mask_and_keep_floors),
     Feedback.BANDIT: Kernels(
         safe_mixture.draw,
         safe_mixture.learn,
@@ -46,11 +48,12 @@ KERNELS = {
         expect=safe_mixture.expect,
         forgo=safe_mixture.forgo,
         show=index.show,
+        mask=mask_and_keep_floors,
     ),
 }
 
 
-class AlphaFairAdaptive(BasePolicy):
+class AlphaFairAdaptive(GroupedPolicy):
     """Maximise the alpha-fair utility of what every arm earns, learning fast and never far below a guaranteed learner.
 
     An index predicts what every arm will pay in a context, from the arm's record, the context's own long-run and recent
@@ -69,6 +72,8 @@ class AlphaFairAdaptive(BasePolicy):
         Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
+    groups, entitlements, pull_floor
+        Whom to be fair to: see `AlphaFair`, and docs/groups.md.
     n_features
         How many numbers describe a round; 0 for none. `choose` then asks for them: `choose(context, features=z)`.
     features_of
@@ -103,7 +108,7 @@ class AlphaFairAdaptive(BasePolicy):
     version: ClassVar[int] = 3
     feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.FULL, Feedback.BANDIT)
     look = ("#882255", "h")
-    _accounts_in = ("shared", TOTAL)
+    _account_rows = ACCOUNT_ROWS
 
     def __init__(
         self,
@@ -112,6 +117,9 @@ class AlphaFairAdaptive(BasePolicy):
         *,
         alpha: float = 0.9,
         feedback: Literal["bandit", "full"] = "bandit",
+        groups: Labels | None = None,
+        entitlements: PerGroup | None = None,
+        pull_floor: PerGroup = 0.0,
         n_features: int = 0,
         features_of: Literal["context", "arms"] = "context",
         regressor: Any = None,
@@ -134,7 +142,11 @@ class AlphaFairAdaptive(BasePolicy):
             settings["regressor"] = self._regressors.blank
             self.compiles = False
         shared = index.first_shared(n_arms, self.alpha, self.n_features, fits=regressor is None)
-        super().__init__(n_contexts, n_arms, seed, settings, shared)
+        if self.feedback is Feedback.FULL:
+            self._projected_row = BASE
+        super().__init__(
+            n_contexts, n_arms, seed, settings, shared, Groups.of(n_arms, groups, entitlements, pull_floor)
+        )
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -149,7 +161,7 @@ class AlphaFairAdaptive(BasePolicy):
         full = self.feedback is Feedback.FULL
         return index.first_learner(n_live, *((1.0 / n_live, 0.0) if full else (0.0, n_live)))
 
-    def _make_work(self, n_live: int) -> Matrix:
+    def _plain_work(self, n_live: int) -> Matrix:
         own, fits = self.features_of == "arms", self._regressors is None
         return index.make_work(n_live, self.n_arms, self.alpha, self.n_features, of_arms=own, fits=fits)
 
@@ -185,6 +197,8 @@ class AlphaFairAdaptive(BasePolicy):
 
     def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
         super()._change_arms(kept, entries)
+        if self._pooled:  # those on their way to arms that left, and to the groups that others join
+            self._refresh(np.arange(len(self._memory.live_arms)))
         if self._regressors is not None:
             self._regressors.change_arms(kept, len(entries))
 
@@ -200,35 +214,40 @@ class AlphaFairAdaptive(BasePolicy):
         return numbers
 
     def _least_propensity(self, context: int) -> float:
-        return float(safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms)))
+        least = safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms))
+        return float(self._work[SETTINGS, UNPROMISED] * least)
+
+    def _reopen(self, columns: NDArray[np.int64]) -> None:
+        super()._reopen(columns)
+        self._refresh(columns)
+
+    def _refresh(self, columns: NDArray[np.int64]) -> None:
+        """With bandit feedback rewards on their way count into the slope."""
+        if self.feedback is Feedback.BANDIT:
+            for column in columns:
+                safe_mixture.refresh(self._work, self._memory.shared, column)
 
     def _alpha_changed(self) -> None:
         memory, numbers = self._memory, self._numbers()
-        open_accounts(memory.shared[0, :ACCOUNT_ROWS, ARMS:], memory.accounts[0].copy(), self.alpha)
+        self._reopen(np.arange(len(memory.live_arms)))
         if self.feedback is Feedback.BANDIT:
-            for arm in range(len(memory.live_arms)):
-                safe_mixture.refresh(self._work, memory.shared, arm)
             numbers[OUTSIDE] += 1.0
         else:
             memory.learners[:, BASE, CLOSED_ROOTS] = numbers[DRIFT] = 0.0
         index.scatter(numbers, memory.shared)
 
     def _check_memory(self) -> None:
-        totals, slopes = self._memory.accounts[0], self._memory.shared[0, SLOPE, ARMS:]
-        pending = self._memory.shared[0, PENDING, ARMS:]
+        super()._check_memory()
+        totals, slopes = self._levels, self._memory.shared[0, SLOPE, ARMS:]
+        pending, owed = self._memory.shared[0, PENDING, ARMS:], self._live_groups
+        if self._pooled:
+            pending = (np.bincount(owed.of_arms, pending) / owed.entitlements)[owed.of_arms]
         check_slopes(totals[pending == 0.0], slopes[pending == 0.0], self.alpha)
         most = totals + 3.0 * pending  # rewards on their way count into the slope
         if ((slopes > totals**-self.alpha * (1 + 1e-9)) | (slopes < most**-self.alpha * (1 - 1e-9))).any():
             raise validate.Refusal("state.arrays", f"slopes of alpha {self.alpha}", slopes, "The snapshot is damaged.")
         if not np.isfinite(self._numbers()).all():
             raise validate.Refusal("state.arrays", "finite", self._numbers(), "The snapshot is damaged.")
-
-    @property
-    def cumulative_rewards(self) -> Vector:
-        """R: what every arm has earned so far, expected with full information, on top of the initial 1."""
-        with self._lock:
-            earned: Vector = self._memory.earned[0]
-        return earned
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
@@ -245,14 +264,16 @@ class AlphaFairAdaptive(BasePolicy):
         """With bandit feedback, what Theorem 1 of docs/theory.md adds up; its mean over draws bounds the mean regret.
 
         None where the theorem does not speak: fewer than two rounds or arms, rewards that came late or for masked
-        decisions, arms that came or went, another alpha than at first.
+        decisions, arms that came or went, another alpha than at first, floors under groups.
         """
         with self._lock:
             numbers, n = self._numbers(), len(self._memory.live_arms)
+            left = float(self._work[SETTINGS, UNPROMISED])  # 1, or 1 - n nu
         n_rounds = numbers[ROUNDS]
-        if self.feedback is Feedback.FULL or numbers[OUTSIDE] > 0.0 or min(n_rounds, n) < 2:
+        outside = numbers[OUTSIDE] > 0.0 or self.groups.group_floors.any()
+        if self.feedback is Feedback.FULL or outside or min(n_rounds, n) < 2:
             return None
         log = math.log(n_rounds)
         learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[ROOTS]
         master = (0.5 * log + 2.4) * numbers[MASTER_ROOTS]
-        return float(learners + master + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / n_rounds)
+        return left * float(learners + master + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / n_rounds)

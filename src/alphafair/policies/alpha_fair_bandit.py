@@ -2,14 +2,19 @@
 
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from alphafair import validate
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, fair_bandit, log_barrier
-from alphafair.kernels.fair_bandit import TOTAL
-from alphafair.policies.base import BasePolicy
-from alphafair.types import Feedback, Matrix, Vector
+from alphafair.kernels.groups import UNPROMISED, mask_and_keep_floors
+from alphafair.kernels.memory import SETTINGS
+from alphafair.policies.grouped import GroupedPolicy
+from alphafair.types import Feedback, Matrix
 
 
-class AlphaFairBandit(BasePolicy):
+class AlphaFairBandit(GroupedPolicy):
     """Maximise the alpha-fair utility of what every arm earns, seeing only the reward of the arm pulled.
 
     One scale-free bandit per context, one shared R. The arm I pulled in context c with reward r earned the gain
@@ -23,6 +28,8 @@ class AlphaFairBandit(BasePolicy):
         How many of each; `grow` and `retire` change it later.
     alpha
         Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+    groups, entitlements, pull_floor
+        Whom to be fair to: see `AlphaFair`, and docs/groups.md.
     seed
         For `choose` without `rng`.
 
@@ -52,13 +59,24 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     look = ("#56B4E9", "s")
-    _accounts_in = ("shared", TOTAL)
-    kernels = Kernels(fair_bandit.draw, fair_bandit.learn, fair_bandit.change_arms)
+    _account_rows = 1
+    kernels = Kernels(fair_bandit.draw, fair_bandit.learn, fair_bandit.change_arms, mask=mask_and_keep_floors)
 
-    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float = 0.9,
+        groups: Labels | None = None,
+        entitlements: PerGroup | None = None,
+        pull_floor: PerGroup = 0.0,
+        seed: int | None = None,
+    ) -> None:
         n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
-        super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, fair_bandit.first_shared(n_arms))
+        owed = Groups.of(n_arms, groups, entitlements, pull_floor)
+        super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, fair_bandit.first_shared(n_arms), owed)
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -67,15 +85,12 @@ class AlphaFairBandit(BasePolicy):
     def _first_learner(self, n_live: int) -> Matrix:
         return log_barrier.first_learner(n_live)
 
-    def _make_work(self, n_live: int) -> Matrix:
+    def _plain_work(self, n_live: int) -> Matrix:
         return fair_bandit.make_work(n_live, self.n_arms, self.alpha)
 
     def _least_propensity(self, context: int) -> float:
-        return float(log_barrier.least_propensity(self._memory.learners, context, self.n_arms, log_barrier.ADAPTIVE))
+        least = log_barrier.least_propensity(self._memory.learners, context, self.n_arms, log_barrier.ADAPTIVE)
+        return float(self._work[SETTINGS, UNPROMISED] * least)
 
-    @property
-    def cumulative_rewards(self) -> Vector:
-        """R: what every arm has earned so far, on top of the initial 1."""
-        with self._lock:
-            earned: Vector = self._memory.earned[0]
-        return earned
+    def _reopen(self, columns: NDArray[np.int64]) -> None:
+        """Nothing stands beside an account here."""

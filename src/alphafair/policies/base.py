@@ -15,7 +15,7 @@ from alphafair import validate
 from alphafair.jit import machine_code
 from alphafair.kernels import Kernels
 from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_distribution
-from alphafair.policies.memory import DAMAGED, Memory, Row, check_kind, checked_state, copied
+from alphafair.policies.memory import DAMAGED, Memory, Row, blank_rows, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
 from alphafair.policies.whole_runs import WholeRuns, feature_table
 from alphafair.types import Account, Decision, DescribedDecision, Feedback, Matrix, Policy, State, UniformSource, Vector
@@ -38,7 +38,7 @@ class BasePolicy(WholeRuns, Policy):
     kernels: Kernels
     contexts_apart: ClassVar[bool] = True  # False: what a context plays depends on how many others there are
     compiles: bool = True  # False for one that does more in a round than its kernels
-    _accounts_in: ClassVar[Row | None] = None  # where the memory has what arms have earned
+    _accounts_in: Row | None = None  # where the memory has what arms have earned
 
     def __init__(
         self, n_contexts: int, n_arms: int, seed: int | None, settings: dict[str, Any], shared: Matrix
@@ -76,8 +76,15 @@ class BasePolicy(WholeRuns, Policy):
         """The settings with so many contexts."""
         return self.settings
 
+    def _settings_then(self, state: State, n_contexts: int) -> dict[str, Any]:
+        """The settings that a snapshot must have."""
+        return self._settings_for(n_contexts)
+
     def _alpha_changed(self) -> None:
         """Bring what the memory derives from alpha up to date, and begin the certificate anew."""
+
+    def _retired_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
+        """Retired arms, whose own accounts have them already, have earned so much."""
 
     # choosing and learning
 
@@ -130,7 +137,7 @@ class BasePolicy(WholeRuns, Policy):
                 uniform = validate.uniform(rng)
             rows, memory = self._rows, self._memory
             if not rows:
-                rows.extend(_blank_rows(self.n_arms))
+                rows.extend(blank_rows(self.n_arms))
             out, probabilities = rows.pop()
             if mask is None and memory.all_live:
                 arm, propensity = self._draw(self._work, memory.shared, memory.learners, context, uniform, out)
@@ -165,7 +172,8 @@ class BasePolicy(WholeRuns, Policy):
         live = out if memory.all_live else np.empty(len(memory.live_arms))
         arm, propensity = self._draw(self._work, memory.shared, memory.learners, context, uniform, live)
         if mask is not None:
-            mask_distribution(live, mask if memory.all_live else mask[memory.live_arms])
+            renormalise = self.kernels.mask or mask_distribution
+            renormalise(self._work, live, mask if memory.all_live else mask[memory.live_arms])
             arm = int(draw_arm(live, uniform))
             propensity = float(live[arm])
         if not memory.all_live:
@@ -206,6 +214,7 @@ class BasePolicy(WholeRuns, Policy):
                     self._show(getattr(decision, "features", None))
                 if column < 0:  # a retired arm: there is nothing to learn any more
                     memory.book_late(np.array([context]), np.array([arm]), np.array([reward]))
+                    self._retired_earned(np.array([arm]), np.array([reward]))
                 elif not self._learn(self._work, memory.shared, memory.learners, context, column, propensity, reward):
                     self._refuse_propensity(context, propensity)
             else:
@@ -218,7 +227,7 @@ class BasePolicy(WholeRuns, Policy):
                 if self.n_features:
                     self._show(getattr(decision, "features", None))
                 if not memory.all_live:
-                    memory.book_retired([context], (used * rewards)[None])
+                    self._book_retired([context], (used * rewards)[None])
                     used, rewards = used[memory.live_arms], rewards[memory.live_arms]
                 self._learn(self._work, memory.shared, memory.learners, context, used, rewards)
         finally:
@@ -272,18 +281,24 @@ class BasePolicy(WholeRuns, Policy):
         least 1. A policy that keeps no accounts gives them an equal share of the probability.
         """
         with self._lock:
-            if n_contexts is not None:
-                n_contexts = validate.integer("n_contexts", n_contexts, low=self.n_contexts)
-            if n_arms is not None:
-                n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
-            entry = validate.account(account)
-            if n_arms is not None and n_arms > self.n_arms:
-                n_live, n_new = len(self._memory.live_arms), n_arms - self.n_arms
-                self._check_room(n_live + n_new)
-                self._change_arms(np.arange(n_live), np.full(n_new, entry))
-            if n_contexts is not None:
-                self._memory.add_contexts(n_contexts, self._first_learner(len(self._memory.live_arms)))
-                self.n_contexts, self.settings = n_contexts, self._settings_for(n_contexts)
+            self._grow(n_contexts, n_arms, account)
+
+    def _grow(self, n_contexts: int | None, n_arms: int | None, account: Account, **said: Any) -> None:
+        if n_contexts is not None:
+            n_contexts = validate.integer("n_contexts", n_contexts, low=self.n_contexts)
+        if n_arms is not None:
+            n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
+        entry = validate.account(account)
+        if n_arms is not None and n_arms > self.n_arms:
+            n_new = n_arms - self.n_arms
+            self._check_room(len(self._memory.live_arms) + n_new)
+            self._admit(n_new, entry, **said)
+        if n_contexts is not None:
+            self._memory.add_contexts(n_contexts, self._first_learner(len(self._memory.live_arms)))
+            self.n_contexts, self.settings = n_contexts, self._settings_for(n_contexts)
+
+    def _admit(self, n_new: int, entry: float) -> None:
+        self._change_arms(np.arange(len(self._memory.live_arms)), np.full(n_new, entry))
 
     def retire(self, arm: int) -> None:
         """Never draw an arm again. It keeps its number and its account; late rewards of it are still booked."""
@@ -338,18 +353,24 @@ class BasePolicy(WholeRuns, Policy):
         self._set_lock()
         self._arms_changed()
 
-    def _another(self, n_contexts: int, live: NDArray[np.bool_], seed: int | None) -> Self:
-        """A policy with the same settings and these arms that has learned nothing."""
-        policy = type(self)(n_contexts, int(live.sum()), **self._settings_for(n_contexts), seed=seed)
-        policy._memory = Memory(policy._memory.shared, policy._memory.learners, live, self._accounts_in)
-        policy.n_arms = len(live)
-        policy._arms_changed()
+    @classmethod
+    def _made(cls, n_contexts: int, live: NDArray[np.bool_], settings: dict[str, Any], seed: int | None) -> Self:
+        """A policy of which some arms are retired."""
+        policy = cls(n_contexts, int(live.sum()), **settings, seed=seed)
+        policy._become(live)
         return policy
+
+    def _become(self, live: NDArray[np.bool_]) -> None:
+        """Take the arms there are for the live ones of these."""
+        self._memory = Memory(self._memory.shared, self._memory.learners, live, self._accounts_in)
+        self.n_arms = len(live)
+        self._arms_changed()
 
     def fresh(self) -> Self:
         """The same policy with nothing learned and its seed started over; retired arms stay retired."""
         with self._lock:
-            return self._another(self.n_contexts, self._memory.live, self._random_numbers.seed)
+            settings = self._settings_for(self.n_contexts)
+            return self._made(self.n_contexts, self._memory.live, settings, self._random_numbers.seed)
 
     def snapshot(self) -> State:
         """All that is needed to go on from here, random numbers included."""
@@ -361,11 +382,12 @@ class BasePolicy(WholeRuns, Policy):
         """Go on from a snapshot of the same kind of policy with the same settings."""
         check_kind(state, self.name, self.version)
         n_contexts, live = checked_state(state, self.settings)
-        for key, wanted in self._settings_for(n_contexts).items():
+        then = self._settings_then(state, n_contexts)
+        for key, wanted in then.items():
             if state.settings.get(key) != wanted:
                 repair = "Use alphafair.load_policy(state) to build the policy that it belongs to."
                 raise validate.Refusal(f"state.settings[{key!r}]", repr(wanted), state.settings.get(key), repair)
-        twin = self._another(n_contexts, live, None)
+        twin = self._made(n_contexts, live, then, None)
         twin._memory.read(state)
         twin._random_numbers = RandomNumbers.at(state.rng)
         twin._check_distributions()
@@ -382,11 +404,3 @@ class BasePolicy(WholeRuns, Policy):
             self._draw(self._work, memory.shared, memory.learners, context, 0.0, out)
             if not is_distribution(out):
                 raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
-
-
-def _blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:
-    """Room for the distributions of decisions: cut from one block, each with a read-only face for the decision."""
-    block = np.empty((max(1, min(64, 4096 // n_arms)), n_arms))
-    face = block.view()
-    face.setflags(write=False)
-    return list(zip(block, face, strict=True))

@@ -10,7 +10,7 @@ from alphafair import validate
 from alphafair.kernels.memory import ARMS
 from alphafair.types import Matrix, State, Vector
 
-ARRAYS = ("shared", "learners", "live", "retired_accounts")  # of a State
+ARRAYS = ("shared", "learners", "live", "retired_accounts")  # of a State, and "group_accounts" where there are any
 DAMAGED = "The snapshot is damaged."
 Row = tuple[str, int]  # an array of the memory and a row of it
 
@@ -19,7 +19,8 @@ class Memory:
     """`shared` for all contexts, `learners` with a block per context; see `alphafair.kernels.memory` for their rows.
 
     `accounts_in` says in which row what arms have earned stands, if anywhere: one account per arm, or one per arm and
-    context. Retired arms have no column any more; `retired_accounts` keeps what they earned under their numbers.
+    context. Retired arms have no column any more; `retired_accounts` keeps what they earned under their numbers, and
+    `group_accounts` what groups have that are left without an arm.
     """
 
     def __init__(self, shared: Matrix, learners: Matrix, live: NDArray[np.bool_], accounts_in: Row | None) -> None:
@@ -27,6 +28,7 @@ class Memory:
         self.live_arms, self.all_live = np.flatnonzero(live), bool(live.all())
         self.accounts_in = accounts_in
         self.retired_accounts = np.zeros((len(self.accounts), len(live)))
+        self.group_accounts = np.zeros(0)
 
     @property
     def n_arms(self) -> int:
@@ -104,13 +106,16 @@ class Memory:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Copies, for a State."""
         values = (self.shared, self.learners, self.live, self.retired_accounts)
-        return {name: np.array(value) for name, value in zip(ARRAYS, values, strict=True)}
+        arrays = {name: np.array(value) for name, value in zip(ARRAYS, values, strict=True)}
+        return arrays | ({"group_accounts": self.group_accounts.copy()} if len(self.group_accounts) else {})
 
     def read(self, state: State) -> Self:
         """Take the arrays of a State, which must have the shapes that are there."""
         self.shared = array_of(state, "shared", np.float64, self.shared.shape)
         self.learners = self._storage = array_of(state, "learners", np.float64, self.learners.shape)
         self.retired_accounts = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
+        if len(self.group_accounts):
+            self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -134,8 +139,9 @@ def check_kind(state: State, name: str, version: int) -> None:
 def checked_state(state: State, settings: Mapping[str, Any]) -> tuple[int, NDArray[np.bool_]]:
     """The number of contexts and the live arms of a snapshot that has all its parts and no others."""
     names, known = set(state.settings), {"n_contexts", "n_arms", *settings}
-    if names != known or set(state.arrays) != set(ARRAYS):
-        allowed = f"of settings {sorted(known)} and arrays {sorted(ARRAYS)}"
+    parts = {*ARRAYS, "group_accounts"} if "groups" in settings else {*ARRAYS}
+    if names != known or set(state.arrays) != parts:
+        allowed = f"of settings {sorted(known)} and arrays {sorted(parts)}"
         raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], DAMAGED)
     n_contexts = validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1)
     n_arms = validate.integer("state.settings['n_arms']", state.settings["n_arms"], low=1)
@@ -162,3 +168,11 @@ def copied(value: Any, n_arms: int) -> Vector | None:
     if type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (n_arms,):
         return value.copy()
     return None
+
+
+def blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:
+    """Room for the distributions of decisions: cut from one block, each with a read-only face for the decision."""
+    block = np.empty((max(1, min(64, 4096 // n_arms)), n_arms))
+    face = block.view()
+    face.setflags(write=False)
+    return list(zip(block, face, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class WholeRuns:
 
     feedback: Feedback
     kernels: Kernels
+    _pooled: bool = False  # whether arms have accounts in common
     _lock: threading.Lock
     _memory: Memory
     _work: Matrix
@@ -33,6 +35,7 @@ class WholeRuns:
 
         def _make_work(self, n_live: int) -> Matrix: ...
         def _refuse_propensity(self, context: int, propensity: float, argument: str = ...) -> None: ...
+        def _retired_earned(self, arms: NDArray[Any], amounts: Vector) -> None: ...
 
     def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> Any:
         """A whole run in one compiled call; arms are columns of `live` ones here."""
@@ -55,12 +58,14 @@ class WholeRuns:
         """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
         with self._lock:
             memory = self._memory
-            before = memory.shared.copy(), memory.learners.copy(), memory.retired_accounts.copy(), self._work
+            kept = memory.retired_accounts.copy(), memory.group_accounts.copy()
+            before = memory.shared.copy(), memory.learners.copy(), *kept, self._work
             self._work = self._make_work(len(memory.live_arms))  # what is in the old one belongs to the memory of then
             steps = np.full(len(contexts), LEARN, dtype=np.int8)
             refused = self._fold(steps, contexts, arms, propensities, rewards, features=features)
             if refused >= 0:
-                memory.shared[...], memory.learners[...], memory.retired_accounts[...], self._work = before
+                memory.shared[...], memory.learners[...], memory.retired_accounts[...], *rest = before
+                memory.group_accounts, self._work = rest
                 self._refuse_propensity(
                     int(contexts[refused]), float(propensities[refused]), f"log.propensities[{refused}]"
                 )
@@ -100,28 +105,36 @@ class WholeRuns:
         drawn: Vector | None = None,
         features: NDArray[np.float64] | None = None,
     ) -> int:
-        """Do the steps; the first that was refused, or -1. Late rewards of retired arms are booked, and no more."""
+        """Do the steps; the first that was refused, or -1. Late rewards of retired arms are booked, and no more.
+
+        Where they count for a group, that is done when their turn comes: the log is cut before each of them.
+        """
         memory = self._memory
         n_live = len(memory.live_arms)
         mask_of = np.full(len(steps), -1, dtype=np.int32) if mask_of is None else mask_of
         found = np.empty(len(steps)) if drawn is None else drawn
         log: list[Any] = [steps, contexts, arms.astype(np.int64), propensities, rewards, mask_of]
         fold = loop("fold", "bandit", self.kernels, self.kernels.learn)
-        arrays = self._work, memory.shared, memory.learners
+        arrays = memory.shared, memory.learners
         table = feature_table(features, memory.live_arms)
         if memory.all_live:
-            return int(fold(*arrays, table, *log, masks, found, np.empty(n_live)))
+            return int(fold(self._work, *arrays, table, *log, masks, found, np.empty(n_live)))
         is_live = memory.live[arms]
         log[2] = np.searchsorted(memory.live_arms, arms)
         masks = np.ascontiguousarray(masks[:, memory.live_arms]) if masks.size else masks
-        found_live = np.zeros(int(is_live.sum()))
-        table = table[is_live] if len(table) else table
-        kept = (column[is_live] for column in log)
-        refused = int(fold(*arrays, table, *kept, masks, found_live, np.empty(n_live)))
-        found[is_live] = found_live
-        late = ~is_live & (steps == LEARN)
-        memory.book_late(contexts[late], arms[late], rewards[late])
-        return refused if refused < 0 else int(np.flatnonzero(is_live)[refused])
+        late, rows = ~is_live & (steps == LEARN), np.arange(len(steps))
+        for piece in np.split(rows, np.flatnonzero(late)) if self._pooled else [rows]:
+            gone, kept = piece[late[piece]], piece[is_live[piece]]
+            memory.book_late(contexts[gone], arms[gone], rewards[gone])
+            self._retired_earned(arms[gone], rewards[gone])
+            found_live = np.zeros(len(kept))
+            columns = (column[kept] for column in log)
+            shown = table[kept] if len(table) else table
+            refused = int(fold(self._work, *arrays, shown, *columns, masks, found_live, np.empty(n_live)))
+            found[kept] = found_live
+            if refused >= 0:
+                return int(kept[refused])
+        return -1
 
     def fold_full_log(
         self, contexts: Indices, probabilities: Matrix, rewards: Matrix, features: NDArray[np.float64] | None = None
@@ -129,13 +142,25 @@ class WholeRuns:
         """Learn from decisions under full information, in their order."""
         with self._lock:
             memory = self._memory
-            columns = (np.ascontiguousarray(table[:, memory.live_arms]) for table in (probabilities, rewards))
+            used, seen = (np.ascontiguousarray(table[:, memory.live_arms]) for table in (probabilities, rewards))
             fold = loop("fold", "full", self.kernels, self.kernels.learn)
             self._work = self._make_work(len(memory.live_arms))
             table = feature_table(features, memory.live_arms)
-            fold(self._work, memory.shared, memory.learners, table, contexts, *columns)
-            if not memory.all_live:
-                memory.book_retired(contexts, probabilities * rewards)
+            gone = np.where(memory.live, 0.0, probabilities * rewards)
+            cuts = np.flatnonzero(gone.any(axis=1) & self._pooled).tolist()
+            for first, last in pairwise([0, *cuts, len(contexts)]):
+                part = slice(first, last)
+                self._book_retired(contexts[part], gone[part])
+                shown = table[part] if len(table) else table
+                fold(self._work, memory.shared, memory.learners, shown, contexts[part], used[part], seen[part])
+
+    def _book_retired(self, contexts: Any, earned: Matrix) -> None:
+        """What retired arms have earned in some rounds."""
+        memory = self._memory
+        if not memory.all_live:
+            memory.book_retired(contexts, earned)
+            gone = np.flatnonzero(~memory.live)
+            self._retired_earned(gone, earned[:, gone].sum(axis=0))
 
 
 def feature_table(features: NDArray[np.float64] | None, live: NDArray[np.int64]) -> Matrix:

@@ -1,0 +1,211 @@
+"""Accounts that groups of arms share, entitlements, and floors under the probabilities.
+
+With G the group of an arm and s its entitlement, the column of every arm of G holds the same account, rho = R_G/s_G, so
+that a kernel finds phi'(R_G/s_G) where it finds phi'(R_i) of an arm on its own. A round adds to it
+
+    (sum of what the arms of G earn)/s_G ,
+
+and what every arm earns itself stands in the last row of `shared`. Floors, where y is the policy's own distribution:
+
+    p_i = nu + (1 - n nu) y_i                        nu for each of n arms
+    p_i = (1 - sum nu) y_i + nu_G y_i/y(G)           nu_G for each group, inside which y divides it
+
+All of it is a setting: it stands in the last rows of `work`, which `attach` adds, and in four entries of SETTINGS.
+"""
+
+import numpy as np
+
+from alphafair.jit import kernel
+from alphafair.kernels.draw import mask_distribution
+from alphafair.kernels.memory import ARMS, SETTINGS
+from alphafair.kernels.utility import earn
+
+POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED = 12, 13, 14, 15  # among the settings; UNPROMISED: 1 less all floors
+GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group and 1/s; of every group its floor
+POOL, GROUP_SHARE, COUNT, INCREMENT, ONES, EXTRA_ROWS = -4, -5, -6, -7, -8, 8  # scratch, the first three by group
+
+
+def attach(
+    work: np.ndarray,
+    group: np.ndarray,
+    inverse: np.ndarray,
+    *,
+    pooled: bool,
+    arm_floor: float,
+    group_floors: np.ndarray,
+) -> np.ndarray:
+    """The same work with what is to be known about groups, of live arms alone and numbered from 0 without gaps."""
+    work = np.concatenate([work, np.zeros((EXTRA_ROWS, work.shape[1]))])
+    n = len(group)
+    work[GROUP, :n], work[INVERSE, :n], work[ONES] = group, inverse, 1.0
+    work[FLOOR, : len(group_floors)] = group_floors
+    keep = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
+    work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, group_floors.any()
+    return work
+
+
+@kernel
+def pool(work, probabilities, rewards):
+    """What a round adds to rho of every arm's group, into INCREMENT."""
+    n = rewards.shape[0]
+    group, inverse, pooled, increment = work[GROUP], work[INVERSE], work[POOL], work[INCREMENT]
+    for i in range(n):
+        pooled[i] = 0.0
+    for i in range(n):
+        pooled[int(group[i])] += probabilities[i] * rewards[i]
+    for i in range(n):
+        increment[i] = pooled[int(group[i])] * inverse[i]
+
+
+@kernel
+def earn_together(work, shared, probabilities, rewards):
+    """`earn` for accounts that stand first in `shared`, of arms or of groups."""
+    n = rewards.shape[0]
+    if work[SETTINGS, POOLED] > 0.0:
+        own = shared[0, shared.shape[1] - 1, ARMS:]
+        for i in range(n):
+            own[i] += probabilities[i] * rewards[i]
+        pool(work, probabilities, rewards)
+        earn(shared, 0, 0, work[SETTINGS], work[INCREMENT, :n], work[ONES, :n])
+    else:
+        earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
+
+
+@kernel
+def earn_one(work, shared, first, arm, reward):
+    """What one arm has earned into its own row and to the account, row `first`, of all arms of its group."""
+    if work[SETTINGS, POOLED] > 0.0:
+        group, inverse, own = work[GROUP], work[INVERSE], shared.shape[1] - 1
+        for i in range(shared.shape[2] - ARMS):
+            if group[i] == group[arm]:
+                shared[0, first, ARMS + i] += reward * inverse[i]
+        shared[0, own, ARMS + arm] += reward
+    else:
+        shared[0, first, ARMS + arm] += reward
+
+
+@kernel
+def sum_by_group(work, values, sums):
+    """The sum of every group's values."""
+    n, group = values.shape[0], work[GROUP]
+    for g in range(n):
+        sums[g] = 0.0
+    for i in range(n):
+        sums[int(group[i])] += values[i]
+
+
+@kernel
+def lift_groups(work, y):
+    """Raise y, positive everywhere, to the groups' floors."""
+    group, floor, share, keep = work[GROUP], work[FLOOR], work[GROUP_SHARE], work[SETTINGS, UNPROMISED]
+    sum_by_group(work, y, share)
+    for i in range(y.shape[0]):
+        g = int(group[i])
+        y[i] *= keep + floor[g] / share[g]
+
+
+@kernel
+def keep_floors(work, y):
+    """Raise y, positive everywhere, to the floors; False if there are none."""
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        lift_groups(work, y)
+        return True
+    if work[SETTINGS, ARM_FLOOR] > 0.0:
+        floor, keep = work[SETTINGS, ARM_FLOOR], work[SETTINGS, UNPROMISED]
+        for i in range(y.shape[0]):
+            y[i] = floor + keep * y[i]
+        return True
+    return False
+
+
+@kernel
+def mask_and_keep_floors(work, p, available):
+    """Take the floors away, renormalise over the available arms, and raise those to the floors again; in place."""
+    n, floor, keep = p.shape[0], work[SETTINGS, ARM_FLOOR], work[SETTINGS, UNPROMISED]
+    if work[SETTINGS, GROUP_FLOORED] > 0.0:
+        _mask_groups(work, p, available)
+        return
+    if floor > 0.0:
+        for i in range(n):
+            p[i] = max(0.0, p[i] - floor)
+    mask_distribution(work, p, available)
+    if floor > 0.0:
+        n_available = 0
+        for i in range(n):
+            n_available += 1 if available[i] else 0
+        keep = max(0.0, 1.0 - n_available * floor)
+        for i in range(n):
+            p[i] = floor + keep * p[i] if available[i] else 0.0
+
+
+@kernel
+def _mask_groups(work, p, available):
+    """The same with floors of groups: y(G) = (p(G) - nu_G)/(1 - sum nu), of which what is available stays."""
+    n, group, floor, keep = p.shape[0], work[GROUP], work[FLOOR], work[SETTINGS, UNPROMISED]
+    whole, left, count = work[POOL], work[GROUP_SHARE], work[COUNT]
+    sum_by_group(work, p, whole)
+    for i in range(n):
+        count[i] = 0.0
+        if not available[i]:
+            p[i] = 0.0
+    for i in range(n):
+        count[int(group[i])] += 1.0 if available[i] else 0.0
+    sum_by_group(work, p, left)
+    total, promised, n_available = 0.0, 0.0, 0.0
+    for g in range(n):
+        if count[g] > 0.0:
+            own = max(0.0, whole[g] - floor[g]) if keep > 0.0 else whole[g]
+            whole[g] = own * left[g] / whole[g] if whole[g] > 0.0 else 0.0
+            total += whole[g]
+            promised += floor[g]
+            n_available += count[g]
+    for i in range(n):
+        if available[i]:
+            g = int(group[i])
+            share = floor[g] + (1.0 - promised) * (whole[g] / total if total > 0.0 else count[g] / n_available)
+            p[i] = share * (p[i] / left[g] if left[g] > 0.0 else 1.0 / count[g])
+
+
+@kernel
+def _threshold(work, v, wanted, mass):
+    """theta with sum max(v_i - theta, 0) = mass over the arms of one group, or (wanted < 0) of all whose COUNT is 0."""
+    n, group, settled = v.shape[0], work[GROUP], work[COUNT]
+    theta, before = -np.inf, n + 1
+    while True:
+        total, number = 0.0, 0
+        for i in range(n):
+            g = int(group[i])
+            if v[i] > theta and (g == wanted or (wanted < 0 and settled[g] == 0.0)):
+                total += v[i]
+                number += 1
+        if number >= before or number == 0:  # by rounding, an arm equal to theta may come back
+            return theta
+        theta, before = (total - mass) / number, number
+
+
+@kernel
+def project_on_floors(work, v, out):
+    """The nearest x >= 0 with sum 1 and x(G) >= nu_G: v less one theta, but in groups that this leaves short their own.
+
+    Whoever is short stays so as theta rises, so groups are only ever added to those that get their floor and no more.
+    """
+    n, group, floor, settled, share = v.shape[0], work[GROUP], work[FLOOR], work[COUNT], work[GROUP_SHARE]
+    for g in range(n):
+        settled[g] = 0.0
+    free, some_short = 1.0, True
+    while some_short:
+        theta = _threshold(work, v, -1, free)
+        for i in range(n):
+            if settled[int(group[i])] == 0.0:
+                out[i] = max(v[i] - theta, 0.0) if free > 0.0 else 0.0
+        sum_by_group(work, out, share)
+        some_short = False
+        for g in range(n):
+            if settled[g] == 0.0 and share[g] < floor[g]:
+                settled[g] = 1.0
+                free = max(0.0, free - floor[g])
+                some_short = True
+                theta = _threshold(work, v, g, floor[g])
+                for i in range(n):
+                    if group[i] == g:
+                        out[i] = max(v[i] - theta, 0.0)

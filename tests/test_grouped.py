@@ -1,0 +1,267 @@
+"""Groups, entitlements and floors in the policies: against the slow oracle, and what they promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Refusal, State, load_policy, simulate, streams
+from alphafair.kernels.groups import attach, project_on_floors
+from tests import INTERPRETED, naive_groups
+
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "alpha-fair": (AlphaFair, naive_groups.AlphaFair, {}),
+    "after": (AlphaFair, naive_groups.AlphaFair, {"marginal": "after"}),
+    "next visit": (AlphaFair, naive_groups.AlphaFair, {"marginal": "next_visit"}),
+    "bandit": (AlphaFairBandit, naive_groups.AlphaFairBandit, {}),
+    "adaptive": (AlphaFairAdaptive, naive_groups.Adaptive, {}),
+    "adaptive full": (AlphaFairAdaptive, naive_groups.Adaptive, {"feedback": "full"}),
+}
+OWED: dict[str, dict[str, Any]] = {
+    "groups": {"groups": ["a", "b", "a", "c"]},
+    "entitlements": {"groups": ["a", "b", "c", "d"], "entitlements": {"b": 3.0, "d": 0.5}},
+    "arm floor": {"groups": ["a", "b", "a", "c"], "pull_floor": 0.07},
+    "group floors": {"groups": ["a", "b", "a", "c"], "pull_floor": {"a": 0.3, "c": 0.25}},
+    "everything": {"groups": ["a", "b", "a", "b"], "entitlements": {"a": 2.0}, "pull_floor": {"a": 0.5, "b": 0.2}},
+}
+EVENTS = [0.45, 0.17, 0.12, 0.08, 0.08, 0.04, 0.06]
+
+
+def a_pair(kind: str, owed: dict[str, Any], alpha: float = 0.8) -> tuple[Any, Any]:
+    ours, oracle, options = KINDS[kind]
+    said = naive_groups.Owed(owed["groups"], owed.get("entitlements", {}), owed.get("pull_floor", 0.0))
+    return ours(2, 4, alpha=alpha, **options, **owed), oracle(2, said, alpha=alpha, **options)
+
+
+def agree(ours: Any, oracle: Any) -> None:
+    owed = oracle.owed
+    assert ours.live_arms.tolist() == owed.live
+    for context in range(ours.n_contexts):
+        p = ours.probabilities(context)
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_allclose(p[owed.live], oracle.probabilities(context), rtol=1e-9, atol=1e-10)
+        assert not np.delete(p, owed.live).any()
+    np.testing.assert_allclose(ours.cumulative_rewards, owed.own, rtol=1e-10)
+    accounts = dict(zip(ours.groups.labels, ours.accounts.tolist(), strict=True))
+    assert accounts == pytest.approx(owed.accounts, rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(1 if INTERPRETED else 4))
+@pytest.mark.parametrize("owed", OWED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: int) -> None:
+    """Choices, late rewards, arms that join groups, old and new ones, and leave, new contexts, snapshots."""
+    rng = np.random.default_rng([seed, len(kind), len(owed)])
+    ours, oracle = a_pair(kind, OWED[owed])
+    waiting: list[tuple[Any, Any]] = []
+    for k in range(150):
+        event = rng.choice(["now", "later", "late", "arms", "retire", "contexts", "snapshot"], p=EVENTS)
+        context = int(rng.integers(ours.n_contexts))
+        if event in ("now", "later"):
+            decision = ours.choose(context, rng=rng)
+            reward: Any = rng.random(ours.n_arms) if ours.feedback == "full" else float(rng.random())
+            waiting.append((decision, reward))
+            if kind == "adaptive":
+                ours.expect(decision)
+                oracle.expect(oracle.owed.live.index(decision.arm))
+        if event in ("now", "late") and waiting:
+            decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
+            ours.update(decision, reward)
+            oracle.learn(*decision, reward)
+        if event == "arms" and len(ours.live_arms) < 8:
+            new, s = [str(rng.choice(["a", "b", "c", f"new {k}"])) for _ in range(int(rng.integers(1, 3)))], {}
+            fresh = [g for g in new if g not in ours.groups.labels]
+            if fresh and "entitlements" in OWED[owed]:
+                s = dict.fromkeys(fresh, 2.0)
+            account = [None, 1.0, 5.0][rng.integers(3)]
+            ours.grow(
+                n_arms=ours.n_arms + len(new),
+                account="least" if account is None else account,
+                groups=new,
+                entitlements=s or None,
+            )
+            oracle.change(None, new, account, s)
+        if event == "retire" and len(ours.live_arms) > 1:
+            arm = int(rng.choice(ours.live_arms))
+            ours.retire(arm)
+            oracle.change(arm, [], None, {})
+        if event == "contexts" and ours.n_contexts < 5:
+            ours.grow(ours.n_contexts + 1)
+            oracle.grow(ours.n_contexts)
+        if event == "snapshot":
+            state = State.from_bytes(ours.snapshot().to_bytes())
+            ours = load_policy(state)
+            ours.restore(state)
+        agree(ours, oracle)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
+    made, _, options = KINDS[kind]
+    stream = streams.stochastic(n_rounds=1500, n_contexts=3, n_arms=5, seed=2)
+    plain = made(3, 5, alpha=0.7, **options)
+    grouped = made(3, 5, alpha=0.7, **options, groups=list("edcba"), entitlements=[1] * 5, pull_floor=0.0)
+    traces = [simulate(policy, stream, record_every=100) for policy in (plain, grouped)]
+    np.testing.assert_array_equal(traces[0].cumulative_rewards, traces[1].cumulative_rewards)
+    np.testing.assert_array_equal(plain.accounts, grouped.accounts)
+    np.testing.assert_array_equal(traces[0].pulls, traces[1].pulls)
+    for context in range(3):
+        np.testing.assert_array_equal(plain.probabilities(context), grouped.probabilities(context))
+
+
+@pytest.mark.parametrize("owed", OWED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -> None:
+    made, _, options = KINDS[kind]
+    stream = streams.stochastic(n_rounds=400, n_contexts=3, n_arms=4, seed=3)
+    one, two, three = (made(3, 4, alpha=0.7, **options, **OWED[owed]) for _ in range(3))
+    whole, steps = simulate(one, stream, log=True), simulate(two, stream, compiled=False)
+    np.testing.assert_array_equal(whole.cumulative_rewards, steps.cumulative_rewards)
+    for name, array in one.snapshot().arrays.items():
+        np.testing.assert_array_equal(array, two.snapshot().arrays[name])
+    if one.feedback == "bandit":
+        three.fold_log(whole.log.contexts, whole.log.arms, whole.log.propensities, whole.log.rewards)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(one.accounts, three.accounts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_are_names(kind: str) -> None:
+    """Other numbers for the arms, other labels for the groups: the same answer under its new names."""
+    made, _, options = KINDS[kind]
+    stream = streams.stochastic(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
+    order = np.array([2, 0, 3, 1])
+    renamed = streams.stochastic(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
+    renamed = type(stream)(stream.contexts, stream.items, np.ascontiguousarray(stream.reward_table[:, order]))
+    labels = ["a", "b", "a", "c"]
+    said = {"pull_floor": {"a": 0.2}, "entitlements": {"b": 2.0}}
+    other = {"pull_floor": {"A": 0.2}, "entitlements": {"B": 2.0}}
+    one = made(2, 4, alpha=0.7, **options, groups=labels, **said)
+    two = made(2, 4, alpha=0.7, **options, groups=[labels[i].upper() for i in order], **other)
+    rng = np.random.default_rng(0)
+    for t in range(600):
+        decision = one.choose(int(stream.contexts[t]), rng=rng)
+        rewards = stream.rewards(t)
+        p = np.ascontiguousarray(decision.probabilities[order])
+        place = int(np.flatnonzero(order == decision.arm)[0])
+        if one.feedback == "full":
+            one.update(decision, rewards)
+            two.update(decision._replace(arm=place, probabilities=p), renamed.rewards(t))
+        else:
+            one.update(decision, float(rewards[decision.arm]))
+            two.update(decision._replace(arm=place, probabilities=p), float(rewards[decision.arm]))
+    np.testing.assert_allclose(one.probabilities(0)[order], two.probabilities(0), rtol=1e-7, atol=1e-9)
+    here = dict(zip(one.groups.labels, one.accounts.tolist(), strict=True))
+    there = {str(g).lower(): a for g, a in zip(two.groups.labels, two.accounts.tolist(), strict=True)}
+    assert here == pytest.approx(there, rel=1e-9)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_arm_is_drawn_with_at_least_the_floor_in_every_round(kind: str, masked: bool) -> None:
+    made, _, options = KINDS[kind]
+    policy = made(2, 5, alpha=0.5, **options, pull_floor=0.11)
+    rng = np.random.default_rng(1)
+    for t in range(300):
+        mask = rng.random(5) < 0.6
+        mask[rng.integers(5)] = True
+        decision = policy.choose(t % 2, rng=rng, available=mask if masked else None)
+        there = mask if masked else np.ones(5, dtype=bool)
+        assert (decision.probabilities[there] >= 0.11).all()
+        assert not decision.probabilities[~there].any()
+        rewards = rng.random(5) * np.arange(5) / 4
+        policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_group_has_its_share_of_every_draw(kind: str, masked: bool) -> None:
+    made, _, options = KINDS[kind]
+    labels, floors = np.array(list("aabbc")), {"a": 0.4, "c": 0.3}
+    policy = made(2, 5, alpha=0.5, **options, groups=labels, pull_floor=floors)
+    rng = np.random.default_rng(1)
+    for t in range(300):
+        mask = rng.random(5) < 0.6
+        mask[rng.integers(5)] = True
+        there = mask if masked else np.ones(5, dtype=bool)
+        decision = policy.choose(t % 2, rng=rng, available=there if masked else None)
+        assert decision.probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+        assert not decision.probabilities[~there].any()
+        for group, floor in floors.items():
+            if there[labels == group].any():
+                assert decision.probabilities[labels == group].sum() >= floor - 1e-15
+        rewards = rng.random(5) * np.arange(5) / 4
+        policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_that_leaves_everything_changes_nothing(kind: str) -> None:
+    made, _, options = KINDS[kind]
+    for said in OWED.values():
+        policy = made(1, 4, alpha=0.5, **options, **said)
+        rng = np.random.default_rng(5)
+        for _ in range(40):
+            decision = policy.choose(0, rng=rng)
+            policy.update(decision, rng.random(4) if policy.feedback == "full" else float(rng.random()))
+        everything = policy.probabilities(0, available=[True] * 4)
+        np.testing.assert_allclose(everything, policy.probabilities(0), rtol=1e-12)
+
+
+def test_the_projection_is_the_nearest_point_that_keeps_the_floors() -> None:
+    """Against the oracle's halving, and no random point of the set is nearer."""
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        n, n_groups = int(rng.integers(2, 8)), int(rng.integers(1, 4))
+        of_arms = np.unique(rng.integers(n_groups, size=n), return_inverse=True)[1]
+        floors = rng.dirichlet(np.ones(of_arms.max() + 2))[:-1] * rng.choice([0.5, 1.0, 1.0])
+        v, out = rng.normal(size=n), np.empty(n)
+        work = attach(np.zeros((1, 16)), of_arms, np.ones(n), pooled=True, arm_floor=0.0, group_floors=floors)
+        project_on_floors(work, v, out)
+        slow = naive_groups.project_on_floors(v, of_arms.tolist(), dict(enumerate(floors)))
+        np.testing.assert_allclose(out, slow, atol=1e-12)
+        assert out.sum() == pytest.approx(1.0, abs=1e-12)
+        y, z = rng.dirichlet(np.ones(n)), np.zeros(n)
+        for g, floor in enumerate(floors):
+            z[of_arms == g] = floor * rng.dirichlet(np.ones((of_arms == g).sum()))
+        other = z + (1 - floors.sum()) * y
+        assert ((v - out) ** 2).sum() <= ((v - other) ** 2).sum() + 1e-12
+
+
+def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
+    policy = AlphaFair(1, 4, pull_floor=0.25)
+    with pytest.raises(Refusal, match="one over 5 arms"):
+        policy.grow(n_arms=5)
+    assert policy.n_arms == 4
+    with pytest.raises(Refusal, match="all arms are entitled alike"):
+        AlphaFair(1, 2).grow(n_arms=3, entitlements=[2.0])
+    with pytest.raises(Refusal, match="every arm of this policy is on its own"):
+        AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
+    grouped = AlphaFair(1, 2, groups=["a", "b"])
+    with pytest.raises(Refusal, match="of groups as"):
+        grouped.restore(AlphaFair(1, 2, groups=["a", "a"]).snapshot())
+    with pytest.raises(Refusal, match="state"):
+        grouped.restore(AlphaFair(1, 2).snapshot())
+
+
+def test_a_damaged_account_of_a_group_is_refused() -> None:
+    policy = AlphaFair(1, 3, groups=["a", "b", "b"], entitlements={"b": 2.0})
+    policy.retire(0)
+    state = policy.snapshot()
+    for name, place, value in (("group_accounts", 0, 0.0), ("group_accounts", 1, 1.0), ("shared", (0, 0, 4), 3.0)):
+        arrays: dict[str, Any] = {key: np.array(array) for key, array in state.arrays.items()}
+        arrays[name][place] = value
+        with pytest.raises(Refusal, match="damaged"):
+            policy.restore(State(state.policy, state.version, state.settings, state.rng, arrays))
+
+
+def test_alpha_can_change_with_entitlements() -> None:
+    policy = AlphaFairAdaptive(1, 3, alpha=0.5, groups=["a", "b", "b"], entitlements={"b": 2.0}, seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        policy.update(policy.choose(0), float(rng.random()))
+    accounts = policy.accounts
+    policy.set_alpha(0.9)
+    np.testing.assert_array_equal(policy.accounts, accounts)
+    again = load_policy(policy.snapshot())
+    np.testing.assert_array_equal(again.probabilities(0), policy.probabilities(0))
