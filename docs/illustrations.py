@@ -19,6 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from alphafair import contexts, metrics, streams
 from alphafair.experiments.pictures.arena import picture as arena_picture
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
@@ -437,12 +438,49 @@ def arena() -> Figure:
     return arena_picture(replace(arena_results(), alphas=(0.9,)))
 
 
+def listed_twice() -> dict[str, dict[str, Vector]]:
+    """Shares of four equal sellers, the first of which lists its item once or twice, fair to items and to sellers."""
+    shares: dict[str, dict[str, Vector]] = {}
+    for listing, sellers in (("one item each", list("ABCD")), ("A lists its item twice", list("AABCD"))):
+        rewards = np.random.default_rng(5).random((20_000, 4))
+        table = np.ascontiguousarray(rewards[:, ["ABCD".index(seller) for seller in sellers]])
+        stream = Stream.from_arrays(np.zeros(len(table), dtype=int), table)
+        groups = Groups.of(len(sellers), sellers)
+        for fair, said in (("fair to items", {}), ("fair to sellers", {"groups": sellers})):
+            policy = AlphaFairAdaptive(1, len(sellers), alpha=0.9, **said)
+            accounts = groups.accounts(simulate(policy, stream).final)
+            shares.setdefault(fair, {})[listing] = accounts / accounts.sum()
+    return shares
+
+
+def why_groups() -> Figure:
+    """Who lists an item twice is paid twice, unless fairness is owed to sellers."""
+    shares = listed_twice()
+    with style():
+        figure = page("Seller A lists its one item twice", 3.2)
+        width = (WIDTH - 0.75 - 0.6) / 2
+        for k, (fair, listings) in enumerate(shares.items()):
+            axes = axes_at(figure, 0.75 + k * (width + 0.4), 0.55, width, 2.0)
+            for j, (listing, share) in enumerate(listings.items()):
+                colour = (INK, look("alpha-fair-adaptive")[0])[j]
+                axes.bar(np.arange(4) + 0.42 * j - 0.21, 100.0 * share, width=0.38, color=colour, label=listing)
+            axes.axhline(25.0, color=INK, linewidth=0.7, linestyle=":")
+            axes.set_xticks(range(4), [f"seller {name}" for name in "ABCD"])
+            axes.set_ylim(0, 50)
+            axes.set_title(fair, loc="left", fontsize=LABEL_SIZE)
+            if k == 0:
+                axes.set_ylabel("share of all reward (%)")
+                axes.legend(frameon=False, fontsize=LABEL_SIZE, loc="upper right")
+    return figure
+
+
 PICTURES = {
     "reductions": reductions,
     "what-alpha-does": what_alpha_does,
     "price-of-fairness": price_of_fairness_toy,
     "tangent": tangent,
     "newcomers": newcomers,
+    "why-groups": why_groups,
     "features": features,
     "rates": rates,
     "arena": arena,

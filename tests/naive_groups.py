@@ -252,6 +252,9 @@ class Adaptive(AlphaFairAdaptive):
             return
         if arm not in owed.live:
             owed.earn(arm, outcome)
+            for k in range(self.n_arms):
+                if owed.live_groups[k] == owed.groups[arm]:
+                    self.refresh(k)
             return
         place = owed.live.index(arm)
         self.forgo(place)

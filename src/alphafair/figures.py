@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from alphafair import fonts, metrics, validate
 from alphafair.policies import POLICIES
@@ -98,7 +98,9 @@ def names(traces: Sequence[Trace]) -> list[str]:
     return found
 
 
-def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None) -> Figure:
+def overview(
+    traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None, *, entitlements: ArrayLike = 1.0
+) -> Figure:
     """One picture of several runs: alpha-performance and Jain's index over the rounds, and who got what.
 
     Parameters
@@ -109,6 +111,8 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
         The fairness exponent that alpha-performance is measured with.
     arm_labels
         Names for the arms; without them they are numbered from 0.
+    entitlements
+        What arms are entitled to: see `metrics`.
 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
     >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -143,7 +147,10 @@ def overview(traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | 
             axes.set(title=title, ylabel=unit)
             for number, trace in enumerate(traces):
                 earned = trace.cumulative_rewards
-                curve = metrics.alpha_performance(earned, alpha) if left == LEFT else metrics.jain_index(earned)
+                if left == LEFT:
+                    curve = metrics.alpha_performance(earned, alpha, entitlements=entitlements)
+                else:
+                    curve = metrics.jain_index(earned, entitlements=entitlements)
                 place = (number, len(traces))
                 line(axes, trace.rounds, curve, looks[number], dashes(trace.feedback), titles[number], place)
             over_rounds(axes, n_rounds)

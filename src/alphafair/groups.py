@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.arrays import Matrix, Vector
+
+if TYPE_CHECKING:
+    from alphafair.types import Trace
 
 Label = str | int
 Labels = Sequence[Label] | NDArray[Any]
@@ -110,6 +113,13 @@ class Groups:
         sums = np.zeros((*earned.shape[:-1], self.n_groups))
         np.add.at(sums.T, self.of_arms, (earned - 1.0).T)
         return 1.0 + sums
+
+    def of_trace(self, trace: Trace) -> Trace:
+        """A run seen by group: R and pulls of groups."""
+        if not self.named:
+            return trace
+        pulls = np.bincount(self.of_arms, trace.pulls, self.n_groups).astype(np.int64)
+        return replace(trace, cumulative_rewards=self.accounts(trace.cumulative_rewards), pulls=pulls)
 
     def among(self, arms: NDArray[np.int64]) -> Groups:
         """The same for some of the arms: groups without any of them are left out."""

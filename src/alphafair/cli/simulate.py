@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
 from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from alphafair.groups import Groups
     from alphafair.types import Policy, Stream, Trace
 
 OF_A_FILE = ("context", "arm", "time", "reward_range")
@@ -50,6 +52,8 @@ def command(
     alpha: Annotated[
         float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
     ] = 0.9,
+    groups: GroupsFile = None,
+    pull_floor: PullFloor = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the stream and of the policies' draws.")] = 0,
     record_every: Annotated[
         int | None, typer.Option(metavar="N", help="Rounds between two points of the picture; by default 200 points.")
@@ -62,7 +66,8 @@ def command(
     """Compare policies: how much arms earn, and how fairly.
 
     Every policy plays the same rounds, synthetic ones or yours, with the same random numbers. A policy that can learn
-    from all rewards or from one is simulated both ways.
+    from all rewards or from one is simulated both ways. With --groups all is counted by group, for all policies; ours
+    that are fair to groups then are, and keep the floors.
     """
     from alphafair import figures, validate
     from alphafair.policies import POLICIES
@@ -80,11 +85,12 @@ def command(
         played = make_stream(stream, **sizes, seed=seed)
     else:
         played = read_rounds(data, context, arm, time, reward_range, most=1.0)
+    owed = read_groups(groups, played.arm_labels, played.n_arms, pull_floor)
     folder = make_folder(output)
     every = record_every or max(1, played.n_rounds // 200)
-    policies = [made for kind in kinds for made in variants(kind, played, alpha)]
+    policies = [made for kind in kinds for made in variants(kind, played, alpha, owed)]
     traces = _simulate_all(policies, played, seed, every)
-    scores = hindsight(played, alpha)
+    scores = hindsight(played, alpha, owed)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
@@ -92,14 +98,18 @@ def command(
         "arms": played.n_arms,
         "alpha": alpha,
         "seed": seed,
+        **owed.settings(),
         "hindsight": scores,
-        "policies": [measure(trace, alpha, scores) for trace in traces],
-        "certificates": list(certificates(policies, traces, played, alpha)),
+        "policies": [measure(trace, alpha, scores, owed) for trace in traces],
+        "certificates": list(certificates(policies, traces, played, alpha, owed)),
         "bounds_in_expectation": list(bounds_in_expectation(policies)),
     }
     text = json.dumps(results, indent=2)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    picture = figures.save(figures.overview(traces, alpha, played.arm_labels), folder / "overview.png")
+    names = [str(label) for label in owed.labels] if owed.named else played.arm_labels
+    seen = [owed.of_trace(trace) for trace in traces]
+    drawn = figures.overview(seen, alpha, names, entitlements=owed.entitlements)
+    picture = figures.save(drawn, folder / "overview.png")
     if as_json:
         typer.echo(text)
     else:
@@ -141,40 +151,43 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     return maker(**accepted(maker, offered))
 
 
-def variants(kind: type[Policy], stream: Stream, alpha: float) -> Iterator[Policy]:
+def variants(kind: type[Policy], stream: Stream, alpha: float, owed: Groups) -> Iterator[Policy]:
     """The policy made for a stream, with as much of what is known about it as the constructor takes.
 
     One that may see all rewards or one is made for both if it learns, else for the first alone: what it is shown makes
     no difference to it, and expected rewards are the less noisy book.
     """
     from alphafair.cli.check import make
-    from alphafair.policies.fitting import known_settings
+    from alphafair.policies.fitting import accepted, known_settings
 
     settings = known_settings(kind, stream, alpha)
+    said = accepted(kind, owed.settings())
+    settings |= said if "groups" in said else {}
     choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.feedbacks] or [{}]
     for choice in choices if kind.learns else choices[:1]:
         yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 
-def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None) -> dict[str, Any]:
+def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, owed: Groups) -> dict[str, Any]:
     """The row of a run: what the table shows and results.json keeps."""
     from alphafair import metrics
 
-    shares, achieved = metrics.shares(trace.final), float(metrics.alpha_performance(trace.final, alpha))
+    accounts, entitled = owed.accounts(trace.final), {"entitlements": owed.entitlements}
+    shares, achieved = metrics.shares(accounts), float(metrics.alpha_performance(accounts, alpha, **entitled))
     return {
         "policy": trace.policy,
         "feedback": str(trace.feedback),
         "alpha_performance": achieved,
         "gap_closed": gap_closed(achieved, scores),
-        "jain_index": float(metrics.jain_index(trace.final)),
-        "average_reward": float(metrics.average_reward(trace.final)),
+        "jain_index": float(metrics.jain_index(accounts, **entitled)),
+        "average_reward": float(metrics.average_reward(accounts)),
         "least_share": float(shares.min()),
         "greatest_share": float(shares.max()),
     }
 
 
-def hindsight(stream: Stream, alpha: float) -> dict[str, float] | None:
-    """What uniform play and the best fixed policy score; None where rewards are negative and there is no such thing."""
+def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, float] | None:
+    """What uniform play and the best fixed policy that keeps the floors score; None where rewards are negative and there is no such thing."""
     import numpy as np
 
     from alphafair import metrics
@@ -185,8 +198,9 @@ def hindsight(stream: Stream, alpha: float) -> dict[str, float] | None:
     totals = context_reward_totals(stream)
     n_present = np.array([stream.present(t).sum() for t in (0, *stream.epochs)])
     shares = np.repeat(1.0 / n_present, stream.n_contexts)
-    best = offline_optimum(totals, alpha)
-    uniform = float(metrics.alpha_performance(1.0 + shares @ totals, alpha))
+    best = offline_optimum(totals, alpha, **owed.settings())
+    accounts = owed.accounts(1.0 + shares @ totals)
+    uniform = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     return {"optimum": best.value, "gap": best.gap, "uniform": uniform}
 
 
@@ -209,7 +223,7 @@ def bounds_in_expectation(policies: Sequence[Policy]) -> Iterator[dict[str, Any]
 
 
 def certificates(
-    policies: Sequence[Policy], traces: Sequence[Trace], stream: Stream, alpha: float
+    policies: Sequence[Policy], traces: Sequence[Trace], stream: Stream, alpha: float, owed: Groups
 ) -> Iterator[dict[str, Any]]:
     """For every policy that sees all rewards and can bound its own regret: what it can prove without the optimum."""
     from alphafair import metrics
@@ -218,7 +232,7 @@ def certificates(
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
             continue  # it promises nothing about a single run
-        seen = metrics.certificates(context_reward_totals(stream), trace, alpha)
+        seen = metrics.certificates(context_reward_totals(stream), trace, alpha, **owed.settings())
         yield {
             "policy": policy.name,
             "feedback": str(policy.feedback),
@@ -258,6 +272,8 @@ def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
+    n_groups = len(dict.fromkeys(results.get("groups") or range(results["arms"])))
+    sizes += f" in {counted(n_groups, 'group')}" if results.get("groups") else ""
     console = Console(highlight=False)
     console.print(
         f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
@@ -265,7 +281,7 @@ def _report(results: Mapping[str, Any]) -> None:
     console.print(_table(results["policies"]))
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
-        f"{1 / results['arms']:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
+        f"{1 / n_groups:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
     if results["hindsight"] is not None:
         sentence = (

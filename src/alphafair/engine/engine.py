@@ -133,6 +133,7 @@ class Engine(Decisions):
     ) -> None:
         """A new experiment, with any registered policy and its settings, such as `alpha`.
 
+        `groups`, a mapping from arm to group, `entitlements` by group and `pull_floor` are settings too, by label.
         Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
         is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order.
         """
@@ -194,14 +195,22 @@ class Engine(Decisions):
         with self._reading():
             return Status.of(self._find_experiment(name))
 
-    def add_arm(self, name: str, arm: str, account: Account = "least") -> None:
-        """A new arm, which enters with the least account of the live ones (or "fresh", or a number): see `grow`."""
-        checked_label("arm", arm)
-        validate.account(account)
+    def add_arm(
+        self,
+        name: str,
+        arm: str,
+        account: Account = "least",
+        *,
+        group: str | None = None,
+        entitlement: float | None = None,
+    ) -> None:
+        """A new arm, which enters with the least account of the live ones (or "fresh", or a number): see `grow`.
+
+        Where arms have groups, say which is its; an `entitlement` is that of a new group.
+        """
         with self._writing():
-            if arm in self._find_experiment(name).arms:
-                raise Refused("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
-            self._change(name, "add_arm", {"arm": arm, "account": account})
+            said = {"group": group, "entitlement": entitlement}
+            self._change(name, "add_arm", self._find_experiment(name).checked_arrival(arm, account, **said))
 
     def retire_arm(self, name: str, arm: str) -> None:
         """Never draw an arm again; rewards of it that come late are still booked."""

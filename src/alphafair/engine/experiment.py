@@ -95,11 +95,48 @@ class Experiment:
             return {}
         return dict(zip(self.arms, earned.tolist(), strict=True))
 
+    @property
+    def group_of(self) -> dict[str, str]:
+        """Every arm's group; empty where arms are on their own."""
+        groups = getattr(self.policy, "groups", None)
+        if groups is None or not groups.named:
+            return {}
+        return {arm: groups.labels[g] for arm, g in zip(self.arms, groups.of_arms, strict=True)}
+
+    def per_group(self, values: Any) -> dict[str, float]:
+        """Numbers by group, or by arm where those are on their own."""
+        labels = self.policy.groups.labels if self.group_of else self.arms  # type: ignore[attr-defined]
+        return dict(zip(labels, values.tolist(), strict=True))
+
+    @property
+    def accounts(self) -> dict[str, float]:
+        """R of every group, or arm: what fairness is about."""
+        accounts = getattr(self.policy, "accounts", None)
+        return self.cumulative_rewards if accounts is None else self.per_group(accounts)
+
     def number_of(self, arm: Any, argument: str = "arm") -> int:
         if not isinstance(arm, str) or arm not in self.arms:
             repair = f"{self.name} has {', '.join(map(repr, self.arms[:10]))}."
             raise Refused("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
         return self.arms.index(arm)
+
+    def checked_arrival(self, arm: Any, account: Any, group: Any, entitlement: Any) -> dict[str, Any]:
+        """What is to be written down about a new arm."""
+        checked_label("arm", arm)
+        validate.account(account)
+        groups = self.group_of
+        if arm in self.arms:
+            raise Refused("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
+        if bool(groups) == (group is None):
+            allowed = "named: every arm of this experiment has one" if groups else "left out: arms have none here"
+            raise Refused("bad_request", "group", allowed, group, "See the experiment's groups.")
+        if group is not None:
+            checked_label("group", group)
+        if entitlement is not None and group in groups.values():
+            repair = "It keeps what it is entitled to."
+            raise Refused("bad_request", "entitlement", "that of a new group", entitlement, repair)
+        said = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
+        return {key: value for key, value in said.items() if value is not None}
 
     def mask(self, available: Iterable[str] | None) -> NDArray[np.bool_] | None:
         """Which arms can be played now, or None where all can that are live."""
@@ -174,7 +211,7 @@ class Experiment:
         self.changes.append(change)
 
     def _add_arm(self, body: dict[str, Any]) -> None:
-        self.policy.grow(n_arms=len(self.arms) + 1, account=body["account"])
+        grow_by_one(self.policy, body)
         self.arms.append(body["arm"])
         self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
 
@@ -219,11 +256,21 @@ class Experiment:
             if change.seq > position and change.kind in ("add_arm", "retire_arm", "set_alpha"):
                 body = json.loads(change.body)
                 if change.kind == "add_arm":
-                    policy.grow(n_arms=policy.n_arms + 1, account=body["account"])
+                    grow_by_one(policy, body)
                 elif change.kind == "retire_arm":
                     policy.retire(body["arm"])
                 else:
                     policy.set_alpha(body["alpha"])
+
+
+def grow_by_one(policy: BasePolicy, body: Mapping[str, Any]) -> None:
+    """One more arm, in the group that it was said to belong to."""
+    said: dict[str, Any] = {}
+    if body.get("group") is not None:
+        said["groups"] = [body["group"]]
+    if body.get("entitlement") is not None:
+        said["entitlements"] = [body["entitlement"]]
+    policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **said)
 
 
 def packed(mask: NDArray[np.bool_]) -> bytes:
@@ -247,11 +294,32 @@ def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
+def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]:
+    """What is said by label, in the order of arms or groups: the group of an arm, and numbers of groups, or of arms."""
+    said = {name: value for name, value in settings.items() if value is not None}
+    groups = said.get("groups")
+    if isinstance(groups, Mapping):
+        if {*groups} != {*arms}:
+            odd = sorted({*groups} ^ {*arms})[:5]
+            raise Refused("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
+        groups = said["groups"] = [groups[arm] for arm in arms]
+    if groups is not None:
+        said["groups"] = [checked_label("groups", group) for group in groups]
+    for name, missing in (("entitlements", 1.0), ("pull_floor", 0.0)):
+        value = said.get(name)
+        if groups is None and isinstance(value, Mapping):
+            unknown = sorted({*value} - {*arms})
+            if unknown:
+                raise Refused("unknown_arm", name, "by arm", unknown[0], "Name arms, or say groups.")
+            said[name] = [value.get(arm, missing) for arm in arms]
+    return said
+
+
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a registered policy is made with; refused where it would not be."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
     try:
-        made = kind(1, len(arms), **settings)
+        made = kind(1, len(arms), **by_label(settings, arms))
     except TypeError as problem:
         raise Refused("bad_request", "settings", f"those of {policy}", sorted(settings), f"{problem}.") from None
     if made.n_features:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from alphafair.engine.experiment import Experiment
+from alphafair.groups import Groups
 
 Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
 
@@ -77,10 +78,15 @@ class Status:
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]
+    groups: dict[str, str]  # of every arm; empty where arms are on their own
+    accounts: dict[str, float]  # of every group, or arm
+    entitlements: dict[str, float]  # the same; empty where all are 1
+    pull_floor: float | dict[str, float]
 
     @classmethod
     def of(cls, experiment: Experiment) -> Status:
         policy, tally = experiment.policy, experiment.tally
+        owed = getattr(policy, "groups", None) or Groups.of(policy.n_arms)
         return cls(
             name=experiment.name,
             policy=policy.name,
@@ -101,6 +107,10 @@ class Status:
             pending=tally.pending,
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
             cumulative_rewards=experiment.cumulative_rewards,
+            groups=experiment.group_of,
+            accounts=experiment.accounts,
+            entitlements={} if owed.all_alike else experiment.per_group(owed.entitlements),
+            pull_floor=experiment.per_group(owed.group_floors) if owed.group_floors.any() else owed.arm_floor,
         )
 
 

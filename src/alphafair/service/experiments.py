@@ -64,6 +64,7 @@ def experiment(name: Name, state: State) -> ExperimentAnswer:
 async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
     """Change an experiment while it runs: exactly one of the fields."""
     given = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
+    about = {field: given.pop(field) for field in ("group", "entitlement") if field in given and "add_arm" in given}
     if len(given) != 1:
         raise validate.Refusal("the body", "an object with exactly one change", sorted(given), "Send one at a time.")
     ((field, value),) = given.items()
@@ -72,7 +73,7 @@ async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
         if field == "paused":
             (state.engine.pause if value else state.engine.resume)(name)
         else:
-            getattr(state.engine, "set_alpha" if field == "alpha" else field)(name, value)
+            getattr(state.engine, "set_alpha" if field == "alpha" else field)(name, value, **about)
         return described(state.engine, name)
 
     answer: ExperimentAnswer = await state.writer.run(alter)
@@ -117,14 +118,17 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
 
 def described(engine: Engine, name: str) -> ExperimentAnswer:
     found = vars(engine.experiment(name))
-    known = {**found, **fairness(found["cumulative_rewards"], found["alpha"])}
+    known = {**found, **fairness(found["accounts"], found["entitlements"], found["alpha"])}
     return ExperimentAnswer(**{field: known[field] for field in ExperimentAnswer.__struct_fields__})
 
 
-def fairness(earned: Mapping[str, float], alpha: float | None) -> dict[str, float | None]:
-    """How equal arms are, where the policy keeps accounts of them."""
+def fairness(
+    earned: Mapping[str, float], entitled: Mapping[str, float], alpha: float | None
+) -> dict[str, float | None]:
+    """How equal groups are, or arms, for what they are entitled to; where the policy keeps accounts."""
     accounts = np.array(list(earned.values()))
     if not len(accounts) or alpha is None:
         return {"jain_index": None, "alpha_performance": None}
-    performance = float(metrics.alpha_performance(accounts, alpha))
-    return {"jain_index": float(metrics.jain_index(accounts)), "alpha_performance": performance}
+    owed = np.array([entitled.get(group, 1.0) for group in earned])
+    performance = float(metrics.alpha_performance(accounts, alpha, entitlements=owed))
+    return {"jain_index": float(metrics.jain_index(accounts, entitlements=owed)), "alpha_performance": performance}

@@ -26,6 +26,8 @@ Available = Annotated[Arms, Meta(description="The arms that can be had now; all,
 Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this event of the log.")]
 Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
+Numbers = Annotated[dict[Label, float], Meta(description="What groups, or arms, are entitled to; others to 1.")]
+Floor = Annotated[float | dict[Label, float], Meta(description="Least share of every draw: per arm, or by group.")]
 Setting = bool | int | float | str
 
 
@@ -76,6 +78,9 @@ class NewExperiment(Body):
     arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
     policy: str = "alpha-fair-adaptive"
     alpha: Alpha | UnsetType = UNSET
+    groups: Annotated[dict[Label, Label], Meta(description="Of every arm the group it belongs to.")] | UnsetType = UNSET
+    entitlements: Numbers | UnsetType = UNSET
+    pull_floor: Floor | UnsetType = UNSET
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: (
         Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")] | None
@@ -85,10 +90,12 @@ class NewExperiment(Body):
 
 
 class Change(Body):
-    """One change of an experiment that runs; exactly one field."""
+    """One change of an experiment that runs; exactly one field, but `group` and `entitlement` go with `add_arm`."""
 
     alpha: Alpha | UnsetType = UNSET
     add_arm: Label | UnsetType = UNSET
+    group: Label | UnsetType = UNSET
+    entitlement: float | UnsetType = UNSET
     retire_arm: Label | UnsetType = UNSET
     mask_arm: Label | UnsetType = UNSET
     unmask_arm: Label | UnsetType = UNSET
@@ -183,6 +190,10 @@ class ExperimentAnswer(Struct):
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]
+    groups: dict[str, str]
+    accounts: dict[str, float]
+    entitlements: dict[str, float]
+    pull_floor: float | dict[str, float]
     jain_index: float | None
     alpha_performance: float | None
 

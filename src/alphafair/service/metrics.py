@@ -80,12 +80,12 @@ class _Live:
                 family.add_metric([experiment.name], getattr(experiment, field))
             yield family
         for field, help in (
-            ("jain_index", "How equal arms' rewards are."),
+            ("jain_index", "How equal arms' rewards are, or groups', for what they are entitled to."),
             ("alpha_performance", "Alpha-performance."),
         ):
             gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
             for experiment in found:
-                value = fairness(experiment.cumulative_rewards, experiment.alpha)[field]
+                value = fairness(experiment.accounts, experiment.entitlements, experiment.alpha)[field]
                 if value is not None:
                     gauge.add_metric([experiment.name], value)
             yield gauge

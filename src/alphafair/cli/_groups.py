@@ -1,0 +1,74 @@
+"""Whom to be fair to, as commands take it: a table about arms, and a floor for every arm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from alphafair.groups import Groups
+
+GroupsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--groups",
+        metavar="FILE",
+        help="A table with a row per arm: arm, and group, entitlement or floor, or several of these.",
+    ),
+]
+PullFloor = Annotated[
+    float, typer.Option("--pull-floor", metavar="X", help="The least probability of every arm in every round.")
+]
+COLUMNS = ("group", "entitlement", "floor")
+
+
+def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull_floor: float) -> Groups:
+    """From the columns of a table; entitlement and floor are of the group, or of the arm where there is no group."""
+    from alphafair import validate
+    from alphafair.groups import Groups
+    from alphafair.streams.table import collected, named_columns, opened
+
+    if path is None:
+        return Groups.of(n_arms, pull_floor=pull_floor)
+    labels = [str(arm) for arm in arms or range(n_arms)]
+    lazy, where, _ = opened(path, ["arm", "group"])
+    columns = lazy.collect_schema().names()
+    named_columns(where, columns, ["arm"])
+    known = [name for name in COLUMNS if name in columns]
+    if not known:
+        repair = "Add a column group, entitlement or floor."
+        raise validate.Refusal(f"{where}: columns", "arm, and what is to be known about it", columns, repair)
+    rows = {str(row["arm"]): row for row in collected(lazy.select("arm", *known), where).to_dicts()}
+    missing, odd = [arm for arm in labels if arm not in rows], [arm for arm in rows if arm not in labels]
+    if missing or odd:
+        repair = f"Missing: {missing[:5]}; unknown: {odd[:5]}."
+        raise validate.Refusal(f"{where}: arm", "every arm of the data, once", len(rows), repair)
+    groups = [str(rows[arm]["group"]) for arm in labels] if "group" in known else None
+    said: dict[str, Any] = {}
+    for name, argument in (("entitlement", "entitlements"), ("floor", "pull_floor")):
+        if name in known:
+            said[argument] = _by_group(where, name, labels, groups, rows)
+    if "pull_floor" in said and pull_floor > 0.0:
+        raise validate.Refusal("--pull-floor", "left out with a column floor", pull_floor, "Say one of them.")
+    return Groups.of(n_arms, groups, **{"pull_floor": pull_floor, **said})
+
+
+def _by_group(
+    where: str, name: str, arms: Sequence[str], groups: Sequence[str] | None, rows: dict[str, Any]
+) -> dict[Any, float]:
+    """One number per group, which all of its arms must agree about; those without one are left out."""
+    from alphafair import validate
+
+    found: dict[Any, float] = {}
+    for number, arm in enumerate(arms):
+        value = rows[arm][name]
+        group: Any = number if groups is None else groups[number]
+        if value is None:
+            continue
+        if found.setdefault(group, value) != value:
+            allowed = f"the same for all arms of group {group}"
+            raise validate.Refusal(f"{where}: {name} of arm {arm}", allowed, value, f"Others have {found[group]}.")
+    return found
