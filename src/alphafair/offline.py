@@ -9,15 +9,14 @@ keep the floors in every context: the same problem with one arm per group (`alph
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.groups import Labels, PerGroup
 from alphafair.kernels import hindsight
-from alphafair.reduction import Reduction
+from alphafair.reduction import Reduction, checked_presence
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows
@@ -100,8 +99,8 @@ def offline_optimum(
     _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
-    there = None if present is None else _present(present, totals)
-    reduction = _reduction(totals.shape[1], groups, entitlements, pull_floor, there)
+    there = None if present is None else checked_presence(present, totals)
+    reduction = Reduction.of(totals.shape[1], groups, entitlements, pull_floor, there)
     first, k = _initial(initial, reduction.groups.n_groups), reduction.groups.n_groups
     merged, base = reduction.merge(totals, first)
     shares, accounts = np.empty_like(merged), np.empty(k)
@@ -200,7 +199,7 @@ def offline_curve(
         raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     _refuse_negative("stream.reward_table", stream.reward_table)
     _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
-    reduction = _reduction(stream.n_arms, groups, entitlements, pull_floor, present_arms(stream))
+    reduction = Reduction.of(stream.n_arms, groups, entitlements, pull_floor, present_arms(stream))
     stream = by_epoch(stream)
     m, k = stream.n_contexts, reduction.groups.n_groups
     totals, initial, factors = np.zeros((m, stream.n_arms)), np.ones(k), reduction.groups.factors(alpha)
@@ -221,40 +220,6 @@ def offline_curve(
     if not (gaps <= tolerance * values).all():
         _warn(float((gaps / values).max()), tolerance)
     return values, gaps
-
-
-def _reduction(
-    n_arms: int,
-    groups: Labels | None,
-    entitlements: PerGroup | None,
-    pull_floor: PerGroup,
-    present: NDArray[np.bool_] | None,
-) -> Reduction:
-    silent = groups is None and entitlements is None and present is None
-    if silent and isinstance(pull_floor, float) and pull_floor == 0.0:
-        return _nothing_said(n_arms)
-    n_live = n_arms if present is None else int(present.sum(axis=1).max())
-    return Reduction(Groups.of(n_arms, groups, entitlements, pull_floor, n_live=n_live), present)
-
-
-@lru_cache(maxsize=8)
-def _nothing_said(n_arms: int) -> Reduction:
-    """Kept, because it takes a tenth as long as a small problem."""
-    return Reduction(Groups.of(n_arms))
-
-
-def _present(value: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:
-    """A row of booleans per epoch, into which the rows of the totals divide; somebody is there, and nobody else earns."""
-    (m, n), there = totals.shape, np.asarray(value)
-    repair = "Pass present_arms(stream) with context_reward_totals(stream)."
-    if there.dtype != np.bool_ or there.ndim != 2 or there.shape[1] != n or not len(there) or m % len(there):
-        allowed = f"booleans, {n} per epoch, in a number of epochs that divides {m} rows"
-        raise validate.Refusal("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
-    if not there.any(axis=1).all():
-        raise validate.Refusal("present", "at least one arm in every epoch", there, repair)
-    absent = np.repeat(~there, m // len(there), axis=0)
-    validate.every("context_reward_totals", totals, ~absent | (totals == 0.0), "0 for arms not present", repair)
-    return np.ascontiguousarray(there)
 
 
 def _initial(value: ArrayLike, n_groups: int) -> Vector:

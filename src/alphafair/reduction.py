@@ -8,13 +8,14 @@ proof, `kernels.hindsight` the formulas.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from alphafair import validate
 from alphafair.arrays import Matrix, Vector
-from alphafair.groups import Groups
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import hindsight
 
 
@@ -27,6 +28,22 @@ class Reduction:
 
     groups: Groups
     present: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        n_arms: int,
+        groups: Labels | None,
+        entitlements: PerGroup | None,
+        pull_floor: PerGroup,
+        present: NDArray[np.bool_] | None,
+    ) -> Reduction:
+        """From what a user says of groups."""
+        silent = groups is None and entitlements is None and present is None
+        if silent and isinstance(pull_floor, float) and pull_floor == 0.0:
+            return _nothing_said(n_arms)
+        n_live = n_arms if present is None else int(present.sum(axis=1).max())
+        return cls(Groups.of(n_arms, groups, entitlements, pull_floor, n_live=n_live), present)
 
     @cached_property
     def is_identity(self) -> bool:
@@ -69,3 +86,23 @@ class Reduction:
         of_arms = self.groups.of_arms
         size = np.bincount(of_arms)[of_arms]
         return distributions, np.where(size == 1, accounts[of_arms], 1.0 + (initial[of_arms] - 1.0) / size + earned)
+
+
+@lru_cache(maxsize=8)
+def _nothing_said(n_arms: int) -> Reduction:
+    """Kept, because making it takes a tenth as long as solving a small problem."""
+    return Reduction(Groups.of(n_arms))
+
+
+def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:
+    """A row of booleans per epoch, each for as many rows of the totals; who is not there earns nothing."""
+    (m, n), there = totals.shape, np.asarray(present)
+    repair = "Pass present_arms(stream) with context_reward_totals(stream)."
+    if there.dtype != np.bool_ or there.ndim != 2 or there.shape[1] != n or not len(there) or m % len(there):
+        allowed = f"booleans, {n} per epoch, in a number of epochs that divides {m} rows"
+        raise validate.Refusal("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
+    if not there.any(axis=1).all():
+        raise validate.Refusal("present", "at least one arm in every epoch", there, repair)
+    absent = np.repeat(~there, m // len(there), axis=0)
+    validate.every("context_reward_totals", totals, ~absent | (totals == 0.0), "0 for arms not present", repair)
+    return np.ascontiguousarray(there)
