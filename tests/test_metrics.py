@@ -69,7 +69,10 @@ def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
         (np.ones((2, 3)), r"as many as the records, shape \(3,\); got 'shape \(2, 3\)'"),
         (np.nan, "optimum must be finite; got "),
         ([4.0, np.inf, 5.0], "optimum must be finite; got "),
-        (OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True), "optimum must be one number, or one per record; got Offl"),
+        (
+            OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True, EVEN[0]),
+            "optimum must be one number, or one per record; got Offl",
+        ),
     ],
 )
 def test_an_optimum_is_one_number_or_one_a_record(metric: Any, optimum: Any, words: str) -> None:

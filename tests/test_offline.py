@@ -266,7 +266,7 @@ def test_steps_do_not_undo_each_other() -> None:
     totals = np.array([[0.0, 67.8, 63.0, 68.6, 0.0], [75.0, 0.0, 67.0, 0.0, 67.8]])
     prices = np.array([0.81251945, 0.84418077, 0.9095367, 0.83419046, 0.8988047])
     x, earned = np.empty((2, 5)), np.empty(5)
-    assert interior_point.follow(totals, np.ones(5), 0.05, 1e-10, 0.335, prices, x, earned) < 50
+    assert interior_point.follow(totals, np.ones(5), np.ones(5), 0.05, 1e-10, 0.335, prices, x, earned) < 50
 
 
 def test_slack_does_not_run_ahead_of_prices() -> None:
@@ -296,7 +296,7 @@ def test_wrong_prices_held_with_certainty_cost_time_only() -> None:
     """A warm start that is wrong and does not doubt itself is found out by the certificate, and mended."""
     totals = np.array([[30.0, 12.0, 5.0], [7.0, 28.0, 11.0], [4.0, 9.0, 15.0]])
     x, earned, prices, doubt = np.empty((3, 3)), np.empty(3), np.array([1e-3, 1e-3, 1.0]), np.full(3, 1e-9)
-    value, gap, _ = hindsight.solve(totals, np.ones(totals.shape[1]), 0.9, 1e-9, prices, doubt, x, earned)
+    value, gap, _ = hindsight.solve(totals, np.ones(3), np.ones(3), 0.9, 1e-9, prices, doubt, x, earned)
     assert gap <= 1e-9 * value
     assert value == pytest.approx(offline_optimum(totals, 0.9).value, rel=2e-9)
 
@@ -304,7 +304,9 @@ def test_wrong_prices_held_with_certainty_cost_time_only() -> None:
 def test_the_certificate_notices_a_bad_point() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     earned, prices = np.empty(2), np.empty(2)
-    value, gap = hindsight.certify(totals, np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, earned, prices)
+    value, gap = hindsight.certify(
+        totals, np.ones(2), np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, earned, prices
+    )
     optimum = offline_optimum(totals, 0.5).value
     assert value + gap >= optimum
     assert gap > 0.1 * value
@@ -313,7 +315,8 @@ def test_the_certificate_notices_a_bad_point() -> None:
 def test_the_certificate_covers_rows_that_do_not_sum_to_one() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     best = offline_optimum(totals, 0.5)
-    value, gap = hindsight.certify(totals, np.ones(2), best.distributions * (1.0 - 1e-6), 0.5, np.empty(2), np.empty(2))
+    ones, short = np.ones(2), best.distributions * (1.0 - 1e-6)
+    value, gap = hindsight.certify(totals, ones, ones, short, 0.5, np.empty(2), np.empty(2))
     assert value < best.value - 1e-6 < best.value <= value + gap
 
 
@@ -395,7 +398,8 @@ def test_many_ties_without_fairness() -> None:
     """Whatever the arrays held before, and however many rows tie."""
     totals = np.random.default_rng(0).integers(0, 3, (3000, 4)).astype(np.float64)
     x, earned = np.full_like(totals, np.nan), np.full(4, np.nan)
-    value, gap, _ = hindsight.solve(totals, np.ones(4), 0.0, 1e-9, np.full(4, np.nan), np.full(4, np.nan), x, earned)
+    ones, unknown = np.ones(4), np.full(4, np.nan)
+    value, gap, _ = hindsight.solve(totals, ones, ones, 0.0, 1e-9, unknown.copy(), unknown.copy(), x, earned)
     assert value == pytest.approx(4.0 + totals.max(axis=1).sum(), rel=1e-13)
     assert gap <= 1e-9 * value
 
@@ -497,7 +501,7 @@ def test_wrong_prices_held_with_confidence(stages: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(hindsight, "MOST_STAGES", stages)
     x, earned = np.empty_like(totals), np.empty(5)
     value, gap, _ = hindsight.solve(
-        totals, np.ones(totals.shape[1]), 0.9, 1e-9, np.array([9.0, 1, 1, 1, 1]), np.full(5, 1e-6), x, earned
+        totals, np.ones(5), np.ones(5), 0.9, 1e-9, np.array([9.0, 1, 1, 1, 1]), np.full(5, 1e-6), x, earned
     )
     assert value <= truth.value + truth.gap
     assert value + gap >= truth.value

@@ -52,6 +52,8 @@ class Groups:
     ) -> Groups:
         """From what a user says: a label per arm, numbers by group; one floor for every arm, or floors by group.
 
+        Where arms come and go, at most `n_live` of them are there at one time, and no more need room for their floor.
+
         >>> Groups.of(3, ["north", "south", "north"], entitlements={"south": 2}).entitlements.tolist()
         [1.0, 2.0]
         """
@@ -188,8 +190,9 @@ def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:
     repair = "Give the name or number of a group for every arm."
     if isinstance(groups, str | Mapping) or np.ndim(groups) != 1 or len(groups) != n_arms:
         raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
-    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in groups)
-    for label in labels:
+    given = groups.tolist() if isinstance(groups, np.ndarray) else groups
+    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given)
+    for label in {type(label): label for label in labels}.values():
         if not isinstance(label, str | int) or isinstance(label, bool):
             raise validate.Refusal("groups", "texts or whole numbers", label, repair)
     return labels

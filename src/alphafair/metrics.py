@@ -2,11 +2,14 @@
 
 All take R, the cumulative rewards with their initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a
 run, for its recorded rounds. The optimum comes from `alphafair.offline_optimum` or `alphafair.offline_curve`.
+Where groups of arms are owed fairness, `group_accounts` makes theirs of the R of arms, and what they are entitled to is
+said by `entitlements=`: one number for all, or one per group.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.types import Policy, Trace
 
 Floats = NDArray[np.float64]
@@ -44,18 +48,35 @@ def approximation_factor(alpha: float) -> float:
     return float((1.0 - alpha) ** -(1.0 - alpha))
 
 
-def alpha_performance(cumulative_rewards: Rewards, alpha: float) -> Floats:
-    """sum_i phi(R_i), the objective itself."""
-    return np.asarray(utility(cumulative_rewards, alpha).sum(axis=-1))
+def group_accounts(cumulative_rewards: Rewards, groups: Labels) -> Floats:
+    """R_G = 1 + sum over its arms of (R_i - 1), for groups in the order of their first arms; a label per arm.
+
+    >>> group_accounts([3.0, 2.0, 5.0], ["ada", "ben", "ada"]).tolist()
+    [7.0, 2.0]
+    """
+    earned = np.atleast_1d(_earned("cumulative_rewards", cumulative_rewards))
+    return _earned("cumulative_rewards", Groups.of(earned.shape[-1], groups).accounts(earned))
 
 
-def jain_index(cumulative_rewards: Rewards) -> Floats:
-    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything.
+def alpha_performance(cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None) -> Floats:
+    """sum_i phi(R_i), the objective itself; with entitlements s, sum_i s_i^alpha phi(R_i)."""
+    worth = utility(cumulative_rewards, alpha)
+    if entitlements is not None:
+        worth = worth * _owed(entitlements, worth) ** alpha
+    return np.asarray(worth.sum(axis=-1))
+
+
+def jain_index(cumulative_rewards: Rewards, *, entitlements: PerGroup | None = None) -> Floats:
+    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything; with entitlements, of R/s.
 
     >>> float(jain_index([3.0, 3.0, 3.0])), round(float(jain_index([1.0, 3.0])), 6)
     (1.0, 0.8)
+    >>> float(jain_index([1.0, 3.0], entitlements=[1, 3]))
+    1.0
     """
     earned = _earned("cumulative_rewards", cumulative_rewards)
+    if entitlements is not None:
+        earned = earned / _owed(entitlements, earned)
     scaled = earned / earned.max(axis=-1, keepdims=True)  # squares of huge or tiny rewards stay finite
     return np.asarray(scaled.sum(axis=-1) ** 2 / (earned.shape[-1] * (scaled**2).sum(axis=-1)))
 
@@ -71,25 +92,38 @@ def shares(cumulative_rewards: Rewards) -> Floats:
     return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
 
 
-def standard_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
+def standard_regret(
+    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
+) -> Floats:
     """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
-    achieved = alpha_performance(cumulative_rewards, alpha)
+    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
     return np.asarray(_optimum(optimum, achieved) - achieved)
 
 
-def approximate_regret(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
+def approximate_regret(
+    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
+) -> Floats:
     """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the two around it."""
-    achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha)
+    achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
     return np.asarray(_optimum(optimum, achieved) - achieved)
 
 
-def performance_ratio(optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float) -> Floats:
+def performance_ratio(
+    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
+) -> Floats:
     """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
-    achieved = alpha_performance(cumulative_rewards, alpha)
+    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
     return np.asarray(_optimum(optimum, achieved) / achieved)
 
 
-def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards, alpha: float) -> Floats:
+def gap_closed(
+    optimum: ArrayLike,
+    uniform: Rewards,
+    cumulative_rewards: Rewards,
+    alpha: float,
+    *,
+    entitlements: PerGroup | None = None,
+) -> Floats:
     """How much of what can be learned was: 0 is as good as uniform play, 1 as good as the optimum, below 0 worse.
 
     (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds.
@@ -97,7 +131,8 @@ def gap_closed(optimum: ArrayLike, uniform: Rewards, cumulative_rewards: Rewards
     >>> float(gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0))
     0.5
     """
-    achieved, floor = alpha_performance(cumulative_rewards, alpha), alpha_performance(uniform, alpha)
+    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
+    floor = alpha_performance(uniform, alpha, entitlements=entitlements)
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
     room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
@@ -169,7 +204,8 @@ def regret_certificate(policy: Policy) -> float:
     Nothing about the future, no probability, no unknown constant: S_j adds up the squared gradients that context j
     has met, and drift is what late and masked decisions cost (0 if there were none). Where arms came or went, every
     epoch before the present one adds sqrt(S_j) as it was at its end, and OPT is the best that could be done with a
-    choice per context and epoch, from the accounts with which arms entered: see docs/certificate.md.
+    choice per context and epoch, from the accounts with which arms entered: see docs/certificate.md. With groups, n is
+    the sum of their s^alpha; with floors, OPT keeps them.
 
     >>> from alphafair import AlphaFair
     >>> policy = AlphaFair(1, 2, alpha=0.5)
@@ -181,8 +217,9 @@ def regret_certificate(policy: Policy) -> float:
     if bound is None or alpha is None:
         repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
         raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
-    linear = float((1.0 - alpha) ** alpha * bound)
-    return linear + approximation_factor(alpha) * policy.n_arms
+    linear, groups = float((1.0 - alpha) ** alpha * bound), getattr(policy, "groups", None)
+    owed = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
+    return linear + approximation_factor(alpha) * owed
 
 
 def bound_in_expectation(policy: Policy) -> float:
@@ -215,7 +252,15 @@ class Certificates(NamedTuple):
 
 
 def certificates(
-    context_reward_totals: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, initial: ArrayLike = 1.0
+    context_reward_totals: ArrayLike,
+    cumulative_rewards: Rewards,
+    alpha: float,
+    *,
+    initial: ArrayLike = 1.0,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
+    present: ArrayLike | None = None,
 ) -> Certificates:
     """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run whatsoever, without a solver.
 
@@ -225,7 +270,8 @@ def certificates(
     OPT <= (A / ((1-alpha) ALG))^(1-alpha) ALG.
 
     It holds for every R, wherever it comes from, and never says less than the regret of the linear problem does:
-    docs/theory.md has both proofs.
+    docs/theory.md has both proofs. With groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is what
+    a policy could earn that keeps the floors.
 
     Parameters
     ----------
@@ -233,11 +279,13 @@ def certificates(
         V (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
         `alphafair.offline.context_reward_totals` for a stream.
     cumulative_rewards
-        R, one number per arm; or a `Trace`, of which the last record is taken.
+        R, one number per arm, also with groups; or a `Trace`, of which the last record is taken.
     alpha
         Fairness, in [0, 1); of the comparison, whatever the policy maximises.
     initial
-        What arms have before the first reward, in place of 1: one number, or one per arm.
+        What groups have before the first reward, in place of 1: one number, or one per group.
+    groups, entitlements, pull_floor, present
+        As for `alphafair.offline_optimum`.
 
     >>> from alphafair import AlphaFair, offline_optimum, simulate, streams
     >>> from alphafair.offline import context_reward_totals
@@ -248,6 +296,8 @@ def certificates(
     ...       f"{bounds.performance_ratio:.4f} times what was achieved")
     OPT is 484.7, at most 485.7: 1.0042 times what was achieved
     """
+    from alphafair.reduction import Reduction, checked_presence  # with its compiler, which no other metric needs
+
     alpha = validate.alpha(alpha)
     earned = _earned("cumulative_rewards", cumulative_rewards)
     if isinstance(cumulative_rewards, Trace):
@@ -259,17 +309,31 @@ def certificates(
     if totals.ndim != 2 or totals.shape[1] != len(earned) or not (np.isfinite(totals) & (totals >= 0.0)).all():
         allowed = f"finite, at least 0, one row per context, {len(earned)} columns"
         raise validate.Refusal("context_reward_totals", allowed, totals, repair)
+    there = None if present is None else checked_presence(present, totals)
+    reduction = Reduction.of(len(earned), groups, entitlements, pull_floor, there)
+    owed = reduction.groups
     first = _earned("initial", initial)
-    if first.shape not in ((), earned.shape):
+    if first.shape not in ((), (owed.n_groups,)):
         raise validate.Refusal(
-            "initial", f"one number, or {len(earned)}", f"shape {first.shape}", "Leave it out for 1."
+            "initial", f"one number, or {owed.n_groups}", f"shape {first.shape}", "Leave it out for 1."
         )
-    prices, achieved = earned**-alpha, float(alpha_performance(earned, alpha))
-    worth = float((first * prices).sum() + (totals * prices).max(axis=1).sum())
+    accounts = _earned("cumulative_rewards", owed.accounts(earned))
+    merged, base = reduction.merge(np.ascontiguousarray(totals), np.full(owed.n_groups, first))
+    prices = owed.factors(alpha) * accounts**-alpha
+    achieved = float(alpha_performance(accounts, alpha, entitlements=owed.entitlements))
+    worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())
     log_ratio = (1.0 - alpha) * math.log(worth / ((1.0 - alpha) * achieved))
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
     factor = approximation_factor(alpha)
     return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio)
+
+
+def _owed(entitlements: PerGroup, rewards: Floats) -> Floats:
+    """s of every group: as many as there are rewards in a record."""
+    n_groups = rewards.shape[-1] if rewards.ndim else 1
+    if not isinstance(entitlements, Mapping) and np.ndim(entitlements) == 0:
+        entitlements = np.full(n_groups, entitlements)
+    return Groups.of(n_groups, entitlements=entitlements).entitlements
 
 
 def _earned(argument: str, values: Rewards) -> Floats:

@@ -1,7 +1,9 @@
 """The best fixed policy in hindsight, with a certificate; its curve over time.
 
 Every regret stands on max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is proof: `value + gap`
-is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md).
+is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md). With groups G, their
+entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
+keep the floors in every context: the same problem with one arm per group (`alphafair.reduction`), and the same proof.
 """
 
 import warnings
@@ -9,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.groups import Labels, PerGroup
 from alphafair.kernels import hindsight
+from alphafair.reduction import Reduction, checked_presence
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows
@@ -24,7 +28,10 @@ class CertificateWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class OfflineOptimum:
-    """The optimum and its proof: no fixed policy is worth more than value + gap."""
+    """The optimum and its proof: no fixed policy is worth more than value + gap.
+
+    `distributions` and `cumulative_rewards` are by arm, `accounts` by group: without groups the same as the latter.
+    """
 
     distributions: Matrix
     cumulative_rewards: Vector
@@ -32,10 +39,19 @@ class OfflineOptimum:
     gap: float
     iterations: int
     certified: bool
+    accounts: Vector
 
 
 def offline_optimum(
-    context_reward_totals: ArrayLike, alpha: float, *, tolerance: float = 1e-9, initial: ArrayLike = 1.0
+    context_reward_totals: ArrayLike,
+    alpha: float,
+    *,
+    tolerance: float = 1e-9,
+    initial: ArrayLike = 1.0,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
+    present: ArrayLike | None = None,
 ) -> OfflineOptimum:
     """The distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
 
@@ -50,32 +66,52 @@ def offline_optimum(
         Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
         `CertificateWarning` says so; the gap is true in any case.
     initial
-        What arms have before the first reward, in place of 1: one number, or one per arm.
+        What groups have before the first reward, in place of 1: one number, or one per group. In `cumulative_rewards`
+        the arms of a group share alike in what is above or below 1, so that they add up to its account.
+    groups
+        The group of every arm, a text or a number: the optimum is then that of sum_G phi(R_G), R_G = 1 + the sum of
+        what its arms earn. Without groups every arm is one of its own.
+    entitlements
+        s of every group, a mapping or one number each, 1 if not said: sum_G s_G^alpha phi(R_G).
+    pull_floor
+        In every context every arm is drawn with at least this probability; a mapping, or one number per group: every
+        group is, and its share is divided inside it at will.
+    present
+        Where arms come and go, which of them are there: a row of booleans per epoch, `present_arms(stream)`. Floors are
+        kept among those.
 
     Notes
     -----
     A structured primal-dual interior point, O(M N min(M, N)) per iteration, on the contexts in doubt alone. Contexts
-    that were never seen stay uniform.
+    that were never seen stay uniform: over groups, and inside each over its arms. Arms of one group that tie share
+    alike.
     Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions.
 
     >>> best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], alpha=0.5)
     >>> round(best.value, 6), best.certified
     (11.291503, True)
+    >>> sellers = offline_optimum([[8.0, 3.0, 4.0], [2.0, 6.0, 1.0]], 0.9, groups=["ada", "ben", "ben"], pull_floor=0.1)
+    >>> sellers.distributions.round(2).tolist(), sellers.accounts.round(2).tolist()
+    ([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], [7.6, 6.6])
     """
     totals = validate.reward_table("context_reward_totals", context_reward_totals)
     _refuse_negative("context_reward_totals", totals)
     _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
-    n = totals.shape[1]
-    first = _initial(initial, n)
-    distributions, earned = np.empty_like(totals), np.empty(n)
-    prices, doubt = np.ones(n), np.full(n, np.inf)  # nothing is known
-    value, gap, iterations = hindsight.solve(totals, first, alpha, tolerance, prices, doubt, distributions, earned)
+    there = None if present is None else checked_presence(present, totals)
+    reduction = Reduction.of(totals.shape[1], groups, entitlements, pull_floor, there)
+    first, k = _initial(initial, reduction.groups.n_groups), reduction.groups.n_groups
+    merged, base = reduction.merge(totals, first)
+    shares, accounts = np.empty_like(merged), np.empty(k)
+    prices, doubt = np.ones(k), np.full(k, np.inf)  # nothing is known
+    factors = reduction.groups.factors(alpha)
+    value, gap, iterations = hindsight.solve(merged, base, factors, alpha, tolerance, prices, doubt, shares, accounts)
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)
-    return OfflineOptimum(distributions, earned, float(value), float(gap), int(iterations), certified)
+    distributions, earned = reduction.spread(totals, shares, first, accounts)
+    return OfflineOptimum(distributions, earned, float(value), float(gap), int(iterations), certified, accounts)
 
 
 def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix:
@@ -105,10 +141,9 @@ def by_epoch(stream: Stream) -> Stream:
     if stream.arrivals is None:
         return stream
     n_items = len(stream.reward_table)
-    starts = np.array([0, *stream.epochs])
+    present, starts = present_arms(stream), np.array([0, *stream.epochs])
     epochs = np.searchsorted(starts, np.arange(stream.n_rounds), side="right") - 1
     pairs, items = np.unique(epochs * n_items + stream.items, return_inverse=True)
-    present = np.array([stream.present(t) for t in starts])
     return Stream(
         (epochs * stream.n_contexts + stream.contexts).astype(np.int32),
         items.astype(np.int32),
@@ -118,11 +153,23 @@ def by_epoch(stream: Stream) -> Stream:
     )
 
 
+def present_arms(stream: Stream) -> NDArray[np.bool_]:
+    """Which arms are there in every epoch, (n_epochs, n_arms): one row of True where none comes or goes.
+
+    >>> present_arms(Stream.from_arrays([0, 0, 0], [[1.0, 0.2]] * 3, arrivals=[0, 2])).tolist()
+    [[True, False], [True, True]]
+    """
+    return np.array([stream.present(t) for t in (0, *stream.epochs)])
+
+
 def offline_curve(
     stream: Stream,
     alpha: float,
     rounds: ArrayLike,
     *,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
     tolerance: float = 1e-9,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Vector, Vector]:
@@ -134,6 +181,8 @@ def offline_curve(
         Rewards must not be negative.
     rounds
         Numbers of rounds, rising.
+    groups, entitlements, pull_floor
+        As for `offline_optimum`. Where arms come and go, floors are kept among those that are there.
     progress
         A function to be told, every so often, how many more prefixes are done.
 
@@ -150,17 +199,21 @@ def offline_curve(
         raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     _refuse_negative("stream.reward_table", stream.reward_table)
     _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
+    reduction = Reduction.of(stream.n_arms, groups, entitlements, pull_floor, present_arms(stream))
     stream = by_epoch(stream)
-    m, n = stream.n_contexts, stream.n_arms
-    totals, distributions = np.zeros((m, n)), np.empty((m, n))
-    prices, doubt, earned = np.ones(n), np.full(n, np.inf), np.empty(n)
+    m, k = stream.n_contexts, reduction.groups.n_groups
+    totals, initial, factors = np.zeros((m, stream.n_arms)), np.ones(k), reduction.groups.factors(alpha)
+    plain = reduction.is_identity
+    merged, base = (totals, initial) if plain else (np.empty((m, k)), np.empty(k))
+    state = merged, base, np.ones(k), np.full(k, np.inf)  # no price is known
+    shares, accounts = np.empty((m, k)), np.empty(k)
     values, gaps = np.empty(len(stops)), np.empty(len(stops))
-    data = stream.contexts, stream.items, stream.reward_table
+    data, problem = (stream.contexts, stream.items, stream.reward_table), (totals, initial, factors)
     done = 0
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
-        state = totals, prices, doubt, distributions, earned
-        hindsight.curve(*data, done, stops[chunk], np.ones(n), alpha, tolerance, *state, values[chunk], gaps[chunk])
+        which = done, stops[chunk], problem, reduction.merging, plain
+        hindsight.curve(data, *which, alpha, tolerance, state, shares, accounts, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:
             progress(len(stops[chunk]))
@@ -169,12 +222,12 @@ def offline_curve(
     return values, gaps
 
 
-def _initial(value: ArrayLike, n_arms: int) -> Vector:
+def _initial(value: ArrayLike, n_groups: int) -> Vector:
     repair = "Leave it out for 1."
     first = validate.floats("initial", "positive numbers", value, repair)
-    if first.shape not in ((), (n_arms,)) or not (first > 0.0).all() or not (first <= 1e100).all():
-        raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_arms}", value, repair)
-    return np.broadcast_to(first, n_arms).copy()
+    if first.shape not in ((), (n_groups,)) or not (first > 0.0).all() or not (first <= 1e100).all():
+        raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_groups}", value, repair)
+    return np.broadcast_to(first, n_groups).copy()
 
 
 def _refuse_huge(argument: str, where: str, most: float) -> None:
@@ -183,8 +236,9 @@ def _refuse_huge(argument: str, where: str, most: float) -> None:
 
 
 def _refuse_negative(argument: str, table: Matrix) -> None:
-    repair = "Map the rewards with alphafair.rescale_rewards."
-    validate.every(argument, table, table >= 0.0, "at least 0", repair)
+    if table.min() < 0.0:
+        repair = "Map the rewards with alphafair.rescale_rewards."
+        validate.every(argument, table, table >= 0.0, "at least 0", repair)
 
 
 def _warn(gap: float, tolerance: float) -> None:

@@ -1,14 +1,18 @@
-"""The best fixed policy in hindsight, max over (simplex_n)^m of sum_i phi(R_i(0) + sum_j W_ji x_ji), and a certificate.
+"""The best fixed policy in hindsight, max over (simplex_n)^m of sum_i f_i phi(R_i(0) + sum_j W_ji x_ji), with proof.
 
-With the right price w_i = phi'(R_i) of every arm, a context plays only the arms whose W_ji w_i is largest. So prices
-settle most of it before the interior point begins. Where W_ji w_i is clearly below the best of its row, arm i is out of
-the running in context j; a row with one candidate left is settled, and at the optimum fewer than n rows share. `solve`
-takes first prices from a sample of the rows, keeps the rows that the doubt about each price leaves open, and asks
-`certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the whole
-problem at once. Nothing but `certify` has to be trusted.
+With the right price w_i = f_i phi'(R_i) of every arm, a context plays only the arms whose W_ji w_i is largest. So
+prices settle most of it before the interior point begins. Where W_ji w_i is clearly below the best of its row, arm i is
+out of the running in context j; a row with one candidate left is settled, and at the optimum fewer than n rows share.
+`solve` takes first prices from a sample of the rows, keeps the rows that the doubt about each price leaves open, and
+asks `certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the
+whole problem at once. Nothing but `certify` has to be trusted.
+
+Groups of arms, and floors under what is drawn, are no part of that problem. `merge` makes it out of theirs, one arm per
+group, and `spread` turns its answer back: nothing is lost on either way (docs/theory.md).
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +29,97 @@ MARGIN = 4.0  # how much more than last time prices may move until the next pref
 
 
 @kernel
-def certify(totals, initial, x, alpha, earned, prices):
-    """R, w = phi'(R), the value and its certified gap, for rows x >= 0 that sum to 1.
+def add(total, carry, term):
+    """total + term, and carry + what rounding lost of it (Knuth's two-sum)."""
+    grown = total + term
+    part = grown - total
+    return grown, carry + ((total - (grown - part)) + (term - part))
+
+
+class Merging(NamedTuple):
+    """Who is merged with whom, and by epoch who is there and what floors there are; rows of W belong to equal epochs.
+
+    Group g has the arms order[starts[g]:starts[g + 1]], without a sign, so that compiled code need not ask for it; room
+    is 1 less all floors.
+    """
+
+    order: Any
+    starts: Any
+    arms_there: Any
+    groups_there: Any
+    arm_floors: Any
+    group_floors: Any
+    room: Any
+
+
+@long_kernel
+def merge(totals, initial, merging, merged, base):
+    """One arm per group in place of its arms, and none of the floors; f and alpha stay.
+
+    merged_jG = room max_{i in G} W_ji ,   base_G = R_G(0) + sum_j (sum_{i in G} nu_i W_ji + nu_G max_{i in G} W_ji)
+    """
+    m, n_groups = merged.shape
+    carry, rows = np.zeros(n_groups), m // merging.room.shape[0]
+    for g in range(n_groups):
+        base[g] = initial[g]
+    for j in range(m):
+        epoch = j // rows
+        room, arm_floors, group_floors = merging.room[epoch], merging.arm_floors[epoch], merging.group_floors[epoch]
+        for g in range(n_groups):
+            best = given = 0.0
+            for k in range(merging.starts[g], merging.starts[g + 1]):
+                i = merging.order[k]
+                best = max(best, totals[j, i])
+                given += arm_floors[i] * totals[j, i]
+            merged[j, g] = room * best
+            base[g], carry[g] = add(base[g], carry[g], given + group_floors[g] * best)
+    for g in range(n_groups):
+        base[g] += carry[g]
+
+
+@long_kernel
+def spread(totals, merging, y, x, earned):
+    """What y, the answer to the merged problem, means to arms: the best arms of a group have all of its share.
+
+    x_ji = nu_i + (nu_G + room y_jG)/k if i is one of the k best arms of G that are there, else nu_i. Arm i earns
+    sum_j W_ji x_ji. What y leaves for groups that are not there goes to those that are, in proportion.
+    """
+    m, n = totals.shape
+    n_groups, rows = y.shape[1], m // merging.room.shape[0]
+    carry = np.zeros(n)
+    earned[:] = 0.0
+    for j in range(m):
+        epoch = j // rows
+        room, arm_floors, group_floors = merging.room[epoch], merging.arm_floors[epoch], merging.group_floors[epoch]
+        arms_there, groups_there = merging.arms_there[epoch], merging.groups_there[epoch]
+        played = 1.0
+        for g in range(n_groups):
+            played -= 0.0 if groups_there[g] else y[j, g]
+        for g in range(n_groups):
+            share, best, count = group_floors[g] + room * y[j, g] / played, 0.0, 0.0
+            if share > 0.0 and groups_there[g]:
+                for k in range(merging.starts[g], merging.starts[g + 1]):
+                    best = max(best, totals[j, merging.order[k]])
+                for k in range(merging.starts[g], merging.starts[g + 1]):  # no branch: a guess would often be wrong
+                    i = merging.order[k]
+                    x[j, i] = 1.0 if arms_there[i] & (totals[j, i] == best) else 0.0
+                    count += x[j, i]
+                for k in range(merging.starts[g], merging.starts[g + 1]):
+                    i = merging.order[k]
+                    x[j, i] = arm_floors[i] + x[j, i] * (share / count)
+            else:
+                for k in range(merging.starts[g], merging.starts[g + 1]):
+                    i = merging.order[k]
+                    x[j, i] = arm_floors[i]
+        for i in range(n):
+            earned[i], carry[i] = add(earned[i], carry[i], totals[j, i] * x[j, i])
+    for i in range(n):
+        earned[i] += carry[i]
+
+
+@kernel
+def certify(totals, initial, factors, x, alpha, earned, prices):
+    """R, w = f phi'(R), the value and its certified gap, for rows x >= 0 that sum to 1.
 
     Concavity: OPT - value <= sum_j (mu_j - sum_i x_ji W_ji w_i) = sum_ji x_ji (mu_j - W_ji w_i), mu_j = max_i W_ji w_i:
     every term is >= 0, nothing cancels. What rounding may hide is added: a difference is off by 2 epsilon mu_j; a row
@@ -39,15 +132,11 @@ def certify(totals, initial, x, alpha, earned, prices):
         earned[i] = initial[i]
     for j in range(m):
         for i in range(n):
-            term = totals[j, i] * x[j, i]
-            total = earned[i] + term
-            part = total - earned[i]
-            carry[i] += (earned[i] - (total - part)) + (term - part)
-            earned[i] = total
+            earned[i], carry[i] = add(earned[i], carry[i], totals[j, i] * x[j, i])
     value = 0.0
     for i in range(n):
         earned[i] += carry[i]
-        prices[i] = math.pow(earned[i], -alpha)
+        prices[i] = factors[i] * math.pow(earned[i], -alpha)
         value += earned[i] * prices[i]
     value /= 1.0 - alpha
     gap = (64.0 + 0.5 * n) * EPSILON * value
@@ -119,7 +208,7 @@ def _greedy(totals, x):
 
 
 @kernel
-def _forget(totals, initial, alpha, prices, doubt):
+def _forget(totals, initial, factors, alpha, prices, doubt):
     """The prices of uniform play, not to be relied on."""
     m, n = totals.shape
     for i in range(n):
@@ -128,11 +217,11 @@ def _forget(totals, initial, alpha, prices, doubt):
         for i in range(n):
             prices[i] += totals[j, i] / n
     for i in range(n):
-        prices[i] = math.pow(prices[i], -alpha)
+        prices[i] = factors[i] * math.pow(prices[i], -alpha)
 
 
 @long_kernel
-def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
+def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
     """Value, certified gap and steps taken; x, R, the prices and the doubt about them in place.
 
     Price i is taken to be right within a factor exp(doubt_i), infinity if nothing is known; by how much it has moved
@@ -141,15 +230,15 @@ def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
     m, n = totals.shape
     if alpha <= LINEAR:
         _greedy(totals, x)
-        value, gap = certify(totals, initial, x, alpha, earned, prices)
+        value, gap = certify(totals, initial, factors, x, alpha, earned, prices)
         return value, gap, 0
     base, fresh, tried, row = np.empty(n), np.empty(n), np.empty(n), np.empty(m, np.int64)
     trial, kept = np.empty((m, n)), np.empty((m, n))
     x[:, :] = 1.0 / n
-    value, gap = certify(totals, initial, x, alpha, earned, fresh)
+    value, gap = certify(totals, initial, factors, x, alpha, earned, fresh)
     steps, sampling = 0, True
     if doubt[0] == np.inf:
-        _forget(totals, initial, alpha, prices, doubt)
+        _forget(totals, initial, factors, alpha, prices, doubt)
         if m * n > LARGE and m <= 2 * FIRST * n:
             doubt[:] = alpha  # too large to look at everything, too few rows to look at some
     for stage in range(MOST_STAGES):
@@ -168,12 +257,12 @@ def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
                     barrier += min(doubt[i], 1.0) * kept[r, i] * prices[i]
             barrier *= n_rows / (n_entries * n_entries)
             aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
-            steps += follow(kept[:n_rows], base, alpha, aim, max(barrier, 1e-300), fresh, shares, tried)
+            steps += follow(kept[:n_rows], base, factors, alpha, aim, max(barrier, 1e-300), fresh, shares, tried)
         if grain > 0.0:  # what a sample of so many grains per arm can tell
             for i in range(n):
                 count, share = fresh[i] * tried[i] / grain, max(0.0, 1.0 - base[i] / tried[i])
                 doubt[i] = alpha / (1.0 + 4.0 * alpha) * (math.sqrt(share / (count + 1.0)) + 3.0 / (count + 1.0))
-                prices[i] = math.pow(tried[i] * (1.0 + 1.0 / (count * (1.0 + count))), -alpha)
+                prices[i] = factors[i] * math.pow(tried[i] * (1.0 + 1.0 / (count * (1.0 + count))), -alpha)
             continue
         for r in range(n_rows):
             total = 0.0
@@ -181,7 +270,7 @@ def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
                 total += shares[r, i]
             for i in range(n):
                 trial[row[r], i] = shares[r, i] / total
-        trial_value, trial_gap = certify(totals, initial, trial, alpha, tried, fresh)
+        trial_value, trial_gap = certify(totals, initial, factors, trial, alpha, tried, fresh)
         if trial_gap < gap:
             value, gap = trial_value, trial_gap
             for i in range(n):
@@ -199,7 +288,7 @@ def solve(totals, initial, alpha, tolerance, prices, doubt, x, earned):
             break
         if not surprise or stage == MOST_STAGES - 2:
             sampling = False
-            _forget(totals, initial, alpha, prices, doubt)
+            _forget(totals, initial, factors, alpha, prices, doubt)
     return value, gap, steps
 
 
@@ -212,13 +301,19 @@ def add_rounds(contexts, items, table, first, last, totals):
 
 
 @long_kernel
-def curve(
-    contexts, items, table, done, rounds, initial, alpha, tolerance, totals, prices, doubt, x, earned, values, gaps
-):
-    """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds."""
+def curve(data, done, rounds, problem, merging, plain, alpha, tolerance, state, x, earned, values, gaps):
+    """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds.
+
+    Where `plain`, merged and base are the totals and the initial rewards themselves.
+    """
+    contexts, items, table = data
+    totals, initial, factors = problem
+    merged, base, prices, doubt = state
     for k in range(rounds.shape[0]):
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
-        for i in range(doubt.shape[0]):
-            doubt[i] = min(max(MARGIN * doubt[i], 1e-6), 1.0) if doubt[i] < np.inf else np.inf
-        values[k], gaps[k], _ = solve(totals, initial, alpha, tolerance, prices, doubt, x, earned)
+        if not plain:
+            merge(totals, initial, merging, merged, base)
+        for g in range(doubt.shape[0]):
+            doubt[g] = min(max(MARGIN * doubt[g], 1e-6), 1.0) if doubt[g] < np.inf else np.inf
+        values[k], gaps[k], _ = solve(merged, base, factors, alpha, tolerance, prices, doubt, x, earned)

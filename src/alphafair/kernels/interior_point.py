@@ -1,14 +1,14 @@
-"""The central path of max over (simplex_n)^m of sum_i phi(base_i + sum_j W_ji x_ji).
+"""The central path of max over (simplex_n)^m of sum_i f_i phi(base_i + sum_j W_ji x_ji).
 
 Optimality needs a price w per arm and a multiplier mu per context:
 
-    w_i = R_i^(-alpha),  R_i = base_i + sum_j W_ji x_ji,  sum_i x_ji = 1,  z_ji = mu_j - W_ji w_i >= 0,  x_ji z_ji = 0
+    w_i = f_i R_i^(-alpha), R_i = base_i + sum_j W_ji x_ji, sum_i x_ji = 1, z_ji = mu_j - W_ji w_i >= 0, x_ji z_ji = 0
 
 `follow` asks for x z = t instead and drives t to 0, by Mehrotra's primal-dual predictor-corrector. With d = x/z
 and x z to change by z (c - x), a Newton step on these equations, the first of them in logarithms, is
 
-    [ R/(alpha w) + sum_j W^2 d   -(W d)' ] [ dw  ]   [ -(R/alpha) log(w R^alpha) + sum_j W (x - c) ]
-    [          -(W d)            sum_i d  ] [ dmu ] = [ sum_i c - 1                                 ]
+    [ R/(alpha w) + sum_j W^2 d   -(W d)' ] [ dw  ]   [ -(R/alpha) log(w R^alpha/f) + sum_j W (x - c) ]
+    [          -(W d)            sum_i d  ] [ dmu ] = [ sum_i c - 1                                   ]
 
     dz = dmu - W dw ,   dx = c - x - d dz
 
@@ -109,12 +109,15 @@ def _begin(weight, prices, barrier, x, z):
 
 
 @kernel
-def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
+def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
     """The central path from t = barrier to a gap of tolerance * value: prices, x and R in place; the steps taken."""
     m, n = weight.shape
     z, move, change = np.empty((m, n)), np.zeros((m, n)), np.empty(n)
     dmu, dw, residual, stiffness = np.zeros(m), np.zeros(n), np.empty(n), np.empty(n)
     product, lowest, highest, first, second = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)  # by arm
+    log_factors = np.empty(n)
+    for i in range(n):
+        log_factors[i] = math.log(factors[i])
     wide = m < n
     groups, nodes = (dw, dmu) if wide else (dmu, dw)
     floor = stiffness if wide else np.zeros(m)
@@ -137,7 +140,7 @@ def follow(weight, base, alpha, tolerance, barrier, prices, x, earned):
         products = value = paid = worst = 0.0
         for i in range(n):
             products += product[i]
-            residual[i] = -math.log(prices[i]) - alpha * math.log(earned[i])
+            residual[i] = -math.log(prices[i]) - alpha * math.log(earned[i]) + log_factors[i]
             stiffness[i] = earned[i] / (alpha * prices[i])
             value += earned[i] * prices[i] / (1.0 - alpha)
             paid += (earned[i] - base[i]) * prices[i]

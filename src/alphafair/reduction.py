@@ -1,0 +1,108 @@
+"""The offline problem of groups and floors as one with an arm per group and no floors: the same optimum, exactly.
+
+In a context a group is best served by its best arm, so only max_{i in G} W_ji matters; and a policy that keeps floors
+is what they give away for certain, plus `room`, 1 less all of them, times any policy at all. docs/theory.md has the
+proof, `kernels.hindsight` the formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from alphafair import validate
+from alphafair.arrays import Matrix, Vector
+from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.kernels import hindsight
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Groups, and who is there in every epoch, (n_epochs, n_arms): everybody, if None. W has as many rows for each.
+
+    Floors are kept among the arms, and the groups, that are there.
+    """
+
+    groups: Groups
+    present: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        n_arms: int,
+        groups: Labels | None,
+        entitlements: PerGroup | None,
+        pull_floor: PerGroup,
+        present: NDArray[np.bool_] | None,
+    ) -> Reduction:
+        """From what a user says of groups."""
+        silent = groups is None and entitlements is None and present is None
+        if silent and isinstance(pull_floor, float) and pull_floor == 0.0:
+            return _nothing_said(n_arms)
+        n_live = n_arms if present is None else int(present.sum(axis=1).max())
+        return cls(Groups.of(n_arms, groups, entitlements, pull_floor, n_live=n_live), present)
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether the problem is its own reduction: every arm a group, always there, without floors."""
+        groups, present = self.groups, self.present
+        free = groups.arm_floor == 0.0 and not groups.group_floors.any()
+        return free and groups.n_groups == groups.n_arms and (present is None or bool(present.all()))
+
+    @cached_property
+    def merging(self) -> hindsight.Merging:
+        """As kernels take it."""
+        groups = self.groups
+        order = np.argsort(groups.of_arms, kind="stable")
+        starts = np.searchsorted(groups.of_arms[order], np.arange(groups.n_groups + 1))
+        there = np.ones((1, groups.n_arms), dtype=np.bool_) if self.present is None else self.present
+        groups_there = np.logical_or.reduceat(there[:, order], starts[:-1], axis=1)
+        arm_floors = np.where(there, np.minimum(groups.arm_floor, 1.0 / there.sum(axis=1, keepdims=True)), 0.0)
+        group_floors = np.where(groups_there, groups.group_floors, 0.0)
+        room = np.maximum(1.0 - arm_floors.sum(axis=1) - group_floors.sum(axis=1), 0.0)
+        order, starts = order.astype(np.uint64), starts.astype(np.uint64)
+        return hindsight.Merging(order, starts, there, groups_there, arm_floors, group_floors, room)
+
+    def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Vector]:
+        """W and R(0) of the problem with an arm per group."""
+        if self.is_identity:
+            return totals, initial
+        merged, base = np.empty((len(totals), self.groups.n_groups)), np.empty(self.groups.n_groups)
+        hindsight.merge(totals, initial, self.merging, merged, base)
+        return merged, base
+
+    def spread(self, totals: Matrix, shares: Matrix, initial: Vector, accounts: Vector) -> tuple[Matrix, Vector]:
+        """From the shares and accounts of groups: the distributions over arms, and R by arm.
+
+        The arms of a group share alike in initial - 1, so that R_G = 1 + sum (R_i - 1) whatever it began with.
+        """
+        if self.is_identity:
+            return shares, accounts.copy()
+        distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
+        hindsight.spread(totals, self.merging, shares, distributions, earned)
+        of_arms = self.groups.of_arms
+        size = np.bincount(of_arms)[of_arms]
+        return distributions, np.where(size == 1, accounts[of_arms], 1.0 + (initial[of_arms] - 1.0) / size + earned)
+
+
+@lru_cache(maxsize=8)
+def _nothing_said(n_arms: int) -> Reduction:
+    """Kept, because making it takes a tenth as long as solving a small problem."""
+    return Reduction(Groups.of(n_arms))
+
+
+def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:
+    """A row of booleans per epoch, each for as many rows of the totals; who is not there earns nothing."""
+    (m, n), there = totals.shape, np.asarray(present)
+    repair = "Pass present_arms(stream) with context_reward_totals(stream)."
+    if there.dtype != np.bool_ or there.ndim != 2 or there.shape[1] != n or not len(there) or m % len(there):
+        allowed = f"booleans, {n} per epoch, in a number of epochs that divides {m} rows"
+        raise validate.Refusal("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
+    if not there.any(axis=1).all():
+        raise validate.Refusal("present", "at least one arm in every epoch", there, repair)
+    absent = np.repeat(~there, m // len(there), axis=0)
+    validate.every("context_reward_totals", totals, ~absent | (totals == 0.0), "0 for arms not present", repair)
+    return np.ascontiguousarray(there)
