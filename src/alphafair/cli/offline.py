@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
 from alphafair.words import counted, exact, fitting
 
@@ -24,6 +25,8 @@ def command(
     alpha: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
     ] = None,
+    groups: GroupsFile = None,
+    pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Certified relative gap to stop at.")] = 1e-9,
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where shares, picture and numbers go.")] = Path(
         "output"
@@ -34,7 +37,7 @@ def command(
 
     As if all rewards had been known. Rows of the same context are added up, so the table may hold one row per context
     or one row per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
-    written as one CSV per alpha.
+    written as one CSV per alpha. With --groups, who earns what is told by group.
     """
     import polars as pl
 
@@ -47,14 +50,16 @@ def command(
     totals = context_reward_totals(stream)
     folder = make_folder(output)
     arms = list(stream.arm_labels or ())
+    owed = read_groups(groups, arms, len(arms), pull_floor)
+    names = [str(label) for label in owed.labels] if owed.named else arms
     contexts = list(stream.context_labels or ())
     found: list[dict[str, Any]] = []
     shares = {}
     for value in alphas:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CertificateWarning)  # the table marks it
-            best = offline_optimum(totals, value, tolerance=tolerance)
-        earned = best.cumulative_rewards
+            best = offline_optimum(totals, value, tolerance=tolerance, **owed.settings())
+        earned = best.accounts
         shares[value] = metrics.shares(earned)
         path = folder / f"distributions-{exact(value)}.csv"
         columns = {context: contexts} | {arm: best.distributions[:, k] for k, arm in enumerate(arms)}
@@ -65,38 +70,40 @@ def command(
                 "value": best.value,
                 "gap": best.gap,
                 "certified": best.certified,
-                "jain_index": float(metrics.jain_index(earned)),
+                "jain_index": float(metrics.jain_index(earned, entitlements=owed.entitlements)),
                 "average_reward": float(metrics.average_reward(earned)),
-                "cumulative_rewards": dict(zip(arms, earned.tolist(), strict=True)),
+                "cumulative_rewards": dict(zip(arms, best.cumulative_rewards.tolist(), strict=True)),
+                "accounts": dict(zip(names, earned.tolist(), strict=True)),
                 "distributions": str(path),
             }
         )
-    text = json.dumps({"contexts": len(contexts), "arms": len(arms), "optima": found}, indent=2)
+    text = json.dumps({"contexts": len(contexts), "arms": len(arms), **owed.settings(), "optima": found}, indent=2)
     (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
-    picture = figures.save(figures.fair_optimum(shares, arms), folder / "offline.png")
+    picture = figures.save(figures.fair_optimum(shares, names), folder / "offline.png")
     if as_json:
         typer.echo(text)
         return
-    _report(found, len(contexts), len(arms))
+    who = counted(len(arms), "arm") + (f" in {counted(owed.n_groups, 'group')}" if owed.named else "")
+    _report(found, len(contexts), who, "group" if owed.named else "arm")
     typer.echo(f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}")
 
 
-def _report(found: list[dict[str, Any]], n_contexts: int, n_arms: int) -> None:
+def _report(found: list[dict[str, Any]], n_contexts: int, who: str, unit: str) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {counted(n_arms, 'arm')}\n")
+    console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {who}\n")
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
     rewards = ("average\nreward", "least\nreward", "greatest\nreward")
     for heading in ("\nvalue", "certified\ngap", "Jain's\nindex", *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found:
-        sums = row["cumulative_rewards"].values()
+        sums = row["accounts"].values()
         gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
         earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
         table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
     console.print(table)
-    console.print("\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per arm.")
+    console.print(f"\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per {unit}.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than was asked for: the value is still right to within it.")

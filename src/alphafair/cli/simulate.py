@@ -187,7 +187,10 @@ def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, owed
 
 
 def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, float] | None:
-    """What uniform play and the best fixed policy that keeps the floors score; None where rewards are negative and there is no such thing."""
+    """What uniform play and the best fixed policy that keeps the floors score.
+
+    None where rewards are negative and there is no such thing.
+    """
     import numpy as np
 
     from alphafair import metrics

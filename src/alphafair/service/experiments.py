@@ -64,9 +64,10 @@ def experiment(name: Name, state: State) -> ExperimentAnswer:
 async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
     """Change an experiment while it runs: exactly one of the fields."""
     given = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
-    about = {field: given.pop(field) for field in ("group", "entitlement") if field in given and "add_arm" in given}
-    if len(given) != 1:
-        raise validate.Refusal("the body", "an object with exactly one change", sorted(given), "Send one at a time.")
+    about = {field: given.pop(field) for field in ("group", "entitlement") if field in given}
+    if len(given) != 1 or (about and "add_arm" not in given):
+        got = sorted({*given, *about})
+        raise validate.Refusal("the body", "an object with exactly one change", got, "Send one at a time.")
     ((field, value),) = given.items()
 
     def alter() -> ExperimentAnswer:

@@ -1,0 +1,148 @@
+"""Groups, entitlements and floors in the engine and over HTTP: by label, through changes, restarts and replays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import Engine
+from alphafair.engine import Refused
+from alphafair.validate import Refusal
+from tests.serving import error, running
+
+pytestmark = pytest.mark.compiled
+ARMS = ["lamp", "desk", "chair"]
+GROUPS = {"chair": "ben", "lamp": "ada", "desk": "ada"}
+
+
+def play(engine: Engine, n: int, seed: int = 0) -> list[str]:
+    """Decisions with rewards; the ids of those that still wait."""
+    rng = np.random.default_rng(seed)
+    waiting = []
+    for k in range(n):
+        receipt = engine.decide("home", f"visitor {k % 3}")
+        if rng.random() < 0.8:
+            reward: Any = float(rng.random())
+            if engine.experiment("home").feedback == "full":
+                arms = {*engine.experiment("home").arms, *engine.experiment("home").retired_arms}
+                reward = {arm: float(rng.random()) for arm in sorted(arms)}
+            engine.reward(receipt.id, reward)
+        else:
+            waiting.append(receipt.id)
+    return waiting
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair-bandit", "alpha-fair"])
+def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: str) -> None:
+    path = tmp_path / "shop.db"
+    with Engine.open(path, seed=1) as engine:
+        engine.create("home", arms=ARMS, policy=policy, groups=GROUPS, entitlements={"ben": 2.0}, alpha=0.8)
+        waiting = play(engine, 60)
+        position = engine.verify()
+        engine.add_arm("home", "sofa", group="ben")
+        engine.add_arm("home", "rug", group="cyd", entitlement=3.0)
+        engine.retire_arm("home", "lamp")
+        play(engine, 60, seed=1)
+        if policy != "alpha-fair":
+            for id in waiting:  # some of them for the retired arm, whose group still earns
+                engine.reward(id, 0.5)
+        status = engine.experiment("home")
+        assert status.groups == {**GROUPS, "sofa": "ben", "rug": "cyd"}
+        assert status.entitlements == {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
+        owned = {"ada": 0.0, "ben": 0.0, "cyd": 0.0}
+        for arm, earned in status.cumulative_rewards.items():
+            owned[status.groups[arm]] += earned - 1.0
+        assert status.accounts["ada"] == pytest.approx(1.0 + owned["ada"])
+        assert status.accounts["ben"] == pytest.approx(1.0 + owned["ben"])
+        engine.verify()
+    with Engine.open(path, seed=2) as engine:
+        assert engine.experiment("home").accounts == status.accounts
+        engine.verify()
+        engine.rollback("home", position)
+        assert engine.experiment("home").groups == status.groups
+        play(engine, 20, seed=3)
+        engine.verify()
+
+
+def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS, entitlements={"desk": 4.0}, pull_floor={"chair": 0.3})
+        assert engine.experiment("home").entitlements == {"lamp": 1.0, "desk": 4.0, "chair": 1.0}
+        assert engine.experiment("home").pull_floor == {"lamp": 0.0, "desk": 0.0, "chair": 0.3}
+        assert engine.experiment("home").groups == {}
+        for k in range(50):
+            receipt = engine.decide("home", "visitor", available=["lamp", "chair"] if k % 2 else None)
+            if receipt.arm == "chair":
+                assert receipt.propensity >= 0.3 - 1e-15
+            engine.reward(receipt.id, 0.4)
+        engine.verify()
+        engine.create("plain", arms=ARMS)
+        assert engine.experiment("plain").accounts == dict.fromkeys(ARMS, 1.0)
+        engine.create("hedge", arms=ARMS, policy="hedge")
+        assert (engine.experiment("hedge").accounts, engine.experiment("hedge").pull_floor) == ({}, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"groups": {"lamp": "ada"}}, "a group for every arm"),
+        ({"groups": {**GROUPS, "lamp": ""}}, "groups must be a string"),
+        ({"entitlements": {"sofa": 2.0}}, "entitlements must be by arm"),
+        ({"groups": GROUPS, "entitlements": {"cyd": 2.0}}, "for groups among"),
+        ({"pull_floor": 0.5}, "one over 3 arms"),
+        ({"groups": GROUPS, "policy": "hedge"}, "those of hedge"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+    with Engine.open(tmp_path / "shop.db") as engine:
+        with pytest.raises(Refusal, match=words):
+            engine.create("home", arms=ARMS, **said)
+        assert engine.experiments() == []
+
+
+def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db") as engine:
+        engine.create("home", arms=ARMS, groups=GROUPS)
+        engine.create("plain", arms=ARMS)
+        with pytest.raises(Refused, match="every arm of this experiment has one"):
+            engine.add_arm("home", "sofa")
+        with pytest.raises(Refused, match="arms have none here"):
+            engine.add_arm("plain", "sofa", group="ada")
+        with pytest.raises(Refused, match="that of a new group"):
+            engine.add_arm("home", "sofa", group="ada", entitlement=2.0)
+        with pytest.raises(Refusal, match="all arms are entitled alike"):
+            engine.add_arm("plain", "sofa", entitlement=2.0)
+        position = engine.verify()
+        assert position == 2
+
+
+def test_over_http(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db") as shop:
+        body = {
+            "name": "home",
+            "arms": ARMS,
+            "groups": GROUPS,
+            "entitlements": {"ben": 2.0},
+            "pull_floor": {"ada": 0.2},
+        }
+        made = shop.post("", body)
+        assert made.status_code == 201, made.text
+        assert made.json()["groups"] == GROUPS
+        assert made.json()["pull_floor"] == {"ada": 0.2, "ben": 0.0}
+        for _ in range(20):
+            decision = shop.post("/home/decisions", {"context": "v"}).json()
+            shop.post("/home/rewards", {"id": decision["id"], "reward": 0.9})
+        change = {"add_arm": "sofa", "group": "cyd", "entitlement": 2.0}
+        grown = shop.http.patch("/v1/experiments/home", json=change)
+        assert grown.status_code == 200, grown.text
+        assert grown.json()["entitlements"] == {"ada": 1.0, "ben": 2.0, "cyd": 2.0}
+        assert {*grown.json()["accounts"]} == {"ada", "ben", "cyd"}
+        assert 0.0 < grown.json()["jain_index"] <= 1.0
+        for wrong in ({"group": "cyd"}, {"alpha": 0.5, "group": "cyd"}, {"add_arm": "rug"}):
+            answer = shop.http.patch("/v1/experiments/home", json=wrong)
+            assert answer.status_code in (400, 422), answer.text
+            assert error(answer)["message"]
+        shop.engine.verify()
