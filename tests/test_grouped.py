@@ -384,3 +384,19 @@ def test_the_bound_in_expectation_holds_under_a_floor() -> None:
     plain = AlphaFairAdaptive(3, 6, alpha=0.5, groups=list("aabbcc"), pull_floor={"a": 0.2})
     simulate(plain, stream)
     assert plain.expected_surrogate_regret_bound is None
+
+
+def test_arms_of_a_stream_arrive_in_their_groups() -> None:
+    rng = np.random.default_rng(0)
+    labels = ["a", "b", "a", "c"]
+    stream = Stream.from_arrays(
+        rng.integers(2, size=200), rng.random((200, 4)), arrivals=[0, 0, 50, 120], departures=[90, 200, 200, 200]
+    )
+    for compiled in (True, False):
+        policy = AlphaFair(2, 2, groups=labels[:2], entitlements={"b": 2.0})
+        trace = simulate(policy, stream, groups=labels, compiled=compiled)
+        assert policy.groups.labels == ("a", "b", "c")
+        np.testing.assert_allclose(policy.accounts[:2], policy.groups.accounts(trace.final)[:2], rtol=1e-12)
+        assert policy.accounts[2] > policy.groups.accounts(trace.final)[2]  # it entered with what others had
+    with pytest.raises(Refusal, match="4 labels, one per arm"):
+        simulate(AlphaFair(2, 2, groups=labels[:2]), stream, groups=labels[:3])

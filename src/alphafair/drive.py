@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.groups import Labels
 from alphafair.kernels.adversaries import first_state, react
 from alphafair.kernels.loops import Delays, Rounds
 from alphafair.played import Played
@@ -50,6 +51,7 @@ def over_stream(
     every: int,
     delays: Indices | None = None,
     account: Account = "least",
+    groups: Labels | None = None,
     keep: bool = False,
     compiled: bool = True,
     advance: Callable[[int], None] = lambda rounds: None,
@@ -58,7 +60,7 @@ def over_stream(
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
     before = policy.snapshot() if stream.epochs else None
     try:
-        _play(policy, stream, generator, played, delays, account, compiled, advance)
+        _play(policy, stream, generator, played, delays, (account, groups), compiled, advance)
     except validate.Refusal:
         if before is not None:  # arms that the policy would not take in, or let go
             policy.restore(before)
@@ -73,7 +75,7 @@ def _play(
     generator: np.random.Generator,
     played: Played,
     delays: Indices | None,
-    account: Account,
+    entry: tuple[Account, Labels | None],
     compiled: bool,
     advance: Callable[[int], None],
 ) -> None:
@@ -84,7 +86,7 @@ def _play(
     waiting: list[_Waiting] = []
     for first, last in pairwise([0, *stream.epochs, n_rounds]):
         if first > 0:
-            _change_arms(policy, stream, first, account)
+            _change_arms(policy, stream, first, *entry)
         live = cast(BasePolicy, policy).live_arms if whole else np.arange(stream.n_arms)
         table = stream.reward_table
         if len(live) < stream.n_arms:
@@ -158,7 +160,7 @@ def has_whole_runs(policy: Policy) -> bool:
     return policy.compiles and kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
 
 
-def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> None:
+def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: Labels | None) -> None:
     """Before round t: those that leave, leave, but for a last one; those that arrive, arrive."""
     before, now = stream.present(t - 1), stream.present(t)
     leaving, arrived = np.flatnonzero(before & ~now).tolist(), np.flatnonzero(now & ~before)
@@ -166,7 +168,8 @@ def _change_arms(policy: Policy, stream: Stream, t: int, account: Account) -> No
     for arm in leaving[: len(leaving) - len(last)]:
         policy.retire(arm)
     if len(arrived):
-        policy.grow(n_arms=int(arrived[-1]) + 1, account=account)
+        said: dict[str, Any] = {} if groups is None else {"groups": [groups[int(arm)] for arm in arrived]}
+        policy.grow(n_arms=int(arrived[-1]) + 1, account=account, **said)
     for arm in last:
         policy.retire(arm)
 

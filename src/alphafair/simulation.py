@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import drive, validate
+from alphafair.groups import Labels
 from alphafair.played import Played
 from alphafair.policies.fitting import matching_features
 from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
@@ -20,6 +21,7 @@ def simulate(
     record_every: int | None = None,
     delay: int | ArrayLike | None = None,
     account: Account = "least",
+    groups: Labels | None = None,
     log: bool = False,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
@@ -40,6 +42,8 @@ def simulate(
         trace when they are earned; those still on their way after the last round arrive then.
     account
         With what account new arms enter: see `BasePolicy.grow`.
+    groups
+        Where arms arrive, and the policy is fair to groups: a label for each of the stream's arms.
     log
         Keep every decision with the reward of its arm, as `trace.log`.
     progress
@@ -58,6 +62,9 @@ def simulate(
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)
     validate.account(account)
+    if groups is not None and len(groups) != stream.n_arms:
+        repair = "Name the group of every arm of the stream."
+        raise validate.Refusal("groups", f"{stream.n_arms} labels, one per arm", groups, repair)
     generator = validate.random_generator("seed", seed)
     with _bar(policy.name, stream.n_rounds, progress) as advance:
         played = drive.over_stream(
@@ -67,6 +74,7 @@ def simulate(
             every=every,
             delays=delays,
             account=account,
+            groups=groups,
             keep=log,
             compiled=compiled,
             advance=advance,
