@@ -320,7 +320,7 @@ def test_accounts_approach_the_optimum_s(feedback: str, owed: str) -> None:
 def test_entitlements_are_ratios_of_accounts(kind: str) -> None:
     """Three arms alike, entitled to 1, 2 and 4: so are their accounts, to two per cent."""
     made, _, options = KINDS[kind]
-    n_rounds = 400_000 if kind == "bandit" else 60_000
+    n_rounds = 4_000_000 if kind == "bandit" else 60_000
     stream = Stream(np.zeros(n_rounds, np.int32), np.zeros(n_rounds, np.int32), np.full((1, 3), 0.7))
     policy = made(1, 3, alpha=0.9, **options, entitlements=[1, 2, 4])
     simulate(policy, stream)
