@@ -231,3 +231,96 @@ def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:
     good = {"context_reward_totals": [[1.0, 2.0]], "cumulative_rewards": [1.0, 2.0], "alpha": 0.5}
     with pytest.raises(ValueError, match=argument):
         metrics.certificates(**(good | changed))
+
+
+def test_accounts_of_groups() -> None:
+    trace = simulate(Uniform(2, 3), streams.stochastic(50, 2, 3, seed=0), record_every=10)
+    accounts = metrics.group_accounts(trace, ["b", "a", "b"])
+    expected = np.column_stack([trace.cumulative_rewards[:, [0, 2]].sum(axis=1) - 1.0, trace.cumulative_rewards[:, 1]])
+    np.testing.assert_allclose(accounts, expected, rtol=1e-14)
+    with pytest.raises(ValueError, match="groups must be 3 labels, one per arm"):
+        metrics.group_accounts(trace, ["a", "b"])
+    with pytest.raises(ValueError, match=r"positive and finite; got .* Cumulative rewards start at 1: add it"):
+        metrics.group_accounts([0.2, 0.3, 4.0], ["a", "a", "b"])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.floats(1e-3, 1e9), st.floats(1e-6, 1e6)), min_size=1, max_size=9), st.floats(0.0, 0.99))
+def test_entitlements_against_the_oracle(pairs: list[tuple[float, float]], alpha: float) -> None:
+    earned, owed = np.array(pairs).T
+    achieved = float((owed**alpha * naive.utility(earned, alpha)).sum())
+    said: dict[str, Any] = {"entitlements": owed}
+    assert metrics.alpha_performance(earned, alpha, **said) == pytest.approx(achieved, rel=1e-13)
+    assert metrics.jain_index(earned, **said) == pytest.approx(naive.jain_index(earned / owed), rel=1e-12)
+    top = 2.0 * achieved
+    assert metrics.standard_regret(top, earned, alpha, **said) == pytest.approx(achieved, rel=1e-12)
+    factor = naive.approximation_factor(alpha)
+    assert metrics.approximate_regret(top, earned, alpha, **said) == pytest.approx((2.0 - factor) * achieved, rel=1e-12)
+    assert metrics.performance_ratio(top, earned, alpha, **said) == pytest.approx(2.0, rel=1e-12)
+    low = float((owed**alpha * naive.utility(0.5 * earned, alpha)).sum())
+    closed = metrics.gap_closed(top, 0.5 * earned, earned, alpha, **said)
+    assert closed == pytest.approx((achieved - low) / (top - low), rel=1e-9)
+
+
+def test_an_entitlement_of_one_for_all_changes_no_bit() -> None:
+    earned = 1.0 + np.random.default_rng(0).gamma(1.0, 50.0, (4, 6))
+    for metric in (metrics.alpha_performance, lambda r, alpha, **said: metrics.jain_index(r, **said)):
+        for same in (1, [1.0] * 6, {3: 1.0}):
+            assert np.array_equal(metric(earned, 0.7, entitlements=same), metric(earned, 0.7))
+    assert np.array_equal(metrics.jain_index(earned, entitlements=7.0).round(12), metrics.jain_index(earned).round(12))
+    with pytest.raises(ValueError, match="entitlements must be 6 finite numbers, one per group"):
+        metrics.alpha_performance(earned, 0.7, entitlements=[1.0, 2.0])
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    m=st.integers(1, 5),
+    n=st.integers(2, 6),
+    alpha=st.floats(0.0, 0.99),
+    scale=st.sampled_from([1e-3, 1.0, 1e4]),
+    floors=st.sampled_from(["none", "arms", "groups"]),
+    seed=st.integers(0, 2**32),
+)
+def test_certificates_of_groups_hold_for_any_rewards_at_all(
+    m: int, n: int, alpha: float, scale: float, floors: str, seed: int
+) -> None:
+    """The optimum is solved for; R of arms need not come from a run, and at the optimum the ceiling is the optimum."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, n, n).tolist()
+    k = len(set(groups))
+    floor = {"none": 0.0, "arms": rng.random() / n, "groups": rng.random() * rng.dirichlet(np.ones(k))}[floors]
+    said: dict[str, Any] = {"groups": groups, "entitlements": 10.0 ** rng.uniform(-2, 2, k), "pull_floor": floor}
+    said["initial"] = 0.5 + rng.random(k)
+    totals = scale * rng.random((m, n)) * (rng.random((m, n)) < 0.8)
+    best = offline_optimum(totals, alpha, **said)
+    for earned in (1.0 + scale * rng.random(n), best.cumulative_rewards):
+        found = metrics.certificates(totals, earned, alpha, **said)
+        slack, accounts = 1e-10 * found.optimum, metrics.group_accounts(earned, groups)
+        compared = (best.value, accounts, alpha)
+        owed = {"entitlements": said["entitlements"]}
+        assert best.value <= found.optimum + slack
+        assert metrics.approximate_regret(*compared, **owed) <= found.approximate_regret + slack
+        assert metrics.standard_regret(*compared, **owed) <= found.standard_regret + slack
+        assert metrics.performance_ratio(*compared, **owed) <= found.performance_ratio * (1 + 1e-10)
+    assert found.optimum <= best.value + best.gap + slack
+
+
+def test_certificates_of_groups_by_hand() -> None:
+    """Two sellers of three arms, 1 and 4 entitled, every arm promised a tenth: A = <w, 1> + .1 <V, w> + .7 max V w."""
+    earned, totals = [3.0, 2.0, 7.0], np.array([[5.0, 6.0, 2.0]])
+    said: dict[str, Any] = {"groups": ["a", "a", "b"], "entitlements": {"b": 4.0}}
+    w = np.array([4.0**-0.5, (7.0 / 4.0) ** -0.5])
+    achieved = 2.0 * (4.0**0.5 + 2.0 * 7.0**0.5)
+    floor = w.sum() + 0.1 * (11.0 * w[0] + 2.0 * w[1])
+    found = metrics.certificates(totals, earned, 0.5, pull_floor=0.1, **said)
+    assert found.optimum == pytest.approx(((floor + 0.7 * 6.0 * w[0]) / (0.5 * achieved)) ** 0.5 * achieved)
+    promised = w.sum() + 0.25 * 6.0 * w[0] + 0.5 * 2.0 * w[1] + 0.25 * 6.0 * w[0]
+    found = metrics.certificates(totals, earned, 0.5, pull_floor={"a": 0.25, "b": 0.5}, **said)
+    assert found.optimum == pytest.approx((promised / (0.5 * achieved)) ** 0.5 * achieved)
+
+
+def test_the_additive_term_counts_what_groups_are_entitled_to() -> None:
+    factor = metrics.approximation_factor(0.5)
+    assert metrics.regret_certificate(AlphaFair(2, 3, alpha=0.5)) == 3 * factor
+    sellers = AlphaFair(2, 3, alpha=0.5, groups=["a", "b", "a"], entitlements={"a": 4.0, "b": 9.0})
+    assert metrics.regret_certificate(sellers) == pytest.approx(5.0 * factor)
