@@ -246,7 +246,7 @@ def test_degrees_of_freedom_of_a_spread() -> None:
 
     def freedom(added: Any) -> int:
         blank = np.zeros(1)
-        scores = Scores(len(added), added[:, None], np.ones(len(added)), blank, blank[None], blank, blank)
+        scores = Scores(len(added), 1, added[:, None], np.ones(len(added)), blank, blank[None], blank, blank)
         return scores.freedom(np.ones(1))
 
     assert np.mean([freedom(rng.normal(size=400)) for _ in range(50)]) == pytest.approx(400, rel=0.05)
@@ -324,8 +324,20 @@ def test_one_context_one_arm_one_row() -> None:
     lone = good(Log([0], [0], [1.0], [0.5], n_arms=2), [[0.5, 0.5]])
     assert lone.verdict == "do not use"
     nothing = good(Log(np.zeros(500, dtype=int), np.arange(500) % 2, np.zeros(500), np.full(500, 0.5)), [[0.5, 0.5]])
-    assert nothing.verdict == "thin", "no reward at all"
-    assert nothing.cumulative_rewards.tolist() == [1.0, 1.0]
+    assert nothing.verdict == "do not use", "an interval of no width would be a lie"
+    assert "has a reward above 0" in nothing.reasons[0]
+    assert np.isnan(nothing.cumulative_rewards).all()
+
+
+def test_a_context_per_row_is_too_thin() -> None:
+    """The logged policy of such a log shows what was shown, and nothing can be said of its propensities."""
+    rng = np.random.default_rng(0)
+    log = Log(np.arange(900), rng.integers(0, 3, 900), rng.random(900), np.full(900, 1 / 3))
+    found = good(log, evaluation.logged_policy(log))
+    assert found.verdict == "do not use"
+    assert found.reasons == (
+        "contexts came 1 times on average, fewer than there are arms: too thin to tell what a policy earns in each",
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class Scores(NamedTuple):
     """What groups of rows say: sums of scores, and what they are divided by; empty groups are left out."""
 
     n_rounds: int
+    n_contexts: int  # that came
     sums: Matrix  # (n_groups, n_arms)
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
@@ -119,7 +120,8 @@ def score(
     expected = np.einsum("fc,fca->a", tally.visits, policies)
     shares = tally.weights if estimator.normalised else tally.rounds
     unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
-    return Scores(log.n_rounds, tally.scores[used], shares[used], expected, tally.arm_weights, unseen, cut)
+    n_contexts = int(tally.visits.any(axis=0).sum())
+    return Scores(log.n_rounds, n_contexts, tally.scores[used], shares[used], expected, tally.arm_weights, unseen, cut)
 
 
 def improbable(shown: Matrix) -> Matrix:

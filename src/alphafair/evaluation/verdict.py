@@ -36,8 +36,17 @@ def judge(scores: Scores, arm_labels: Sequence[str]) -> tuple[Verdict, list[str]
     for arm in np.flatnonzero(shown & (weights == 0.0)).tolist():
         part = percent(scores.expected[arm] / scores.n_rounds)
         unusable.append(f"{_name(arm_labels, arm)} was never shown, and the policy would show it in {part} of rounds")
+    if not scores.arm_weights[WORTH].any():
+        unusable.append("no round in which the policy could have shown the same arm has a reward above 0")
+    often = scores.n_rounds / max(scores.n_contexts, 1)
     off = shown & (weights > 0.0) & (np.abs(weights - scores.expected) > FAR * np.sqrt(squares))
-    for arm in np.flatnonzero(off & (np.abs(weights - scores.expected) > OFF * scores.expected)).tolist():
+    off &= np.abs(weights - scores.expected) > OFF * scores.expected
+    if off.any() and often < len(weights):
+        unusable.append(
+            f"contexts came {number(often, 2)} times on average, fewer than there are arms: too thin to tell what a "
+            "policy earns in each"
+        )
+    for arm in np.flatnonzero(off).tolist() if often >= len(weights) else ():
         ratio = number(weights[arm] / scores.expected[arm], 2)
         unusable.append(
             f"the weights of {_name(arm_labels, arm)} add up to {ratio} times what they should: its propensities are "
