@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from alphafair import (
     AlphaFair,
@@ -159,6 +159,51 @@ def test_replay_is_the_policy_on_fewer_rounds() -> None:
         real.append((trace.final.sum() - 3) / found.n_rounds)
     assert found.reward_per_round.value == pytest.approx(np.mean(real), abs=0.02)
     assert "rounds are alike" in found.assumes
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("n_contexts", "n_arms", "alpha"), [(2, 2, 0.0), (3, 3, 0.5)])
+def test_bands_of_a_replay_are_of_the_log_as_well(n_contexts: int, n_arms: int, alpha: float) -> None:
+    """All seeds share the rounds of one log: 40 logs, and what the policy earns on as many real rounds per round."""
+    means, visits, _, _ = world(3, n_contexts, n_arms)
+    even = np.full((n_contexts, n_arms), 1.0 / n_arms)
+    policy = AlphaFairAdaptive(n_contexts, n_arms, alpha=alpha)
+    found = [
+        replay(made_log(np.random.default_rng([3, seed]), 3000, means, visits, even), policy, alpha=alpha, n_seeds=10)
+        for seed in range(40)
+    ]
+    n_rounds, real = found[0].n_rounds, []
+    for seed in range(100):
+        contexts = np.random.default_rng([9, seed]).choice(n_contexts, n_rounds, p=visits)
+        rewards = (np.random.default_rng([8, seed]).random((n_rounds, n_arms)) < means[contexts]).astype(float)
+        stream = Stream.from_arrays(contexts, rewards, n_contexts=n_contexts)
+        real.append((simulate(policy.fresh(), stream, seed=seed).final.sum() - n_arms) / n_rounds)
+    inside = sum(each.reward_per_round.low <= np.mean(real) <= each.reward_per_round.high for each in found)
+    assert inside >= binom.ppf(0.01, 40, 0.95), inside
+
+
+def test_verdicts_of_policies_that_learn() -> None:
+    means, visits, logging, _ = world(4, 3, 4)
+    log = made_log(np.random.default_rng(4), 3000, means, visits, logging)
+    policy = AlphaFairAdaptive(3, 4, alpha=0.5)
+    replayed, modelled = replay(log, policy, n_seeds=3), simulate_model(log, policy, n_seeds=3)
+    assert (replayed.verdict, modelled.verdict) == ("thin", "thin")
+    assert f"{replayed.n_rounds / 30:.2g}% of the rounds matched" in replayed.reasons[0]
+    assert "nothing of the model's own error" in modelled.reasons[0]
+    more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
+    wrong = Log(log.contexts, log.arms, log.rewards, 0.5 * log.propensities, n_contexts=3, n_arms=4)
+    nothing = Log(log.contexts, log.arms, 0.0 * log.rewards, log.propensities, n_contexts=3, n_arms=4)
+    for bad, why, plays in (
+        (more_arms, "arms never shown, which a policy that learns would try: 4", (replay, simulate_model)),
+        (wrong, "inverse propensities do not average to one", (replay,)),
+        (nothing, "no round has a reward above 0", (replay, simulate_model)),
+    ):
+        for play in plays:
+            found = play(bad, AlphaFairAdaptive(3, bad.n_arms, alpha=0.5), n_seeds=2)
+            assert found.verdict == "do not use"
+            assert why in found.reasons[0]
+            assert np.isnan([*found.reward_per_round, *found.jain_index, *found.cumulative_rewards]).all()
+            assert found.as_dict()["jain_index"]["value"] is None
 
 
 def test_the_model_has_the_logs_means() -> None:

@@ -160,7 +160,7 @@ def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
         check_log(log)
     except Refusal as refusal:
         return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
-    checked = _inverse_propensities(log)
+    checked = inverse_propensities(log)
     many = [*findings, *_of_small_propensities(log, where), *_of_arms(log), _of_propensities(checked)]
     return Diagnosis(_sorted(many), checked)
 
@@ -177,7 +177,7 @@ def _of_small_propensities(log: AnyLog, where: Where) -> Iterator[Finding]:
     never = [row for row, propensity in small if propensity < limit]
     if never:
         named = _some([where(row) for row in never[:MOST_NAMED]], len(never))
-        what = f"a propensity below {number(limit, 1)}, with which none should have come"
+        what = f"a propensity below {limit:.0e}, with which none should have come"
         yield Finding("wrong", f"{_rows(len(never))} {what}: {named}")
     elif small:
         named = _some([where(row) for row, _ in small[:MOST_NAMED]], len(small))
@@ -202,7 +202,7 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
         yield Finding("wrong", "no round has a reward above 0")
 
 
-def _inverse_propensities(log: AnyLog) -> InversePropensities:
+def inverse_propensities(log: AnyLog) -> InversePropensities:
     """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
     weights = score(log, uniform, ESTIMATORS["ips"], lambda rows: None).arm_weights

@@ -55,7 +55,7 @@ class Estimate:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None where nothing is known."""
         known = {name: getattr(self, name)._asdict() for name in (*METRICS, "reward_per_round")}
-        plain = {name: {side: _known(x) for side, x in each.items()} for name, each in known.items()}
+        plain = {name: {side: or_none(x) for side, x in each.items()} for name, each in known.items()}
         return {
             "estimator": self.estimator,
             "alpha": self.alpha,
@@ -64,8 +64,8 @@ class Estimate:
             "verdict": self.verdict,
             "reasons": list(self.reasons),
             "effective_sample_size": self.effective_sample_size,
-            "cumulative_rewards": [_known(x) for x in self.cumulative_rewards.tolist()],
-            "bias": {name: _known(x) for name, x in self.bias.items()},
+            "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
+            "bias": {name: or_none(x) for name, x in self.bias.items()},
             **plain,
         }
 
@@ -215,5 +215,5 @@ def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None
         yield lambda done: shown.advance(task, done)
 
 
-def _known(value: float) -> float | None:
+def or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
