@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from alphafair import Log, Refusal
-from alphafair.evaluation import LogFile, doctor
+from alphafair.evaluation import LogFile, doctor, evaluate
 from tests.test_evaluation import made_log, world
 
 DATA = Path(__file__).parent / "data"
@@ -195,6 +195,30 @@ def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
     assert grades(doctor({"context": [], "arm": []}))["wrong"][0].startswith("source: columns must be")
     empty = {name: [] for name in ROWS}
     assert grades(doctor(empty))["wrong"] == ["there is no row with a reward"]
+
+
+def test_the_doctor_knows_propensities_that_no_chance_explains(tmp_path: Path) -> None:
+    """With 3,000 rounds and 4 arms, one row below 0.001/12,000 is wrong; one that counts for 5% of rounds, a look."""
+    means, visits, logging, _ = world(5, 3, 4)
+    log = made_log(np.random.default_rng(5), 3000, means, visits, logging)
+    for propensity, grade, words in (
+        (1e-12, "wrong", "1 row has a propensity below 8e-08, with which none should have come: "),
+        (1e-3, "look", "1 row has a propensity so small that each counts for more than 5% of all rounds: "),
+    ):
+        propensities = log.propensities.copy()
+        propensities[7] = propensity
+        bad = Log(log.contexts, log.arms, log.rewards, propensities, n_contexts=3, n_arms=4)
+        assert f"{words}row 7" in grades(doctor(bad))[grade]
+        names = {"context": bad.contexts, "arm": bad.arms, "reward": bad.rewards, "propensity": propensities}
+        pl.DataFrame(names).write_csv(tmp_path / "log.csv")
+        assert f"{words}log.csv, line 9" in grades(doctor(tmp_path / "log.csv"))[grade]
+        assert evaluate(bad, np.full((3, 4), 0.25), n_replicates=100).verdict == "do not use" or propensity == 1e-3
+
+
+def test_a_column_may_be_called_row() -> None:
+    log = Log.from_table({**ROWS, "row": ROWS["context"]}, context="row")
+    same(log)
+    assert doctor({**ROWS, "row": ROWS["context"]}, context="row", id=None).findings
 
 
 def test_labels_may_be_true_and_false() -> None:

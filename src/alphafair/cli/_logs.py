@@ -76,7 +76,8 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     console.print(table)
     for sentence in report.sentences:
         console.print(f"\n{sentence}")
-    console.print(f"\n{report.caption}\n\nPage: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
+    console.print(f"\n{report.caption}\n")
+    console.print(f"Page: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
 
 
 def columns(context: str, arm: str, reward: str, propensity: str, user: str | None) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def command(
     sizes = ", ".join(counted(n, noun) for n, noun in ((file.n_rounds, "round"), (file.n_contexts, "context")))
     notes = (f"{log.name}: {sizes}, {counted(file.n_arms, 'arm')}", f"intervals at {confidence:.0%}")
     reasons = [
-        f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if _doubts(each)
+        f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
     assumed = [f"{name} assumes that {each.assumes}." for name, each in found.items() if hasattr(each, "assumes")]
     headings = ("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict")
@@ -77,8 +77,8 @@ def command(
         f"at alpha {alpha:g}",
         headings=headings,
         rows=[_row(name, each) for name, each in found.items()],
-        caption=f"In brackets {confidence:.0%} intervals; of learning policies, 95% bands over seeds. Worth: as many "
-        "rounds of the policy itself would tell as much.",
+        caption=f"In brackets {confidence:.0%} intervals; of learning policies, 95% bands. Worth: as many rounds of "
+        "the policy itself would tell as much.",
         sentences=[*reasons, *assumed],
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.said(),
@@ -144,10 +144,6 @@ def _learning(name: str, path: Path, named: dict[str, Any], alpha: float) -> dic
     return found
 
 
-def _doubts(found: Any) -> bool:
-    return bool(getattr(found, "reasons", ()))
-
-
 def _row(name: str, found: Any) -> list[str]:
     learned = hasattr(found, "assumes")
     worth = found.n_rounds if learned else found.effective_sample_size
@@ -158,5 +154,5 @@ def _row(name: str, found: Any) -> list[str]:
         interval(found.reward_per_round),
         interval(found.least_share, "{:.2%}"),
         f"{worth:,.0f}",
-        "as assumed" if learned else found.verdict,
+        found.verdict,
     ]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.evaluation.batches import AnyLog, check_log
+from alphafair.evaluation.batches import AnyLog, batches, check_log
 from alphafair.evaluation.estimate import arm_names
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.kernels.log_scores import SQUARE, WEIGHT
-from alphafair.streams.log_table import Columns, Table, open_table
-from alphafair.streams.table import collected
+from alphafair.streams.log_table import ROW, Columns, Table, open_table
+from alphafair.streams.table import Where, collected
 from alphafair.types import Log, Vector
 from alphafair.validate import Refusal
 from alphafair.words import clipped, counted, listed, number, percent
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GRADES = ("wrong", "look", "fine")
 MOST_NAMED = 3
 CHANCE = 0.001  # of a false alarm about propensities, over all arms together
+HEAVY = 0.05  # of all rounds: what one row should not count for
 OFF = 0.02  # as a part: below it, propensities that do not add up do no harm
 
 
@@ -94,7 +95,7 @@ def doctor(
     look | 1 row has no reward yet and is left out
     """
     if isinstance(source, Log | LogFile):
-        return _of_log(source, [])
+        return _of_log(source, [], lambda row: f"row {row}")
     try:
         table = open_table(source, Columns(context, arm, reward, propensity, time, user), extra=id)
     except Refusal as refusal:
@@ -102,7 +103,9 @@ def doctor(
     findings = list(_of_rows(table, id))
     if any(finding.grade == "wrong" for finding in findings):
         return Diagnosis(_sorted(findings))
-    return _of_log(Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity), findings)
+    log = Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity)
+    rows = collected(table.rows.select(ROW), table.label)[ROW]
+    return _of_log(log, findings, lambda row: table.where(rows[row]))
 
 
 def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
@@ -151,14 +154,35 @@ def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
             yield Finding("fine", "time never goes backwards")
 
 
-def _of_log(log: AnyLog, findings: list[Finding]) -> Diagnosis:
+def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
     """What only many rows show, after what single rows do."""
     try:
         check_log(log)
     except Refusal as refusal:
         return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
-    checked = _inverse_propensities(log)
-    return Diagnosis(_sorted([*findings, *_of_arms(log), _of_propensities(checked)]), checked)
+    checked = inverse_propensities(log)
+    many = [*findings, *_of_small_propensities(log, where), *_of_arms(log), _of_propensities(checked)]
+    return Diagnosis(_sorted(many), checked)
+
+
+def _of_small_propensities(log: AnyLog, where: Where) -> Iterator[Finding]:
+    """Rows of propensity q or less come at most T n q times among T rounds and n arms, on average."""
+    limit, heavy = CHANCE / (log.n_rounds * log.n_arms), 1.0 / (HEAVY * log.n_rounds)
+    small: list[tuple[int, float]] = []
+    first = 0
+    for rows in batches(log):
+        places = np.flatnonzero(rows.propensities < max(limit, heavy))
+        small += [(first + int(row), float(rows.propensities[row])) for row in places]
+        first += len(rows.propensities)
+    never = [row for row, propensity in small if propensity < limit]
+    if never:
+        named = _some([where(row) for row in never[:MOST_NAMED]], len(never))
+        what = f"a propensity below {limit:.0e}, with which none should have come"
+        yield Finding("wrong", f"{_rows(len(never))} {what}: {named}")
+    elif small:
+        named = _some([where(row) for row, _ in small[:MOST_NAMED]], len(small))
+        what = f"a propensity so small that each counts for more than {percent(HEAVY)} of all rounds"
+        yield Finding("look", f"{_rows(len(small))} {what}: {named}")
 
 
 def _of_arms(log: AnyLog) -> Iterator[Finding]:
@@ -178,7 +202,7 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
         yield Finding("wrong", "no round has a reward above 0")
 
 
-def _inverse_propensities(log: AnyLog) -> InversePropensities:
+def inverse_propensities(log: AnyLog) -> InversePropensities:
     """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
     weights = score(log, uniform, ESTIMATORS["ips"], lambda rows: None).arm_weights
@@ -209,7 +233,7 @@ def _rows(count: int) -> str:
 
 
 def _places(table: Table, frame: pl.DataFrame, rows: list[int]) -> str:
-    return _some([table.where(frame["row"][row]) for row in rows[:MOST_NAMED]], len(rows))
+    return _some([table.where(frame[ROW][row]) for row in rows[:MOST_NAMED]], len(rows))
 
 
 def _some(named: list[str], count: int | None = None) -> str:

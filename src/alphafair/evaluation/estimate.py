@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from alphafair import metrics, validate
 from alphafair.evaluation import intervals
 from alphafair.evaluation.batches import AnyLog, check_log
-from alphafair.evaluation.intervals import Interval
+from alphafair.evaluation.intervals import Interval, Surely
 from alphafair.evaluation.scores import ESTIMATORS, Scores, checked_distributions, n_passes, score
 from alphafair.evaluation.verdict import Verdict, effective_sample_size, judge
 from alphafair.types import Matrix, Vector
@@ -55,7 +55,7 @@ class Estimate:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None where nothing is known."""
         known = {name: getattr(self, name)._asdict() for name in (*METRICS, "reward_per_round")}
-        plain = {name: {side: _known(x) for side, x in each.items()} for name, each in known.items()}
+        plain = {name: {side: or_none(x) for side, x in each.items()} for name, each in known.items()}
         return {
             "estimator": self.estimator,
             "alpha": self.alpha,
@@ -64,8 +64,8 @@ class Estimate:
             "verdict": self.verdict,
             "reasons": list(self.reasons),
             "effective_sample_size": self.effective_sample_size,
-            "cumulative_rewards": [_known(x) for x in self.cumulative_rewards.tolist()],
-            "bias": {name: _known(x) for name, x in self.bias.items()},
+            "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
+            "bias": {name: or_none(x) for name, x in self.bias.items()},
             **plain,
         }
 
@@ -141,7 +141,7 @@ def estimated(
     else:
         with bar("Replicates", n_replicates, progress) as advance:
             drawn = intervals.replicates(scores, n_replicates, seed, advance)
-        found = metric_intervals(earned, drawn, alpha, confidence)
+        found = metric_intervals(earned, drawn, scores.freedom, alpha, confidence)
         bias = {name: float(plain(drawn, alpha).mean() - plain(earned, alpha)) for name, plain in PLAIN.items()}
     return Estimate(
         estimator=estimator,
@@ -166,17 +166,29 @@ PLAIN: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-def metric_intervals(earned: Vector, drawn: Matrix, alpha: float, confidence: float) -> dict[str, Interval]:
-    """Every metric of R with its interval, from replicates of R."""
-    performance, average = PLAIN["alpha_performance"], PLAIN["average_reward"]
+def metric_intervals(
+    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], alpha: float, confidence: float
+) -> dict[str, Interval]:
+    """Every metric of R with its interval, from replicates of R and the degrees of freedom in a direction of R."""
+    shares, performance, average = metrics.shares(earned), PLAIN["alpha_performance"], PLAIN["average_reward"]
+
+    def surely(direction: Vector) -> Surely:
+        return Surely(confidence, freedom(direction))
+
+    def of_share(arm: int) -> Surely:
+        return surely(np.eye(len(earned))[arm] - shares[arm])
+
+    by_marginal, by_deviation = surely(earned**-alpha), surely(shares - shares.mean())
     return {
         "alpha_performance": intervals.smooth(
-            float(performance(earned, alpha)), performance(drawn, alpha), confidence, corrected=True
+            float(performance(earned, alpha)), performance(drawn, alpha), by_marginal, corrected=True
         ),
-        "jain_index": intervals.jain(earned, drawn, confidence),
-        "average_reward": intervals.smooth(float(average(earned, alpha)), average(drawn, alpha), confidence),
-        "least_share": intervals.least_share(earned, drawn, confidence),
-        "greatest_share": intervals.greatest_share(earned, drawn, confidence),
+        "jain_index": intervals.jain(earned, drawn, by_deviation),
+        "average_reward": intervals.smooth(
+            float(average(earned, alpha)), average(drawn, alpha), surely(np.ones_like(earned))
+        ),
+        "least_share": intervals.least_share(earned, drawn, of_share(int(shares.argmin()))),
+        "greatest_share": intervals.greatest_share(earned, drawn, of_share(int(shares.argmax()))),
     }
 
 
@@ -203,5 +215,5 @@ def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None
         yield lambda done: shown.advance(task, done)
 
 
-def _known(value: float) -> float | None:
+def or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -56,7 +56,8 @@ class Frontier:
     Nobody knows the true optimum. A policy learned from one half of the rounds and valued on the other (`held_out`) is
     worse than it, one valued on the rounds that it was learned from (`flattered`) looks better than it, and the optimum
     of rewards that are plausible given the log (`plausible`) is spread around it. The band of every metric holds the
-    intervals of all three. The value is the held-out one: what can be had by learning from so much data.
+    intervals of all three, the last as sure for all alphas together as was asked for (Bonferroni). The value is the
+    held-out one: what can be had by learning from so much data.
     """
 
     alphas: Vector
@@ -156,6 +157,7 @@ def frontier(
         raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
     confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
     folds, names, settings = folds_of(group_count(log)), arm_names(log), (confidence, n_replicates, seed)
+    along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
     with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
         halves = count_cells(log, advance, folds)
         cells = Cells(*(sum(parts) for parts in zip(*halves, strict=True)))
@@ -173,7 +175,7 @@ def frontier(
             estimates = [estimated(scores, names, "dr", alpha, *settings) for scores in (own, same)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
-                plausible = _plausible(draws, same, alpha, *settings)
+                plausible = _plausible(draws, same, alpha, along, n_replicates, seed)
             found.append((*estimates, plausible, _optimum(learned, alpha)))
     return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
 
@@ -185,7 +187,7 @@ def _plausible(
     earned = np.array([offline_optimum(totals, alpha, tolerance=TOLERANCE).cumulative_rewards for totals in draws])
     errors = replicates(scores, n_replicates, seed, lambda done: None) / scores.earned()[0]
     drawn = np.maximum(1.0, earned[np.arange(n_replicates) % len(draws)] * errors)
-    return metric_intervals(earned.mean(axis=0), drawn, alpha, confidence)
+    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, alpha, confidence)
 
 
 class RegretStatement(NamedTuple):

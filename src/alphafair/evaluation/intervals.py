@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,27 @@ class Interval(NamedTuple):
     high: float
 
 
+class Surely(NamedTuple):
+    """How surely an interval shall hold, and of how many degrees of freedom the spread is that it goes by."""
+
+    confidence: float
+    freedom: int
+
+    @property
+    def tail(self) -> float:
+        return 0.5 + self.confidence / 2.0
+
+    @property
+    def t(self) -> float:
+        """Student's quantile: how many standard errors."""
+        return metrics.student_quantile(self.tail, self.freedom)
+
+    @property
+    def wider(self) -> float:
+        """By which errors of the bootstrap are multiplied, since they are of a spread that is itself a guess."""
+        return self.t / NormalDist().inv_cdf(self.tail)
+
+
 def replicates(scores: Scores, n_replicates: int, seed: int, advance: Callable[[int], None]) -> Matrix:
     """R of every replicate, (n_replicates, n_arms)."""
     generator, found = np.random.default_rng(seed), []
@@ -45,10 +66,15 @@ def replicates(scores: Scores, n_replicates: int, seed: int, advance: Callable[[
     return np.concatenate(found)
 
 
-def smooth(value: float, drawn: Vector, confidence: float, *, corrected: bool = False) -> Interval:
+def quantile(errors: Matrix, side: float) -> Any:
+    """Of R replicates the one at place (R + 1) side: among R + 1 draws alike, any is as likely to be beyond it."""
+    return np.quantile(errors, side, axis=0, method="weibull")
+
+
+def smooth(value: float, drawn: Vector, surely: Surely, *, corrected: bool = False) -> Interval:
     """The bootstrap's error of log(value), turned around; corrected for bias where that is half a standard error."""
     errors = np.log(drawn) - np.log(value)
-    above, below = np.quantile(errors, [0.5 + confidence / 2.0, 0.5 - confidence / 2.0])
+    above, below = (surely.wider * quantile(errors, side) for side in (surely.tail, 1.0 - surely.tail))
     low, high = value * np.exp(-above), value * np.exp(-below)
     bias = float(errors.mean())
     if corrected and abs(bias) > 0.5 * errors.std():
@@ -56,9 +82,9 @@ def smooth(value: float, drawn: Vector, confidence: float, *, corrected: bool = 
     return Interval(value, float(low), float(high))
 
 
-def jain(earned: Vector, drawn: Matrix, confidence: float) -> Interval:
+def jain(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
     """Jain's index, with the spread that is nothing but noise taken off where it is half a standard error."""
-    n, z = len(earned), _z(confidence)
+    n, z = len(earned), surely.t
     plain = float(metrics.jain_index(earned))
     if n == 1:
         return Interval(plain, plain, plain)
@@ -75,33 +101,28 @@ def jain(earned: Vector, drawn: Matrix, confidence: float) -> Interval:
     return Interval(float(np.clip(value, low, high)), float(low), float(high))
 
 
-def least_share(earned: Vector, drawn: Matrix, confidence: float) -> Interval:
+def least_share(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
     """The share of the arm that gets least, whichever it is."""
     shares = metrics.shares(earned)
-    low, high = _least(np.sqrt(shares), np.sqrt(metrics.shares(drawn)), confidence)
+    low, high = _least(np.sqrt(shares), np.sqrt(metrics.shares(drawn)), surely)
     least = float(shares.min())
     return Interval(least, min(max(low, 0.0) ** 2, least), min(max(high**2, least), 1.0))
 
 
-def greatest_share(earned: Vector, drawn: Matrix, confidence: float) -> Interval:
+def greatest_share(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
     """The share of the arm that gets most, whichever it is."""
     shares = metrics.shares(earned)
-    low, high = _least(-np.sqrt(shares), -np.sqrt(metrics.shares(drawn)), confidence)
+    low, high = _least(-np.sqrt(shares), -np.sqrt(metrics.shares(drawn)), surely)
     most = float(shares.max())
     return Interval(most, min(min(high, 0.0) ** 2, most), min(max(low**2, most), 1.0))
 
 
-def _least(values: Vector, drawn: Matrix, confidence: float) -> tuple[float, float]:
+def _least(values: Vector, drawn: Matrix, surely: Surely) -> tuple[float, float]:
     """Between which two the least of several true values lies; roots of shares err alike, large or small."""
-    errors = drawn - values
+    errors = surely.wider * (drawn - values)
     spread = np.maximum(errors.std(axis=0), 1e-300)
-    tail = 0.5 + confidence / 2.0
-    low = float((values - np.quantile(errors, tail, axis=0)).min())
-    far = np.quantile(np.abs(errors / spread).max(axis=1), tail)  # no arm errs by more, as surely
+    low = float((values - quantile(errors, surely.tail)).min())
+    far = quantile(np.abs(errors / spread).max(axis=1), surely.tail)  # no arm errs by more, as surely
     candidates = values - far * spread <= (values + far * spread).min()
-    most = np.quantile((-errors[:, candidates] / spread[candidates]).max(axis=1), tail)
+    most = quantile((-errors[:, candidates] / spread[candidates]).max(axis=1), surely.tail)
     return low, float((values + most * spread).min())
-
-
-def _z(confidence: float) -> float:
-    return NormalDist().inv_cdf(0.5 + confidence / 2.0)

@@ -5,19 +5,24 @@ Both are worth as much as what they assume, so every result says it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from alphafair import drive, metrics, validate
 from alphafair.evaluation.batches import check_log
-from alphafair.evaluation.estimate import METRICS, PLAIN
+from alphafair.evaluation.doctor import inverse_propensities
+from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, arm_names, or_none
 from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
+from alphafair.evaluation.verdict import FEWEST, Verdict
 from alphafair.simulation import simulate
 from alphafair.types import Log, Policy, Stream, Vector
+from alphafair.words import clipped, counted, listed, percent
 
 REPLAY = (
     "rounds are alike at all times, propensities are true, and what one round shows changes nothing in the next; "
@@ -27,12 +32,19 @@ MODEL = (
     "the model is the world: every arm pays its estimated mean in a context at all times, 1 or 0 as it were; what the "
     "log did not show is what the model guesses"
 )
+PARTS = ("jain_index", "least_share", "greatest_share")  # of 1
 MOST_CELLS, MOST_DRAWS = 4_000_000, 1024
+FEW_SHOWN = 10  # rewards of an arm in a context: below it, the model leans on the arm's mean elsewhere
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A learning policy on a log, over several seeds: means with their 95% confidence bands over the seeds."""
+    """A learning policy on a log, over several seeds: means with 95% bands, and a verdict.
+
+    Bands of a replay are of a single run on a log of other rounds, since all seeds have the rounds of one log; those of
+    a model are over its draws, and have nothing of the model's own error in them. So no verdict is better than "thin".
+    Where it is "do not use" all numbers are NaN.
+    """
 
     policy: str
     how: str  # "replay" or "model"
@@ -46,6 +58,8 @@ class Learned:
     average_reward: Interval
     least_share: Interval
     greatest_share: Interval
+    verdict: Verdict
+    reasons: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -56,8 +70,10 @@ class Learned:
             "assumes": self.assumes,
             "alpha": self.alpha,
             "rounds": self.n_rounds,
-            "cumulative_rewards": self.cumulative_rewards.tolist(),
-            **{name: getattr(self, name)._asdict() for name in names},
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
+            **{name: {side: or_none(x) for side, x in getattr(self, name)._asdict().items()} for name in names},
         }
 
 
@@ -85,8 +101,9 @@ def replay(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int = 20) -
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
-        runs.append(drive.over_matches(player, _rows(log, kept), generator))
-    return _learned(policy, "replay", REPLAY, alpha, [(n, played.earned) for n, played in runs])
+        n, played = drive.over_matches(player, _rows(log, kept), generator)
+        runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
+    return _learned(log, policy, "replay", REPLAY, alpha, runs)
 
 
 def simulate_model(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int = 20) -> Learned:
@@ -103,8 +120,8 @@ def simulate_model(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int
     runs = []
     for seed in range(n_seeds):
         trace = simulate(policy.fresh(), model_stream(log, seed=seed), seed=seed)
-        runs.append((log.n_rounds, trace.final))
-    return _learned(policy, "model", MODEL, alpha, runs)
+        runs.append(Run(log.n_rounds, trace.final, trace.final))
+    return _learned(log, policy, "model", MODEL, alpha, runs)
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:
@@ -141,14 +158,73 @@ def _rows(log: Log, rows: Any) -> Log:
     return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms)
 
 
-def _learned(policy: Policy, how: str, assumes: str, alpha: float, runs: list[tuple[int, Vector]]) -> Learned:
+class Run(NamedTuple):
+    """One seed: how many rounds counted, what arms earned, and what they might have on other rounds."""
+
+    n_rounds: int
+    earned: Vector
+    again: Vector
+
+
+def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) -> Vector:
+    """Rewards of as many other rounds: in each an arm pays the most with its chance, or none does.
+
+    Exact for rewards of 0 and 1; others vary less.
+    """
+    chances = (earned - 1.0) / max(n * most, 1e-300)
+    return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
+
+
+def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, runs: list[Run]) -> Learned:
     alpha = validate.alpha(alpha)
-    counts, earned = np.array([n for n, _ in runs]), np.array([each for _, each in runs])
-
-    def band(samples: Any) -> Interval:
-        return Interval(*(float(side) for side in metrics.average_over_seeds(samples)))
-
-    found = {name: band(PLAIN[name](earned, alpha)) for name in METRICS}
-    per_round = band((earned.sum(axis=1) - earned.shape[1]) / np.maximum(counts, 1))
+    counts, earned, again = (np.array(each) for each in zip(*runs, strict=True))
     n_rounds = round(float(counts.mean()))
-    return Learned(policy.name, how, assumes, alpha, n_rounds, earned.mean(axis=0), per_round, **found)
+    verdict, reasons = _judged(log, how, n_rounds)
+    reach = metrics.student_quantile(0.975, len(runs) - 1) * (1.0 if how == "replay" else len(runs) ** -0.5)
+
+    def band(found: Callable[[Any], Any], most: float = math.inf) -> Interval:
+        if verdict == "do not use":
+            return UNKNOWN
+        value, half = float(found(earned).mean()), reach * float(found(again).std(ddof=1))
+        return Interval(value, max(0.0, value - half), min(most, value + half))
+
+    def of_metric(name: str) -> Interval:
+        return band(lambda rewards: PLAIN[name](rewards, alpha), 1.0 if name in PARTS else math.inf)
+
+    return Learned(
+        policy=policy.name,
+        how=how,
+        assumes=assumes,
+        alpha=alpha,
+        n_rounds=n_rounds,
+        cumulative_rewards=earned.mean(axis=0) if verdict == "thin" else np.full(log.n_arms, math.nan),
+        reward_per_round=band(lambda rewards: (rewards.sum(axis=1) - log.n_arms) / np.maximum(counts, 1)),
+        verdict=verdict,
+        reasons=reasons,
+        **{name: of_metric(name) for name in METRICS},
+    )
+
+
+def _judged(log: Log, how: str, n_rounds: int) -> tuple[Verdict, tuple[str, ...]]:
+    """From what is assumed, and how many rounds are left."""
+    (cells,) = count_cells(log, lambda rows: None)
+    names, unusable, thin = arm_names(log), [], []
+    never = [clipped(names[arm], 24) for arm in np.flatnonzero(cells.counts.sum(axis=0) == 0.0)]
+    if never:
+        unusable.append(f"arms never shown, which a policy that learns would try: {listed(never[:3])}")
+    if not log.rewards.any():
+        unusable.append("no round has a reward above 0")
+    if how == "replay":
+        if inverse_propensities(log).off.any():
+            unusable.append("inverse propensities do not average to one: `alphafair doctor` says for which arms")
+        if n_rounds < FEWEST:
+            unusable.append(f"only {counted(n_rounds, 'round')} matched")
+        part = percent(n_rounds / log.n_rounds, 2)
+        thin.append(f"{part} of the rounds matched, and it learned from no more")
+    else:
+        guessed = float((cells.visits @ (cells.counts < FEW_SHOWN).mean(axis=1)) / log.n_rounds)
+        thin.append("bands have nothing of the model's own error in them")
+        if guessed > 0.0:
+            part = percent(guessed, 2)
+            thin.append(f"of {part} of all rounds and arms the model knows fewer than {FEW_SHOWN} rewards")
+    return ("do not use" if unusable else "thin"), (*unusable, *thin)

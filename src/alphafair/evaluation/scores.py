@@ -16,6 +16,7 @@ from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_
 from alphafair.types import Matrix, Vector
 
 NO_CHANCE = 1e-6
+MOST_FREEDOM = 1000  # of Student's t: as good as normal
 
 
 class Estimator(NamedTuple):
@@ -44,11 +45,13 @@ class Scores(NamedTuple):
     """What groups of rows say: sums of scores, and what they are divided by; empty groups are left out."""
 
     n_rounds: int
+    n_contexts: int  # that came
     sums: Matrix  # (n_groups, n_arms)
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
     arm_weights: Matrix
     unseen: Vector  # how often the policy would show each arm where the log never did, which is no chance
+    cut: Vector  # of each arm's weights, by how much in all they were cut
 
     def earned(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
@@ -56,6 +59,18 @@ class Scores(NamedTuple):
         drawn, whole = weights @ self.sums, (weights @ self.shares)[:, None]
         means = divided(drawn, np.broadcast_to(whole, drawn.shape), np.zeros_like(drawn))  # 0 where nothing was drawn
         return np.asarray(np.maximum(1.0, 1.0 + self.n_rounds * means))
+
+    def freedom(self, direction: Vector) -> int:
+        """How many degrees of freedom the spread of `direction` . R has, at least 1: few where few groups make it up.
+
+        With x what each of G groups adds, 2 (sum x^2)^2 / (sum x^4 - (sum x^2)^2/G) (Satterthwaite, 1946): as many as
+        groups where x is normal, twice as many as there are rewards where only few groups have one.
+        """
+        mean = self.sums.sum(axis=0) / max(float(self.shares.sum()), 1e-300)
+        added = self.sums @ direction - self.shares * float(mean @ direction)
+        squares = float((added**2).sum())
+        spare = float((added**4).sum()) - squares**2 / len(added)
+        return int(np.clip(2.0 * squares**2 / spare, 1.0, MOST_FREEDOM)) if spare > 0.0 else MOST_FREEDOM
 
 
 def count_cells(log: AnyLog, advance: Callable[[int], None], folds: NDArray[np.int64] | None = None) -> list[Cells]:
@@ -93,16 +108,20 @@ def score(
         np.zeros((N_ARM_WEIGHTS, n_arms)),
     )
     of_groups = np.zeros(n_groups, dtype=np.int64) if folds is None else folds
-    limits, shown = estimator.limits(log.n_rounds), np.zeros(log.n_contexts * n_arms)
+    limits, shown, cut = estimator.limits(log.n_rounds), np.zeros(log.n_contexts * n_arms), np.zeros(n_arms)
     for rows in batches(log):
         shown += np.bincount(rows.contexts.astype(np.int64) * n_arms + rows.arms, minlength=len(shown))
         add_rows(rows, policies, of_groups, model, estimator.with_model, *limits, tally)
+        if estimator.limited:
+            weights = policies[of_groups[rows.groups], rows.contexts, rows.arms] / rows.propensities
+            cut += np.bincount(rows.arms, np.where(weights > limits[0], weights - limits[1], 0.0), minlength=n_arms)
         advance(len(rows.contexts))
     used = tally.rounds > 0.0
     expected = np.einsum("fc,fca->a", tally.visits, policies)
     shares = tally.weights if estimator.normalised else tally.rounds
     unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
-    return Scores(log.n_rounds, tally.scores[used], shares[used], expected, tally.arm_weights, unseen)
+    n_contexts = int(tally.visits.any(axis=0).sum())
+    return Scores(log.n_rounds, n_contexts, tally.scores[used], shares[used], expected, tally.arm_weights, unseen, cut)
 
 
 def improbable(shown: Matrix) -> Matrix:

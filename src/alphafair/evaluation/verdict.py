@@ -15,9 +15,10 @@ from alphafair.words import clipped, number, percent
 
 Verdict = Literal["trustworthy", "thin", "do not use"]
 FEWEST, FEW = 30.0, 200.0  # rounds' worth of information: below the first nothing holds, below the second little
-FEW_REWARDED = 10.0  # rounds' worth of rewards, for every arm
+FEW_REWARDED = 20.0  # rounds' worth of rewards, for every arm
 FEW_GROUPS = 50  # of users
-GREAT_WEIGHT = 0.05  # of all weights together
+GREAT_WEIGHT = 0.03  # of an arm's weights together
+MUCH_CUT = 0.25  # of the standard error of an arm's weights
 BLIND = 0.001  # of all rounds: where the log cannot tell
 FAR, OFF = 5.0, 0.1  # standard errors, and as a part: weights that do not add up
 
@@ -35,8 +36,17 @@ def judge(scores: Scores, arm_labels: Sequence[str]) -> tuple[Verdict, list[str]
     for arm in np.flatnonzero(shown & (weights == 0.0)).tolist():
         part = percent(scores.expected[arm] / scores.n_rounds)
         unusable.append(f"{_name(arm_labels, arm)} was never shown, and the policy would show it in {part} of rounds")
+    if not scores.arm_weights[WORTH].any():
+        unusable.append("no round in which the policy could have shown the same arm has a reward above 0")
+    often = scores.n_rounds / max(scores.n_contexts, 1)
     off = shown & (weights > 0.0) & (np.abs(weights - scores.expected) > FAR * np.sqrt(squares))
-    for arm in np.flatnonzero(off & (np.abs(weights - scores.expected) > OFF * scores.expected)).tolist():
+    off &= np.abs(weights - scores.expected) > OFF * scores.expected
+    if off.any() and often < len(weights):
+        unusable.append(
+            f"contexts came {number(often, 2)} times on average, fewer than there are arms: too thin to tell what a "
+            "policy earns in each"
+        )
+    for arm in np.flatnonzero(off).tolist() if often >= len(weights) else ():
         ratio = number(weights[arm] / scores.expected[arm], 2)
         unusable.append(
             f"the weights of {_name(arm_labels, arm)} add up to {ratio} times what they should: its propensities are "
@@ -54,9 +64,15 @@ def judge(scores: Scores, arm_labels: Sequence[str]) -> tuple[Verdict, list[str]
         unusable.append(f"the log is worth only {number(size, 2)} rounds of the policy")
     elif size < FEW:
         thin.append(f"the log is worth only {number(size, 3)} rounds of the policy")
-    greatest = float(scores.arm_weights[GREATEST].max() / max(float(weights.sum()), 1e-300))
-    if greatest > GREAT_WEIGHT:
-        thin.append(f"one round carries {percent(greatest, 2)} of all weight")
+    greatest = shown * divided(scores.arm_weights[GREATEST], weights, np.zeros_like(weights))
+    if greatest.max() > GREAT_WEIGHT:
+        arm = int(greatest.argmax())
+        thin.append(f"one round carries {percent(greatest[arm], 2)} of the weight of {_name(arm_labels, arm)}")
+    cut = shown & (scores.cut > MUCH_CUT * np.sqrt(squares))
+    if cut.any():
+        arm = int(np.flatnonzero(cut)[(scores.cut[cut] / weights[cut]).argmax()])
+        part = percent(scores.cut[arm] / weights[arm], 2)
+        thin.append(f"{part} of the weight of {_name(arm_labels, arm)} was cut, and no interval has that in it")
     rewarded = _rewarded(scores)
     poor = shown & (rewarded < FEW_REWARDED)
     if poor.any():

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+ROW = "\0row"  # where a table keeps the numbers of its rows: no file has a column of that name
+
+
 class Columns(NamedTuple):
     """The names of a log's columns; None for those that it does not have."""
 
@@ -30,7 +33,7 @@ class Columns(NamedTuple):
 class Table(NamedTuple):
     """A table of decisions, opened but not read."""
 
-    all_rows: pl.LazyFrame  # with their numbers, as "row"
+    all_rows: pl.LazyFrame  # with their numbers
     label: str
     where: Where
     columns: Columns
@@ -55,7 +58,7 @@ def open_table(source: Any, columns: Columns, extra: str | None = None) -> Table
             named_columns(label, found, [name], f" ({setting}=, --{setting})")
     if extra is not None:
         named_columns(label, found, [extra], " (id=, --id)")
-    return Table(lazy.select(wanted).with_row_index("row"), label, where, columns)
+    return Table(lazy.select(wanted).with_row_index(ROW), label, where, columns)
 
 
 def read_log(source: Any, columns: Columns) -> Log:
@@ -67,7 +70,7 @@ def read_log(source: Any, columns: Columns) -> Log:
     log = log_of(frame, table, contexts, arms)
     if columns.time is None:
         return log
-    order = by_time(frame[columns.time], lambda row: table.where(frame["row"][row]))
+    order = by_time(frame[columns.time], lambda row: table.where(frame[ROW][row]))
     return _reordered(log, order)
 
 
@@ -91,7 +94,7 @@ def log_of(frame: pl.DataFrame, table: Table, contexts: Mapping[str, int], arms:
     columns = table.columns
 
     def where(row: int) -> str:
-        return table.where(frame["row"][row])
+        return table.where(frame[ROW][row])
 
     def coded(name: str, codes: Mapping[str, int]) -> Any:
         given = frame[name]
