@@ -354,6 +354,7 @@ class Meeting(Section):
     n_arms: int
     delay: int | None
     scores: tuple[Score, ...]
+    promises: tuple[Lead, ...] = ()  # of the adaptive policy against an adversary that sees the distribution
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
