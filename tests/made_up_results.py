@@ -51,9 +51,11 @@ def contender(
     )
     uniform = float(metrics.alpha_performance(1.0 + np.full(len(ARMS), rounds[-1] * 0.1), EXPONENT))
     room = optimum[-1] - uniform
+    bounds = {name: values[0, -1] + 0.1 for name, values in zip(SERIES[3:], measured[3:], strict=True)}
     return {
         "policy": policy,
         "feedback": feedback,
+        **({"certificates": bounds} if feedback == "full" else {}),
         "settings": {"horizon": int(rounds[-1])},
         "n_seeds": n_seeds,
         **{name: band(values) for name, values in zip(SERIES, measured, strict=True)},

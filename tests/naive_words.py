@@ -351,6 +351,7 @@ def numbers(experiment: Results) -> Iterator[list[Token]]:
         for series in ("alpha_performance", "ratio", *LOWER, "jain_index", "average_reward"):
             low, high = contender[series]["low"][-1], contender[series]["high"][-1]
             row += [contender[series]["mean"][-1], *([(high - low) / 2] if high > low else [])]
+            row += [contender["certificates"][series]] if series in contender.get("certificates", ()) else []
         mean, low, high = shares(experiment)[label]
         yield [*row, mean, *([100 * (high - low) / 2] if high > low else [])]
     best = experiment["optimum"]["values"][-1]

@@ -15,7 +15,8 @@ from alphafair.experiments.paper import FLOORS, UNIFORM
 from alphafair.experiments.results import Band, Floats, Series
 from alphafair.experiments.run import read
 from alphafair.experiments.tables import Part, part
-from alphafair.types import Matrix, Stream, Vector
+from alphafair.offline import context_reward_totals
+from alphafair.types import Feedback, Matrix, Stream, Vector
 
 Kind = TypeVar("Kind", bound=results.OverTime)
 COMPARED = ("alpha_performance", "approximate_regret", "jain_index", "standard_regret")  # the paper's four
@@ -116,16 +117,25 @@ def _outcome(loaded: Loaded, folder: Path, contender: Contender, measured: Sampl
     alpha = loaded.alpha
     _, rewards, pulls = _part(folder, contender, alpha)
     best = read(folder, optimum_key(alpha)).row(-1, named=True)
+    feedback = contender.make(loaded.stream, alpha).feedback
     return results.Outcome(
         policy=contender.policy,
-        feedback=contender.make(loaded.stream, alpha).feedback.value,
+        feedback=feedback.value,
         settings=dict(contender.settings),
         n_seeds=len(rewards),
         final_rewards=_floats(rewards[:, -1].mean(axis=0)),
         pull_shares=_floats((pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0)),
         gap_closed=_gap_closed(loaded, best["value"], best["gap"], rewards[:, -1], measured),
+        certificates=_certificates(loaded, rewards[0, -1]) if feedback is Feedback.FULL else None,
         **{name: series(values) for name, values in vars(measured[contender.label]).items()},
     )
+
+
+def _certificates(loaded: Loaded, earned: Vector) -> dict[str, float]:
+    """What this very run cannot exceed, whatever the optimum is: known from what was seen and earned alone."""
+    bounds = metrics.certificates(context_reward_totals(loaded.stream), earned, loaded.alpha)
+    regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
+    return {"ratio": bounds.performance_ratio, **regrets}
 
 
 def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:

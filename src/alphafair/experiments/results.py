@@ -74,6 +74,7 @@ class Outcome:
     final_rewards: Floats  # per arm
     pull_shares: Floats  # per arm
     gap_closed: Band
+    certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
 
     @property
     def learned(self) -> Band:
