@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
     """By seed."""
     home = folder / "runs" / f"{match.name}-{digest(match)}"
     return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
+
+
+def test_the_reports_plan_is_a_part_of_all() -> None:
+    """Five seeds of what 20 are played of, with bandit feedback at the paper's alpha, adversaries among them."""
+    for match in arena.short_plan():
+        course = match.course
+        assert replace(course, n_seeds=20) in courses.COURSES
+        assert (course.n_seeds, course.delay, match.contenders, match.alphas) == (5, None, courses.BANDIT, (0.9,))
+    assert len(arena.short_plan()) == len(arena.short_plan(smoke=True)) == 14
+    assert sum(match.course.maker == "adversary" for match in arena.short_plan()) == 3
 
 
 def test_everybody_plays_everywhere(results: Arena) -> None:

@@ -15,6 +15,7 @@ from alphafair.experiments.claims import joint_leads
 from alphafair.experiments.courses import (
     ADAPTIVE,
     ALPHAS,
+    BANDIT,
     CONTENDERS,
     COURSES,
     DESCRIBED_CONTENDERS,
@@ -27,17 +28,16 @@ from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
 from alphafair.experiments.measured import band, has_room
 from alphafair.experiments.page import render
-from alphafair.experiments.paper import ALPHA_FAIR_BANDIT
+from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
 from alphafair.experiments.pictures import arena as drawing
 from alphafair.experiments.report import write_page
-from alphafair.experiments.reproduce import Started, versions
 from alphafair.experiments.results import Arena, Meeting, Score
-from alphafair.experiments.run import is_done, read, run
+from alphafair.experiments.run import Started, is_done, read, run, untold, versions
 from alphafair.types import Adversary, Vector
 
 PICTURE = "gap-closed"
-JOBS_TO_COMPILE = ("stationary-small", "late-100", "largest")  # rewards at once, late, from an adversary
 MARGIN = 0.05  # of the gap: so much the adaptive policy may be below its guaranteed learner alone
+LONGEST = ("ratings", "stationary-large")
 
 
 def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = False) -> tuple[Match, ...]:
@@ -49,6 +49,14 @@ def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = F
     return tuple(Match(course, contenders, ALPHAS) for course in courses)
 
 
+def short_plan(*, smoke: bool = False) -> tuple[Match, ...]:
+    """For the report: bandit feedback at the paper's alpha, five seeds, neither the longest courses nor late ones."""
+    courses = [course for course in COURSES if course.delay is None and course.name not in LONGEST]
+    (alpha,) = BANDIT_FEEDBACK.alphas
+    shorter = [course.smoke() if smoke else replace(course, n_seeds=5) for course in courses]
+    return tuple(Match(course, BANDIT, (alpha,)) for course in shorter)
+
+
 def measure(
     folder: Path,
     *,
@@ -56,30 +64,37 @@ def measure(
     n_seeds: int | None = None,
     jobs: int | None = None,
     command: str = "alphafair arena",
-    started: Started = lambda title, total: lambda done: None,
+    started: Started = untold,
 ) -> Arena:
-    """Run what has not been run. The tables are kept in the folder; `started` as in `reproduce.measure`.
+    """Run what has not been run. The tables are kept in the folder; `started` as in `run.Started`.
 
     Without scikit-learn there are no clusters of features, so the courses with features are left out.
     """
     matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
     if find_spec("sklearn") is None:
         described = ()
+    found = (meetings(each, folder, jobs=jobs, started=started) for each in (matches, described))
+    return Arena(command, versions(), ALPHAS, *found)
+
+
+def meetings(
+    matches: tuple[Match, ...], folder: Path, *, jobs: int | None = None, started: Started = untold
+) -> tuple[Meeting, ...]:
+    """Of matches with the same contenders; what has not been run is run, once their loops are compiled."""
     if not all(is_done(match, folder) for match in matches):
-        compile_all(started("Compiling", len(CONTENDERS)))
+        compile_all(matches, started("Compiling", len(matches[0].contenders)))
+    return tuple(
+        meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
+        for match in matches
+    )
 
-    def met(match: Match) -> Meeting:
-        return meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
 
-    return Arena(command, versions(), ALPHAS, tuple(map(met, matches)), tuple(map(met, described)))
-
-
-def compile_all(advance: Callable[[int], None]) -> None:
-    """Every loop of every contender, on a few rounds."""
-    short = [replace(course.smoke(), n_seeds=1) for course in COURSES if course.name in JOBS_TO_COMPILE]
-    for contender in CONTENDERS:
-        for course in short:
-            Match(course, (contender,), ALPHAS[:1]).played(0)
+def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> None:
+    """Every loop of every contender, on a few rounds: rewards at once, late, from an adversary."""
+    kinds = {(match.course.maker == "adversary", match.course.delay is None): match for match in matches}
+    for contender in matches[0].contenders:
+        for match in kinds.values():
+            replace(match, course=match.course.smoke(), contenders=(contender,), alphas=match.alphas[:1]).played(0)
         advance(1)
 
 
@@ -151,9 +166,9 @@ class Report(NamedTuple):
     page: Path
 
 
-def arena(folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any) -> Report:
+def arena(folder: Path, *, started: Started = untold, **options: Any) -> Report:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found))]
+    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]
     page = write_page(folder, found, pictures, partial(render, "arena.html", results=found, n_features=N_FEATURES))
     return Report(found, page)

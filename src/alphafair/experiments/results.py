@@ -306,33 +306,6 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
-class Experiments:
-    A: Compared
-    B: Compared
-    C: OverAlpha
-    floor_sweep: OverFloor
-    impossibility: Limits
-    sign: Sign
-    step: OverTime
-    readings: OverTime
-    delta: OverTime
-
-    def sections(self) -> list[tuple[str, Any]]:
-        """All of them by name, in order of their names, and the toy."""
-        names = sorted(field.name for field in fields(self))
-        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy)]
-
-
-@dataclass(frozen=True)
-class Results:
-    command: str
-    versions: dict[str, str]
-    data: DataFacts
-    claims: tuple[Claim, ...]
-    experiments: Experiments
-
-
-@dataclass(frozen=True)
 class Score:
     """What one contender did on one course of the arena."""
 
@@ -359,6 +332,35 @@ class Meeting(Section):
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
+
+
+@dataclass(frozen=True)
+class Experiments:
+    A: Compared
+    B: Compared
+    C: OverAlpha
+    floor_sweep: OverFloor
+    impossibility: Limits
+    sign: Sign
+    step: OverTime
+    readings: OverTime
+    delta: OverTime
+    arena: tuple[Meeting, ...]
+
+    def sections(self) -> list[tuple[str, Any]]:
+        """All of them by name, in order of their names, the toy, and every course of the arena."""
+        names = sorted(field.name for field in fields(self) if field.name != "arena")
+        courses = (("arena", each) for each in self.arena)
+        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy), *courses]
+
+
+@dataclass(frozen=True)
+class Results:
+    command: str
+    versions: dict[str, str]
+    data: DataFacts
+    claims: tuple[Claim, ...]
+    experiments: Experiments
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.experiments.pictures import arms, corrections, learned, over_alpha, over_time, rivals
+from alphafair.experiments.pictures import arena, arms, corrections, learned, over_alpha, over_time, rivals
 from alphafair.experiments.results import Experiments
 from alphafair.words import ALPHA
 
@@ -61,4 +61,5 @@ PICTURES = (
     Picture("readings", _READINGS, "corrections", "readings", corrections.readings, "readings"),
     Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", rivals.floor_sweep, "floor_sweep"),
     Picture("impossibility", _LIMITS, "rivals", "impossibility", rivals.impossibility, "impossibility"),
+    Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena"),
 )
