@@ -170,8 +170,8 @@ def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    part = tables.part(read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9)))
-    assert part.rounds.tolist() == tables.record_rounds(stream.n_rounds, 7).tolist()
+    table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
+    assert table["round"].unique(maintain_order=True).to_list() == tables.record_rounds(stream.n_rounds, 7).tolist()
 
 
 @pytest.fixture

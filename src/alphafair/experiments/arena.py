@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,14 +23,13 @@ from alphafair.experiments.courses import (
     GUARANTEED,
     N_FEATURES,
 )
-from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
-from alphafair.experiments.measured import band, has_room
+from alphafair.experiments.measured import about, band, has_room
 from alphafair.experiments.page import render
 from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
 from alphafair.experiments.pictures import arena as drawing
-from alphafair.experiments.report import write_page
+from alphafair.experiments.report import Report, write_page
 from alphafair.experiments.results import Arena, Meeting, Score
 from alphafair.experiments.run import Started, is_done, read, run, untold, versions
 from alphafair.types import Adversary, Vector
@@ -108,13 +107,8 @@ def meeting(match: Match, folder: Path) -> Meeting:
     scores = [score(table, contender, alpha, stream) for alpha in match.alphas for contender in match.contenders]
     promised = dict(promises(table, match.alphas)) if isinstance(made, Adversary) else {}
     return Meeting(
-        title=match.title,
-        digest=digest(match),
-        seeds=tuple(range(match.course.n_seeds)),
+        **about(match, stream, match.course.n_seeds),
         name=match.course.name,
-        n_rounds=stream.n_rounds,
-        n_contexts=stream.n_contexts,
-        n_arms=stream.n_arms,
         delay=match.course.delay,
         scores=tuple(scores),
         promises=tuple(joint_leads(promised)),
@@ -159,14 +153,7 @@ def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[s
             yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - by_seed(table, other, alpha)[0] + margin
 
 
-class Report(NamedTuple):
-    """What was found, and the page that shows it."""
-
-    results: Arena
-    page: Path
-
-
-def arena(folder: Path, *, started: Started = untold, **options: Any) -> Report:
+def arena(folder: Path, *, started: Started = untold, **options: Any) -> Report[Arena]:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
     pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from alphafair.experiments import arena, measured, paper
 from alphafair.experiments.claims import claims
@@ -10,7 +10,7 @@ from alphafair.experiments.compiling import NAMES, compile_all
 from alphafair.experiments.digests import stream_digest
 from alphafair.experiments.experiment import Experiment, Loaded, Work
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.report import is_written, write_report
+from alphafair.experiments.report import Report, is_written, write_report
 from alphafair.experiments.results import Compared, DataFacts, Experiments, OverTime, Results, Sign
 from alphafair.experiments.run import Started, is_done, run, untold, versions
 from alphafair.experiments.sources import Data, check_counts, described
@@ -88,14 +88,7 @@ def measure(
     return Results(command, versions(), facts, claims(found, samples, pulls, name), found)
 
 
-class Report(NamedTuple):
-    """What was found, and the page that shows it."""
-
-    results: Results
-    page: Path
-
-
-def reproduce(data: Data, folder: Path, *, started: Started = untold, **options: Any) -> Report:
+def reproduce(data: Data, folder: Path, *, started: Started = untold, **options: Any) -> Report[Results]:
     """Measure, then write the report. Options are those of `measure`."""
     found = measure(data, folder / "runs", started=started, **options)
     if is_written(found, folder):

@@ -120,10 +120,14 @@ class Section:
 
 
 @dataclass(frozen=True)
-class OnRatings(Section):
+class OnRounds(Section):
     n_rounds: int
     n_contexts: int
     n_arms: int
+
+
+@dataclass(frozen=True)
+class OnRatings(OnRounds):
     arm_labels: tuple[str, ...]
     settings: Rows
 
@@ -201,13 +205,10 @@ class Compared(OverTime):
 
 
 @dataclass(frozen=True)
-class PullShares(Section):
+class PullShares(OnRounds):
     """How often arms of fixed pay are pulled, by contender and arm."""
 
     alpha: float
-    n_rounds: int
-    n_contexts: int
-    n_arms: int
     arms: Floats  # what each pays
     shares: dict[str, Floats]
 
@@ -319,13 +320,10 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Meeting(Section):
+class Meeting(OnRounds):
     """All contenders on one course."""
 
     name: str
-    n_rounds: int
-    n_contexts: int
-    n_arms: int
     delay: int | None
     scores: tuple[Score, ...]
     promises: tuple[Lead, ...] = ()  # of the adaptive policy against an adversary that sees the distribution
