@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, courses, digests, measured, paper, report, reproduce, sources, tables
+from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
 from alphafair.experiments.digests import digest, stream_digest
@@ -193,7 +193,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert made.page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
-    assert told["Compiling"] == len(compiling.NAMES) + len(courses.BANDIT)
+    assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
     assert found == plain(made.results)
     assert made.results == reproduce.measure(Data(), tmp_path / "runs", smoke=True)
@@ -226,14 +226,13 @@ LATE = """
 import sys
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
-from alphafair.experiments import arena, compiling, reproduce
+from alphafair.experiments import compiling, reproduce
 from alphafair.experiments.sources import Data
 
 compiling.compile_all(jobs=1)
-arena.compile_all(arena.short_plan(), lambda done: None)
 late, compile = [], Dispatcher.compile
 Dispatcher.compile = lambda self, signature: late.append(self.py_func.__name__) or compile(self, signature)
-reproduce.compile_all = arena.compile_all = lambda *arguments, **options: None
+reproduce.compile_all = lambda **options: None
 reproduce.measure(Data(), Path(sys.argv[1]), smoke=True, jobs=1)
 print(late)
 """

@@ -72,20 +72,14 @@ def measure(
     matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
     if find_spec("sklearn") is None:
         described = ()
-    found = (meetings(each, folder, jobs=jobs, started=started) for each in (matches, described))
-    return Arena(command, versions(), ALPHAS, *found)
+    for each in (matches, described):
+        if not all(is_done(match, folder) for match in each):
+            compile_all(each, started("Compiling", len(each[0].contenders)))
 
+    def met(match: Match) -> Meeting:
+        return meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
 
-def meetings(
-    matches: tuple[Match, ...], folder: Path, *, jobs: int | None = None, started: Started = untold
-) -> tuple[Meeting, ...]:
-    """Of matches with the same contenders; what has not been run is run, once their loops are compiled."""
-    if not all(is_done(match, folder) for match in matches):
-        compile_all(matches, started("Compiling", len(matches[0].contenders)))
-    return tuple(
-        meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
-        for match in matches
-    )
+    return Arena(command, versions(), ALPHAS, tuple(map(met, matches)), tuple(map(met, described)))
 
 
 def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from alphafair.experiments import arena, measured, paper
+from alphafair.experiments import measured, paper
+from alphafair.experiments.arena import meeting, short_plan
 from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
 from alphafair.experiments.digests import stream_digest
@@ -60,7 +61,8 @@ def measure(
             check_counts(name, experiment.stream)
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
     toy = paper.toy(smoke=smoke)
-    works: list[Work] = [*ready.values(), limit, toy]
+    matches = short_plan(smoke=smoke)
+    works: list[Work] = [*ready.values(), limit, toy, *matches]
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
@@ -81,7 +83,7 @@ def measure(
         step=over_time(OverTime, "step"),
         readings=over_time(OverTime, "readings"),
         delta=over_time(OverTime, "delta"),
-        arena=arena.meetings(arena.short_plan(smoke=smoke), folder, jobs=jobs, started=started),
+        arena=tuple(meeting(match, ran(match)) for match in matches),
     )
     note = _note(name, n_ratings, ready["A"], ready["C"])
     facts = DataFacts(name, not the_papers, stream_digest(ready["A"].stream), note, part)
