@@ -51,9 +51,11 @@ def contender(
     )
     uniform = float(metrics.alpha_performance(1.0 + np.full(len(ARMS), rounds[-1] * 0.1), EXPONENT))
     room = optimum[-1] - uniform
+    bounds = {name: values[0, -1] + 0.1 for name, values in zip(SERIES[3:], measured[3:], strict=True)}
     return {
         "policy": policy,
         "feedback": feedback,
+        **({"certificates": bounds} if feedback == "full" else {}),
         "settings": {"horizon": int(rounds[-1])},
         "n_seeds": n_seeds,
         **{name: band(values) for name, values in zip(SERIES, measured, strict=True)},
@@ -103,6 +105,26 @@ def compared(title: str, entries: Sequence[tuple[str, str, str, float, int]]) ->
             ahead[label] = {"mean": mean, "low": mean - half, "high": mean + half}
         found["first"][name] = {"label": best, "ahead": ahead}
     return found
+
+
+def course(title: str, shares: Sequence[float]) -> dict[str, Any]:
+    """Of the arena: everybody closes as much of the gap as it is told, give or take 0.1."""
+    policies = ("alpha-fair-adaptive", "alpha-fair-bandit", "uniform")
+    scores = [
+        {
+            "label": f"{policy} {NASTY}",
+            "policy": policy,
+            "feedback": "bandit",
+            "alpha": EXPONENT,
+            "n_seeds": 5,
+            "gap_closed": {"mean": share, "low": share - 0.1, "high": share + 0.1},
+            "alpha_performance": {"mean": 100.0 + share, "low": 90.0, "high": 110.0},
+        }
+        for policy, share in zip(policies, shares, strict=True)
+    ]
+    promise = {"what": f"above {NASTY}", "mean": shares[0] - shares[1], "low": 0.01, "high": 1.0}
+    sizes = {"n_rounds": 400, "n_contexts": 2, "n_arms": 3, "delay": None, "seeds": list(range(5))}
+    return {"title": title, "name": title, "digest": "aaa", **sizes, "scores": scores, "promises": [promise]}
 
 
 def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:
@@ -224,6 +246,7 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 **experiment("Rewards", [full[0], full[-1]], 1),
                 "settings": {"rows": 1000, "min_ratings": None, "reward_floor": 0.001},
             },
+            "arena": [course("easy", (0.9, 0.5, 0.0)), course("hard", (0.1, 0.2, 0.0))],
             "readings": experiment("Readings", [(word, "alpha-fair", "full", skew, 1) for word, skew in readings], 1),
         },
     }

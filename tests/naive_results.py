@@ -153,6 +153,20 @@ class Oracle:
             "final_rewards": np.mean([run.earned[-1] for run in runs], axis=0).tolist(),
             "pull_shares": np.mean([run.pulls / self.T for run in runs], axis=0).tolist(),
             "gap_closed": band(closed),
+            **({"certificates": self.certificates(runs[0].earned[-1])} if self.kinds[label][1] == "full" else {}),
+        }
+
+    def certificates(self, earned: Vector) -> dict[str, float]:
+        """OPT <= Phi (A / ((1-alpha) Phi))^(1-alpha), A what the best policy would earn at the prices R^-alpha."""
+        totals = naive.context_reward_totals(self.rounds.contexts, self.rounds.rewards, self.M)
+        prices, phi = earned**-ALPHA, naive.alpha_performance(earned, ALPHA)
+        worth = sum(prices) + sum(max(row * prices) for row in totals)
+        bound = phi * (worth / ((1 - ALPHA) * phi)) ** (1 - ALPHA)
+        assert self.optima[-1] <= bound * (1 + 1e-9)
+        return {
+            "ratio": bound / phi,
+            "standard_regret": bound - phi,
+            "approximate_regret": bound - naive.approximation_factor(ALPHA) * phi,
         }
 
     def about(self, seeds: int = N_SEEDS) -> dict[str, Any]:

@@ -314,6 +314,14 @@ def changes(results: Results) -> list[list[Token]]:
     ]
 
 
+def arena(meetings: list[Results]) -> list[Token]:
+    """How often the first contender closes most, and who does elsewhere, in the order of the courses."""
+    ours = meetings[0]["scores"][0]["label"]
+    winners = [max(each["scores"], key=lambda score: float(score["gap_closed"]["mean"]))["label"] for each in meetings]
+    others = list(dict.fromkeys(label for label in winners if label != ours))
+    return [ours, winners.count(ours), len(meetings), *others]
+
+
 def captions(results: Results) -> dict[str, list[Token]]:
     """Of every picture."""
     experiments = results["experiments"]
@@ -339,6 +347,7 @@ def captions(results: Results) -> dict[str, list[Token]]:
         "step": step(experiments["step"]),
         "readings": readings(experiments["readings"]),
         "impossibility": impossibility(experiments["impossibility"]),
+        "gap-closed": arena(experiments["arena"]),
     }
 
 
@@ -351,6 +360,7 @@ def numbers(experiment: Results) -> Iterator[list[Token]]:
         for series in ("alpha_performance", "ratio", *LOWER, "jain_index", "average_reward"):
             low, high = contender[series]["low"][-1], contender[series]["high"][-1]
             row += [contender[series]["mean"][-1], *([(high - low) / 2] if high > low else [])]
+            row += [contender["certificates"][series]] if series in contender.get("certificates", ()) else []
         mean, low, high = shares(experiment)[label]
         yield [*row, mean, *([100 * (high - low) / 2] if high > low else [])]
     best = experiment["optimum"]["values"][-1]

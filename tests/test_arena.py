@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from typer.testing import CliRunner
 
 from alphafair import streams
 from alphafair.cli import app
-from alphafair.experiments import arena, courses
+from alphafair.experiments import arena, courses, paper
 from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import KINDS, Contender
 from alphafair.experiments.match import Course, Match, key
@@ -23,7 +26,7 @@ from alphafair.experiments.results import Arena, Score
 from alphafair.experiments.run import run
 from alphafair.policies import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
-from tests import naive, naive_adversaries
+from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value
 
 pytestmark = pytest.mark.compiled
@@ -50,10 +53,20 @@ def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
     return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
 
 
+def test_the_reports_plan_is_a_part_of_all() -> None:
+    """Five seeds of what 20 are played of, with bandit feedback at the paper's alpha, adversaries among them."""
+    for match in arena.short_plan():
+        course = match.course
+        assert replace(course, n_seeds=20) in courses.COURSES
+        assert (course.n_seeds, course.delay, match.contenders, match.alphas) == (5, None, courses.BANDIT, (0.9,))
+    assert len(arena.short_plan()) == len(arena.short_plan(smoke=True)) == 14
+    assert sum(match.course.maker == "adversary" for match in arena.short_plan()) == 3
+
+
 def test_everybody_plays_everywhere(results: Arena) -> None:
     """Every registered policy, with every feedback that it knows, and the rival."""
     kinds = {(kind.name, feedback) for kind in POLICIES.values() for feedback in kind.feedbacks or (kind.feedback,)}
-    kinds.add(("optimistic-frank-wolfe", Feedback.BANDIT))
+    kinds |= {("optimistic-frank-wolfe", Feedback.BANDIT), ("guaranteed-learner", Feedback.BANDIT)}
     assert [each.name for each in results.meetings] == [course.name for course in courses.COURSES]
     for meeting in results.meetings:
         for alpha in courses.ALPHAS:
@@ -154,6 +167,22 @@ def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, 
         assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
 
 
+def test_the_guaranteed_learner_alone_from_scratch(made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The naive mixture with a least share of 1 is its guaranteed learner alone."""
+    monkeypatch.setattr(naive_adaptive, "KAPPA", 1.0)
+    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == "drift-fast")
+    stream, table = match.course.made(2), tables(made[0], match)[2]
+    assert isinstance(stream, Stream)
+    uniforms = np.random.default_rng(2).random(stream.n_rounds)
+    for alpha in courses.ALPHAS:
+        oracle = naive_adaptive.AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha)
+        rewards = stream.reward_table[stream.items]
+        _, _, earned = naive.play(oracle, stream.contexts.tolist(), rewards, uniforms, "bandit")
+        mine, mixed = (rows(table, contender, alpha)["reward"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
+        np.testing.assert_allclose(mine.to_numpy(), earned, rtol=1e-9)
+        assert not mine.equals(mixed)
+
+
 def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
     """Every contender's limits are those of the rounds that it met itself."""
     (match,) = (each for each in arena.plan(smoke=True) if each.course.name == "largest")
@@ -163,7 +192,7 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
     m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
     uniforms = np.random.default_rng(2).random(stream.n_rounds)
     for contender, oracle, full in (
-        (courses.BANDIT[1], naive.AlphaFairBandit(m, n, alpha=alpha), False),
+        (paper.ALPHA_FAIR_BANDIT, naive.AlphaFairBandit(m, n, alpha=alpha), False),
         (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), True),
         (courses.FULL[-1], naive.Uniform(m, n), True),
     ):
@@ -174,6 +203,51 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
         np.testing.assert_allclose(mine["reward"].to_numpy(), earned, rtol=1e-9)
         np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + paid.sum(axis=0) / n, rtol=1e-9)
         assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
+
+
+def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: Arena) -> None:
+    """Where an adversary plays, and nowhere else: by seed, with Bonferroni's interval of six by SciPy."""
+    for match, meeting in zip(arena.plan(smoke=True), results.meetings, strict=True):
+        if match.course.maker != "adversary":
+            assert meeting.promises == ()
+            continue
+        leads = iter(meeting.promises)
+        for alpha in courses.ALPHAS:
+            closed = {}
+            for contender in (courses.ADAPTIVE, courses.GUARANTEED, paper.ALPHA_FAIR_BANDIT):
+                parts = [rows(table, contender, alpha) for table in tables(made[0], match)]
+                worth = [
+                    [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("reward", "uniform")] for mine in parts
+                ]
+                best = [mine["optimum"][0] for mine in parts]
+                closed[contender] = np.array([(a - u) / (o - u) for (a, u), o in zip(worth, best, strict=True)])
+            for other, margin in ((courses.GUARANTEED, 0.05), (paper.ALPHA_FAIR_BANDIT, 0.0)):
+                ahead = closed[courses.ADAPTIVE] - closed[other] + margin
+                half = stats.t.ppf(1 - 0.025 / 6, 2) * np.std(ahead, ddof=1) / 3**0.5
+                lead = next(leads)
+                assert lead.what.startswith(f"above {other.label}")
+                found = [lead.mean, lead.low, lead.high]
+                np.testing.assert_allclose(found, ahead.mean() + half * np.array([0, -1, 1]), rtol=1e-7, atol=1e-9)
+        assert next(leads, None) is None
+
+
+def test_without_scikit_learn_rounds_with_features_are_left_out(
+    made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a base install: nothing of it can be imported, and the tables of all other courses are there."""
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(arena, "find_spec", lambda name: None)
+    folder = tmp_path / "base"
+    shutil.copytree(made[0], folder)
+    for path in folder.glob("runs/arena-described-*"):
+        shutil.rmtree(path)
+    answer = CliRunner().invoke(app, ["arena", "--smoke", "--output", str(folder)], env={"COLUMNS": "160"})
+    assert answer.exit_code == 0, answer.output
+    assert "Rounds with features are left out: they need scikit-learn" in answer.stdout
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["described"] == []
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert 'id="features"' not in page
+    assert "#features" not in page
 
 
 def test_who_knows_nothing_of_alpha_plays_once(made: tuple[Path, str]) -> None:
@@ -218,10 +292,11 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
         assert meeting.title in printed
         assert f'<th scope="row">{meeting.title}</th>' in page
         assert meeting.digest in page
+    promises = [lead for meeting in results.meetings for lead in meeting.promises]
     best: Score = results.meetings[3].of("full", 0.5)[0]
     text = f"{100 * best.gap_closed.mean:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
-    assert page.count("<td class") == 2 * 2 * (6 * len(results.meetings) + 2 * len(results.described))
+    assert page.count("<td class") == 3 * (13 * len(results.meetings) + 4 * len(results.described)) + len(promises)
     assert "alphafair arena --smoke" in page
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
 

@@ -170,8 +170,8 @@ def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    part = tables.part(read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9)))
-    assert part.rounds.tolist() == tables.record_rounds(stream.n_rounds, 7).tolist()
+    table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
+    assert table["round"].unique(maintain_order=True).to_list() == tables.record_rounds(stream.n_rounds, 7).tolist()
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert found == plain(made.results)
     assert made.results == reproduce.measure(Data(), tmp_path / "runs", smoke=True)
     claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
-    assert set(found["experiments"]) == {*claimed, "step", "delta"}
+    assert set(found["experiments"]) == {*claimed, "step", "delta", "arena"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
     verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}
     assert (verdicts["A1"], verdicts["S2"]) == ("holds", "not decided"), "three seeds leave a small difference open"

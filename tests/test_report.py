@@ -111,7 +111,7 @@ def captions(results: dict[str, Any]) -> dict[str, str]:
 
 def test_every_section_is_there_and_linked(reader: Reader) -> None:
     sections = [text for tag, name, text in reader.attributes if (tag, name) == ("section", "id")]
-    shown = ["A", "B", "C", "price", "learned", "corrections", "rivals"]
+    shown = ["A", "B", "C", "price", "learned", "corrections", "rivals", "arena"]
     assert sections == ["claims", *shown, "origin"]
     for name in ("headlines", *sections):
         assert ("a", "href", f"#{name}") in reader.attributes
@@ -155,7 +155,7 @@ def test_the_page_loads_nothing(report: Path, reader: Reader) -> None:
 def test_the_page_fits_a_phone_and_the_dark(report: Path) -> None:
     """Rows of tables become cards, pictures stand on a light card of their own and scroll inside it."""
     text = report.read_text(encoding="utf-8")
-    assert text.count("<table>") == text.count('<div class="stacked') == 7
+    assert text.count("<table>") == text.count('<div class="stacked') == 9
     style = text.split("</style>")[0]
     colours = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root {(.*?)}", style, re.DOTALL)]
     light, dark, printed = colours
@@ -192,7 +192,7 @@ def test_the_same_results_give_the_same_bytes(results: dict[str, Any], report: P
 def test_numbers_are_sorted_compact_and_finite(results: dict[str, Any]) -> None:
     text = as_json(value(results))
     assert list(json.loads(text)) == sorted(results)
-    assert text.count("\n") < 1500
+    assert text.count("\n") < 1700
     broken = copy.deepcopy(results)
     broken["experiments"]["C"]["jain_index"][3] = float("nan")
     with pytest.raises(ValueError, match=r"results\['experiments'\]\['C'\]\['jain_index'\]\[3\] must be finite"):

@@ -28,12 +28,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """So many decimals, whatever the size.
+    """So many decimals, whatever the size; what is rounded to zero has no sign.
 
-    >>> fixed(1234.567, 1), fixed(-0.5, 2) == MINUS + "0.50"
-    ('1,234.6', True)
+    >>> fixed(1234.567, 1), fixed(-0.5, 2) == MINUS + "0.50", fixed(-0.04, 1)
+    ('1,234.6', True, '0.0')
     """
-    return f"{value:,.{decimals}f}".replace("-", MINUS)
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
 
 
 def exact(value: float) -> str:

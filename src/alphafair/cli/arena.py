@@ -45,6 +45,7 @@ def command(
 
 def _print_shares(console: Console, results: Arena) -> None:
     """A table per feedback and alpha: percent of the gap closed."""
+    from alphafair.experiments.claims import HOLDS, verdict
     from alphafair.words import PLUS_MINUS
 
     def text(score: Score) -> str:
@@ -52,7 +53,8 @@ def _print_shares(console: Console, results: Arena) -> None:
         share = str(round(100.0 * found.mean))
         return f"{share} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}" if found.random else share
 
-    for what, meetings in (("", results.meetings), ("rounds with features, ", results.described)):
+    described = (("rounds with features, ", results.described),) if results.described else ()
+    for what, meetings in (("", results.meetings), *described):
         for feedback, sees in SEEING.items():
             for alpha in results.alphas:
                 table = plain_table(f"{what}alpha = {alpha:g}, {sees}: percent of the gap closed")
@@ -64,4 +66,11 @@ def _print_shares(console: Console, results: Arena) -> None:
                 console.print(table)
                 console.print()
     console.print("0 is uniform play, 100 the best fixed policy in hindsight; after it half of a 95% band over seeds.")
-    console.print("On rounds with features 100 is who knows every mean.")
+    if described:
+        console.print("On rounds with features 100 is who knows every mean.")
+    else:
+        console.print("Rounds with features are left out: they need scikit-learn, pip install 'alphafair[features]'.")
+    promises = [(meeting.title, lead) for meeting in results.meetings for lead in meeting.promises]
+    doubtful = [f"{title}, {lead.what}: {verdict([lead])}" for title, lead in promises if verdict([lead]) != HOLDS]
+    count = f"{len(promises) - len(doubtful)} of {len(promises)}"
+    console.print(f"Promises of the adaptive policy against adversaries that hold: {count}.", *doubtful, sep="\n")

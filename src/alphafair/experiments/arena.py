@@ -1,37 +1,42 @@
 """The arena: all policies on all courses, how much of the gap each closes, and a page of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from alphafair import metrics
+from alphafair.experiments.claims import joint_leads
 from alphafair.experiments.courses import (
+    ADAPTIVE,
     ALPHAS,
+    BANDIT,
     CONTENDERS,
     COURSES,
     DESCRIBED_CONTENDERS,
     DESCRIBED_COURSES,
+    GUARANTEED,
     N_FEATURES,
 )
-from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
-from alphafair.experiments.measured import band, has_room
+from alphafair.experiments.measured import about, band, has_room
 from alphafair.experiments.page import render
+from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
 from alphafair.experiments.pictures import arena as drawing
-from alphafair.experiments.report import write_page
-from alphafair.experiments.reproduce import Started, versions
+from alphafair.experiments.report import Report, write_page
 from alphafair.experiments.results import Arena, Meeting, Score
-from alphafair.experiments.run import is_done, read, run
-from alphafair.types import Adversary
+from alphafair.experiments.run import Started, is_done, read, run, untold, versions
+from alphafair.types import Adversary, Vector
 
 PICTURE = "gap-closed"
-JOBS_TO_COMPILE = ("stationary-small", "late-100", "largest")  # rewards at once, late, from an adversary
+MARGIN = 0.05  # of the gap: so much the adaptive policy may be below its guaranteed learner alone
+LONGEST = ("ratings", "stationary-large")
 
 
 def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = False) -> tuple[Match, ...]:
@@ -43,6 +48,14 @@ def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = F
     return tuple(Match(course, contenders, ALPHAS) for course in courses)
 
 
+def short_plan(*, smoke: bool = False) -> tuple[Match, ...]:
+    """For the report: bandit feedback at the paper's alpha, five seeds, neither the longest courses nor late ones."""
+    courses = [course for course in COURSES if course.delay is None and course.name not in LONGEST]
+    (alpha,) = BANDIT_FEEDBACK.alphas
+    shorter = [course.smoke() if smoke else replace(course, n_seeds=5) for course in courses]
+    return tuple(Match(course, BANDIT, (alpha,)) for course in shorter)
+
+
 def measure(
     folder: Path,
     *,
@@ -50,12 +63,18 @@ def measure(
     n_seeds: int | None = None,
     jobs: int | None = None,
     command: str = "alphafair arena",
-    started: Started = lambda title, total: lambda done: None,
+    started: Started = untold,
 ) -> Arena:
-    """Run what has not been run. The tables are kept in the folder; `started` as in `reproduce.measure`."""
+    """Run what has not been run. The tables are kept in the folder; `started` as in `run.Started`.
+
+    Without scikit-learn there are no clusters of features, so the courses with features are left out.
+    """
     matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
-    if not all(is_done(match, folder) for match in matches):
-        compile_all(started("Compiling", len(CONTENDERS)))
+    if find_spec("sklearn") is None:
+        described = ()
+    for each in (matches, described):
+        if not all(is_done(match, folder) for match in each):
+            compile_all(each, started("Compiling", len(each[0].contenders)))
 
     def met(match: Match) -> Meeting:
         return meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
@@ -63,12 +82,12 @@ def measure(
     return Arena(command, versions(), ALPHAS, tuple(map(met, matches)), tuple(map(met, described)))
 
 
-def compile_all(advance: Callable[[int], None]) -> None:
-    """Every loop of every contender, on a few rounds."""
-    short = [replace(course.smoke(), n_seeds=1) for course in COURSES if course.name in JOBS_TO_COMPILE]
-    for contender in CONTENDERS:
-        for course in short:
-            Match(course, (contender,), ALPHAS[:1]).played(0)
+def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> None:
+    """Every loop of every contender, on a few rounds: rewards at once, late, from an adversary."""
+    kinds = {(match.course.maker == "adversary", match.course.delay is None): match for match in matches}
+    for contender in matches[0].contenders:
+        for match in kinds.values():
+            replace(match, course=match.course.smoke(), contenders=(contender,), alphas=match.alphas[:1]).played(0)
         advance(1)
 
 
@@ -80,21 +99,31 @@ def meeting(match: Match, folder: Path) -> Meeting:
     made = match.course.made(0)
     stream = made.stream if isinstance(made, Adversary) else made
     scores = [score(table, contender, alpha, stream) for alpha in match.alphas for contender in match.contenders]
+    promised = dict(promises(table, match.alphas)) if isinstance(made, Adversary) else {}
     return Meeting(
-        title=match.title,
-        digest=digest(match),
-        seeds=tuple(range(match.course.n_seeds)),
+        **about(match, stream, match.course.n_seeds),
         name=match.course.name,
-        n_rounds=stream.n_rounds,
-        n_contexts=stream.n_contexts,
-        n_arms=stream.n_arms,
         delay=match.course.delay,
         scores=tuple(scores),
+        promises=tuple(joint_leads(promised)),
     )
 
 
 def score(table: pl.DataFrame, contender: Contender, alpha: float, stream: Any) -> Score:
-    """(ALG - UNI) / (OPT - UNI) seed by seed: uniform play as expected, the optimum of the rounds that were met."""
+    closed, performance = by_seed(table, contender, alpha)
+    return Score(
+        label=contender.label,
+        policy=contender.policy,
+        feedback=contender.make(stream, alpha).feedback.value,
+        alpha=alpha,
+        n_seeds=len(closed),
+        gap_closed=band(closed),
+        alpha_performance=band(performance),
+    )
+
+
+def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector, Vector]:
+    """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG."""
     mine = table.filter(contender=key(contender), alpha=alpha).sort("seed", "arm")
     n_seeds, n_arms = mine["seed"].n_unique(), mine["arm"].n_unique()
     earned, uniform, best, gaps = (
@@ -103,27 +132,24 @@ def score(table: pl.DataFrame, contender: Contender, alpha: float, stream: Any) 
     level = metrics.alpha_performance(uniform, alpha)
     learnable = all(map(has_room, best[:, 0], gaps[:, 0], level))
     closed = metrics.gap_closed(best[:, 0], uniform, earned, alpha) if learnable else np.zeros(n_seeds)
-    return Score(
-        label=contender.label,
-        policy=contender.policy,
-        feedback=contender.make(stream, alpha).feedback.value,
-        alpha=alpha,
-        n_seeds=n_seeds,
-        gap_closed=band(closed),
-        alpha_performance=band(metrics.alpha_performance(earned, alpha)),
-    )
+    return closed, metrics.alpha_performance(earned, alpha)
 
 
-class Report(NamedTuple):
-    """What was found, and the page that shows it."""
+def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[str, Vector]]:
+    """Against an adversary that sees the distribution: how far the adaptive policy is above what it must not be below.
 
-    results: Arena
-    page: Path
+    That is its guaranteed learner alone, less a margin, and the paper's bandit, each against the same adversary.
+    """
+    for alpha in alphas:
+        ours, _ = by_seed(table, ADAPTIVE, alpha)
+        for other, margin in ((GUARANTEED, MARGIN), (ALPHA_FAIR_BANDIT, 0.0)):
+            less = f" less {margin:.0%} of the gap" if margin else ""
+            yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - by_seed(table, other, alpha)[0] + margin
 
 
-def arena(folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any) -> Report:
+def arena(folder: Path, *, started: Started = untold, **options: Any) -> Report[Arena]:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found))]
+    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]
     page = write_page(folder, found, pictures, partial(render, "arena.html", results=found, n_features=N_FEATURES))
     return Report(found, page)

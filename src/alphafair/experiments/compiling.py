@@ -1,6 +1,6 @@
 """Machine code for all that the experiments use, made before they start, so that their bars tell of their own work.
 
-Numba compiles one kernel at a time in a process, so each of the two that take longest gets a process; what
+Numba compiles one kernel at a time in a process, so each of the three that take longest gets a process; what
 those compile is loaded from the disk cache afterwards. Where all code is in the cache already this takes a second.
 """
 
@@ -10,11 +10,15 @@ from collections.abc import Callable
 
 from alphafair import streams
 from alphafair.experiments import paper, tables
+from alphafair.experiments.courses import BANDIT, COURSES, GUARANTEED
+from alphafair.experiments.match import Match
 from alphafair.jit import cache_folder
 
 OPTIMUM = "optimum"
-APART = ("fair-cb", OPTIMUM)
+APART = ("alpha-fair-adaptive", "fair-cb", OPTIMUM)
 CONTENDERS = {contender for experiment in (*paper.EXPERIMENTS, paper.TOY) for contender in experiment.contenders}
+CONTENDERS |= {*BANDIT} - {GUARANTEED}  # of the arena; that one has the adaptive policy's kernels
+ADVERSARY = next(course for course in COURSES if course.maker == "adversary").smoke()
 NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *APART)  # the longest last
 
 
@@ -27,6 +31,8 @@ def compiled(name: str) -> None:
     for contender in CONTENDERS:
         if contender.policy == name:
             contender.played(stream, alpha, n_seeds=1, n_records=1)
+            if contender in BANDIT:
+                Match(ADVERSARY, (contender,), (alpha,)).played(0)
 
 
 def compile_all(*, jobs: int | None = None, advance: Callable[[int], None] = lambda names: None) -> None:

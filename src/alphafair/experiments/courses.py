@@ -6,12 +6,13 @@ from alphafair.experiments import paper
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Course
 
-ALPHAS = (0.5, 0.9)
+ALPHAS = (0.0, 0.5, 0.9)
 ADAPTIVE = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "bandit"),))
 ADAPTIVE_FULL = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "full"),))
+GUARANTEED = Contender("guaranteed alone", "guaranteed-learner")
 RIVAL = Contender("Frank-Wolfe UCB", "optimistic-frank-wolfe")
 FAIR_CB, FAIR_CB_FULL = (replace(contender, label="FairCB") for contender in (paper.FAIR_CB, paper.FAIR_CB_FULL))
-BANDIT = (ADAPTIVE, paper.ALPHA_FAIR_BANDIT, RIVAL, FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
+BANDIT = (ADAPTIVE, GUARANTEED, paper.ALPHA_FAIR_BANDIT, RIVAL, FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
 FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.INDEPENDENT, paper.HEDGE, FAIR_CB_FULL, paper.UNIFORM)
 CONTENDERS = (*BANDIT, *FULL)
 N_FEATURES = 8

@@ -16,13 +16,13 @@ import polars as pl
 from alphafair.experiments import tables
 from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.published import PublishedSign, PublishedStep
-from alphafair.experiments.rival import OptimisticFrankWolfe
+from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.types import Feedback, Stream
 
 Task = Callable[[], pl.DataFrame]
-UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe)
+UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)
 KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in UNLISTED}}
 
 

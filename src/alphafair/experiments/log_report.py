@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.page import environment
 from alphafair.experiments.report import inline, save_picture
-from alphafair.experiments.reproduce import versions
+from alphafair.experiments.run import versions
 
 
 class LogReport(NamedTuple):

@@ -10,12 +10,13 @@ import numpy as np
 from alphafair import metrics
 from alphafair.experiments import results
 from alphafair.experiments.digests import digest
-from alphafair.experiments.experiment import Contender, Impossibility, Loaded, optimum_key
+from alphafair.experiments.experiment import Contender, Impossibility, Loaded, Work, optimum_key
 from alphafair.experiments.paper import FLOORS, UNIFORM
 from alphafair.experiments.results import Band, Floats, Series
 from alphafair.experiments.run import read
 from alphafair.experiments.tables import Part, part
-from alphafair.types import Matrix, Stream, Vector
+from alphafair.offline import context_reward_totals
+from alphafair.types import Feedback, Matrix, Stream, Vector
 
 Kind = TypeVar("Kind", bound=results.OverTime)
 COMPARED = ("alpha_performance", "approximate_regret", "jain_index", "standard_regret")  # the paper's four
@@ -114,32 +115,40 @@ def _gap_closed(loaded: Loaded, best: float, certificate: float, rewards: Matrix
 def _outcome(loaded: Loaded, folder: Path, contender: Contender, measured: Samples) -> results.Outcome:
     """Every metric over the recorded rounds, with bands over the seeds."""
     alpha = loaded.alpha
-    _, rewards, pulls = _part(folder, contender, alpha)
+    rewards, pulls = _part(folder, contender, alpha)
     best = read(folder, optimum_key(alpha)).row(-1, named=True)
+    feedback = contender.make(loaded.stream, alpha).feedback
     return results.Outcome(
         policy=contender.policy,
-        feedback=contender.make(loaded.stream, alpha).feedback.value,
+        feedback=feedback.value,
         settings=dict(contender.settings),
         n_seeds=len(rewards),
         final_rewards=_floats(rewards[:, -1].mean(axis=0)),
         pull_shares=_floats((pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0)),
         gap_closed=_gap_closed(loaded, best["value"], best["gap"], rewards[:, -1], measured),
+        certificates=_certificates(loaded, rewards[0, -1]) if feedback is Feedback.FULL else None,
         **{name: series(values) for name, values in vars(measured[contender.label]).items()},
     )
 
 
-def _about(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
+def _certificates(loaded: Loaded, earned: Vector) -> dict[str, float]:
+    """What this very run cannot exceed, whatever the optimum is: known from what was seen and earned alone."""
+    bounds = metrics.certificates(context_reward_totals(loaded.stream), earned, loaded.alpha)
+    regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
+    return {"ratio": bounds.performance_ratio, **regrets}
+
+
+def about(work: Work, stream: Stream, n_seeds: int) -> dict[str, Any]:
+    """What any results on some rounds begin with."""
+    sizes = {"n_rounds": stream.n_rounds, "n_contexts": stream.n_contexts, "n_arms": stream.n_arms}
+    return {"title": work.title, "digest": digest(work), "seeds": tuple(range(n_seeds)), **sizes}
+
+
+def _about_ratings(loaded: Loaded, n_seeds: int) -> dict[str, Any]:
     stream = loaded.stream
-    return {
-        "title": loaded.title,
-        "digest": digest(loaded),
-        "seeds": tuple(range(n_seeds)),
-        "n_rounds": stream.n_rounds,
-        "n_contexts": stream.n_contexts,
-        "n_arms": stream.n_arms,
-        "arm_labels": tuple(stream.arm_labels or map(str, range(stream.n_arms))),
-        "settings": results.Rows(loaded.rows, loaded.min_ratings, loaded.reward_floor),
-    }
+    labels = tuple(stream.arm_labels or map(str, range(stream.n_arms)))
+    rows = results.Rows(loaded.rows, loaded.min_ratings, loaded.reward_floor)
+    return {**about(loaded, stream, n_seeds), "arm_labels": labels, "settings": rows}
 
 
 def _most_seeds(measured: Samples) -> int:
@@ -151,7 +160,7 @@ def over_time(kind: type[Kind], loaded: Loaded, folder: Path, measured: Samples,
     alpha = loaded.alpha
     best = read(folder, optimum_key(alpha))
     return kind(
-        **_about(loaded, _most_seeds(measured)),
+        **_about_ratings(loaded, _most_seeds(measured)),
         alpha=alpha,
         rounds=tuple(best["round"].to_list()),
         optimum=results.Optimum(tuple(best["value"].to_list()), tuple(best["gap"].to_list())),
@@ -177,7 +186,7 @@ def over_alpha(loaded: Loaded, folder: Path, data: str) -> results.OverAlpha:
     (contender,) = loaded.contenders
     final = np.array([_part(folder, contender, alpha).rewards[0, -1] for alpha in loaded.alphas])
     return results.OverAlpha(
-        **_about(loaded, 1),
+        **_about_ratings(loaded, 1),
         data=data,
         alphas=loaded.alphas,
         jain_index=_floats(metrics.jain_index(final)),
@@ -189,26 +198,28 @@ def over_alpha(loaded: Loaded, folder: Path, data: str) -> results.OverAlpha:
 def over_floor(loaded: Loaded, measured: Samples) -> results.OverFloor:
     """The floor sweep: where everybody ends, and how far alpha-FairCB is ahead of every floor, seed by seed."""
     fair, bandit, *sweep = measured.values()
-    swept = {"bandit": sweep[: len(FLOORS)], "full": sweep[len(FLOORS) :]}
-    names = ("alpha_performance", "jain_index", "average_reward")
+    ours = {"full": fair, "bandit": bandit}
+    swept = {"full": sweep[len(FLOORS) :], "bandit": sweep[: len(FLOORS)]}
 
-    def ahead(ours: Measured, theirs: list[Measured]) -> Series:
-        leads = {str(k): (ours.alpha_performance - each.alpha_performance)[:, -1] for k, each in enumerate(theirs)}
+    def ends(each: Measured) -> dict[str, Band]:
+        return {name: band(each.ends(name)) for name in ("alpha_performance", "jain_index", "average_reward")}
+
+    def ahead(feedback: str) -> Series:
+        level = ours[feedback].ends("alpha_performance")
+        leads = {str(k): level - each.ends("alpha_performance") for k, each in enumerate(swept[feedback])}
         return Series.along([*joint_bands(leads).values()])
 
+    def along(runs: list[Measured]) -> dict[str, Series]:
+        found = [ends(each) for each in runs]
+        return {name: Series.along([each[name] for each in found]) for name in found[0]}
+
     return results.OverFloor(
-        **_about(loaded, _most_seeds(measured)),
+        **_about_ratings(loaded, _most_seeds(measured)),
         alpha=loaded.alpha,
         floors=FLOORS,
-        fair_cb={
-            feedback: {name: Series.along([band(each.ends(name)) for each in runs]) for name in names}
-            for feedback, runs in swept.items()
-        },
-        alpha_fair={
-            feedback: {name: band(each.ends(name)) for name in names}
-            for feedback, each in (("full", fair), ("bandit", bandit))
-        },
-        ahead={"full": ahead(fair, swept["full"]), "bandit": ahead(bandit, swept["bandit"])},
+        fair_cb={feedback: along(runs) for feedback, runs in swept.items()},
+        alpha_fair={feedback: ends(each) for feedback, each in ours.items()},
+        ahead={feedback: ahead(feedback) for feedback in ours},
         maxima=tuple(float(each.ends("alpha_performance").max()) for each in swept["bandit"]),
     )
 
@@ -238,13 +249,8 @@ def pulls(toy: Loaded, folder: Path) -> Pulls:
 def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
     """How often each arm is pulled, over all seeds."""
     return results.PullShares(
-        title=toy.title,
-        digest=digest(toy),
-        seeds=tuple(range(toy.n_seeds)),
+        **about(toy, toy.stream, toy.n_seeds),
         alpha=toy.alpha,
-        n_rounds=toy.stream.n_rounds,
-        n_contexts=toy.stream.n_contexts,
-        n_arms=toy.stream.n_arms,
         arms=_floats(toy.stream.reward_table[0]),
         shares={label: _floats(each.mean(axis=0)) for label, each in pulled.items()},
     )

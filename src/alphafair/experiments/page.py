@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from alphafair import words
 from alphafair.experiments import facts, paper
-from alphafair.experiments.claims import obstacle
+from alphafair.experiments.claims import obstacle, verdict
 from alphafair.experiments.pictures import PICTURES
 from alphafair.experiments.results import Band, Results, Rows
 from alphafair.figures import look
@@ -26,7 +26,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"facts": facts, "look": look, "obstacle": obstacle, "words": words}
+    made.globals |= {"facts": facts, "look": look, "obstacle": obstacle, "verdict": verdict, "words": words}
     made.filters |= {word: getattr(words, word) for word in ("number", "percent", "fixed", "listed", "capital")}
     made.filters |= {
         "counted": lambda count: f"{count:,}",

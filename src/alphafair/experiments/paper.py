@@ -17,11 +17,7 @@ UNIFORM_BANDIT = Contender("uniform", "uniform", (("feedback", "bandit"),))
 PUBLISHED_SIGN = Contender("published sign", "published-sign")
 PUBLISHED_STEP = Contender("published step", "published-step")
 
-FULL_INFORMATION = Experiment(
-    "A",
-    "Full information",
-    (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM),
-)
+FULL_INFORMATION = Experiment("A", "Full information", (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM))
 BANDIT_FEEDBACK = Experiment(
     "B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100, n_records=500
 )
@@ -36,10 +32,7 @@ PRICE_OF_FAIRNESS = Experiment(
 )
 FLOORS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 0.99, 0.999)
 SIGN = Experiment(
-    "sign",
-    "The sign of the bandit reward",
-    (ALPHA_FAIR_BANDIT, PUBLISHED_SIGN, UNIFORM_BANDIT),
-    n_seeds=100,
+    "sign", "The sign of the bandit reward", (ALPHA_FAIR_BANDIT, PUBLISHED_SIGN, UNIFORM_BANDIT), n_seeds=100
 )
 READINGS = Experiment(
     "readings",

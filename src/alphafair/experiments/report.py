@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -20,21 +21,22 @@ USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 NAMED = re.compile(r' id="([^"]*)"')
 COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
+Found = TypeVar("Found", Results, Arena)
+
+
+class Report(NamedTuple, Generic[Found]):
+    """What was found, and the page that shows it."""
+
+    results: Found
+    page: Path
 
 
 def write_report(
     results: Results, folder: str | Path, *, advance: Callable[[int], object] = lambda pictures: None
 ) -> Path:
-    """Write index.html, results.json and figures/ into a folder, and say where the page is.
+    """Write index.html, results.json and figures/ into a folder, made if it is missing, and say where the page is.
 
-    Parameters
-    ----------
-    results
-        What the runner measured; the same results give the same bytes.
-    folder
-        Made if it is missing; files of an earlier report are replaced.
-    advance
-        Told 1 after every picture; there are `len(PICTURES)`.
+    The same results give the same bytes. `advance` is told 1 after every one of the `PICTURES`.
     """
     drawn = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
     return write_page(Path(folder), results, drawn, partial(html, results), advance)

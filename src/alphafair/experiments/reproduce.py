@@ -1,22 +1,19 @@
 """All experiments on one data set, and the report of them."""
 
-import platform
-from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import alphafair
 from alphafair.experiments import measured, paper
+from alphafair.experiments.arena import meeting, short_plan
 from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
-from alphafair.experiments.digests import report_digest, stream_digest
+from alphafair.experiments.digests import stream_digest
 from alphafair.experiments.experiment import Experiment, Loaded, Work
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.report import is_written, write_report
+from alphafair.experiments.report import Report, is_written, write_report
 from alphafair.experiments.results import Compared, DataFacts, Experiments, OverTime, Results, Sign
-from alphafair.experiments.run import is_done, run
+from alphafair.experiments.run import Started, is_done, run, untold, versions
 from alphafair.experiments.sources import Data, check_counts, described
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.words import counted
@@ -35,9 +32,6 @@ def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
     return replace(experiment, min_ratings=least).on(stream)
 
 
-Started = Callable[[str, int], Callable[[int], None]]
-
-
 def measure(
     data: Data,
     folder: Path,
@@ -45,7 +39,7 @@ def measure(
     smoke: bool = False,
     jobs: int | None = None,
     command: str = "alphafair reproduce",
-    started: Started = lambda title, total: lambda done: None,
+    started: Started = untold,
 ) -> Results:
     """Run what has not been run. The tables are kept in the folder.
 
@@ -67,7 +61,8 @@ def measure(
             check_counts(name, experiment.stream)
     limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
     toy = paper.toy(smoke=smoke)
-    works: list[Work] = [*ready.values(), limit, toy]
+    matches = short_plan(smoke=smoke)
+    works: list[Work] = [*ready.values(), limit, toy, *matches]
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))
     runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
@@ -88,22 +83,14 @@ def measure(
         step=over_time(OverTime, "step"),
         readings=over_time(OverTime, "readings"),
         delta=over_time(OverTime, "delta"),
+        arena=tuple(meeting(match, ran(match)) for match in matches),
     )
     note = _note(name, n_ratings, ready["A"], ready["C"])
     facts = DataFacts(name, not the_papers, stream_digest(ready["A"].stream), note, part)
     return Results(command, versions(), facts, claims(found, samples, pulls, name), found)
 
 
-class Report(NamedTuple):
-    """What was found, and the page that shows it."""
-
-    results: Results
-    page: Path
-
-
-def reproduce(
-    data: Data, folder: Path, *, started: Started = lambda title, total: lambda done: None, **options: Any
-) -> Report:
+def reproduce(data: Data, folder: Path, *, started: Started = untold, **options: Any) -> Report[Results]:
     """Measure, then write the report. Options are those of `measure`."""
     found = measure(data, folder / "runs", started=started, **options)
     if is_written(found, folder):
@@ -120,10 +107,3 @@ def _note(name: str, n_ratings: int, a: Loaded, c: Loaded) -> str:
     first = f"the first {counted(n_rows, 'row')} of {name}, {rounds[0]} once movies without genres are dropped"
     many = f"users with at least {counted(least, 'rating')}, {rounds[1]}, {users[1]}"
     return f"A and B: {first}, {users[0]}, {a.stream.n_arms} genres. C: {many}."
-
-
-def versions() -> dict[str, str]:
-    """What the numbers were made with."""
-    packages = ("numpy", "numba", "polars", "matplotlib")
-    own = {"alphafair": alphafair.__version__, "code": report_digest(), "python": platform.python_version()}
-    return own | {package: version(package) for package in packages}

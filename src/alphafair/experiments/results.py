@@ -74,6 +74,7 @@ class Outcome:
     final_rewards: Floats  # per arm
     pull_shares: Floats  # per arm
     gap_closed: Band
+    certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
 
     @property
     def learned(self) -> Band:
@@ -119,10 +120,14 @@ class Section:
 
 
 @dataclass(frozen=True)
-class OnRatings(Section):
+class OnRounds(Section):
     n_rounds: int
     n_contexts: int
     n_arms: int
+
+
+@dataclass(frozen=True)
+class OnRatings(OnRounds):
     arm_labels: tuple[str, ...]
     settings: Rows
 
@@ -200,13 +205,10 @@ class Compared(OverTime):
 
 
 @dataclass(frozen=True)
-class PullShares(Section):
+class PullShares(OnRounds):
     """How often arms of fixed pay are pulled, by contender and arm."""
 
     alpha: float
-    n_rounds: int
-    n_contexts: int
-    n_arms: int
     arms: Floats  # what each pays
     shares: dict[str, Floats]
 
@@ -305,33 +307,6 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
-class Experiments:
-    A: Compared
-    B: Compared
-    C: OverAlpha
-    floor_sweep: OverFloor
-    impossibility: Limits
-    sign: Sign
-    step: OverTime
-    readings: OverTime
-    delta: OverTime
-
-    def sections(self) -> list[tuple[str, Any]]:
-        """All of them by name, in order of their names, and the toy."""
-        names = sorted(field.name for field in fields(self))
-        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy)]
-
-
-@dataclass(frozen=True)
-class Results:
-    command: str
-    versions: dict[str, str]
-    data: DataFacts
-    claims: tuple[Claim, ...]
-    experiments: Experiments
-
-
-@dataclass(frozen=True)
 class Score:
     """What one contender did on one course of the arena."""
 
@@ -345,18 +320,45 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Meeting(Section):
+class Meeting(OnRounds):
     """All contenders on one course."""
 
     name: str
-    n_rounds: int
-    n_contexts: int
-    n_arms: int
     delay: int | None
     scores: tuple[Score, ...]
+    promises: tuple[Lead, ...] = ()  # of the adaptive policy against an adversary that sees the distribution
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
+
+
+@dataclass(frozen=True)
+class Experiments:
+    A: Compared
+    B: Compared
+    C: OverAlpha
+    floor_sweep: OverFloor
+    impossibility: Limits
+    sign: Sign
+    step: OverTime
+    readings: OverTime
+    delta: OverTime
+    arena: tuple[Meeting, ...]
+
+    def sections(self) -> list[tuple[str, Any]]:
+        """All of them by name, in order of their names, the toy, and every course of the arena."""
+        names = sorted(field.name for field in fields(self) if field.name != "arena")
+        courses = (("arena", each) for each in self.arena)
+        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy), *courses]
+
+
+@dataclass(frozen=True)
+class Results:
+    command: str
+    versions: dict[str, str]
+    data: DataFacts
+    claims: tuple[Claim, ...]
+    experiments: Experiments
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""The rival from the stochastic literature: for the arena only."""
+"""For the arena only: the rival from the stochastic literature, and half of the adaptive policy on its own."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from alphafair import validate
 from alphafair.kernels import Kernels, optimistic_index
-from alphafair.kernels.memory import blank
-from alphafair.policies import BasePolicy
+from alphafair.kernels.index import LEAD
+from alphafair.kernels.memory import ARMS, blank
+from alphafair.policies import AlphaFairAdaptive, BasePolicy
 from alphafair.types import Feedback, Matrix
 
 
@@ -37,3 +38,28 @@ class OptimisticFrankWolfe(BasePolicy):
 
     def _make_work(self, n_live: int) -> Matrix:
         return optimistic_index.make_work(n_live, self.alpha)
+
+
+class GuaranteedLearner(AlphaFairAdaptive):
+    """`AlphaFairAdaptive` under bandit feedback without its index: the guaranteed learner plays every round itself.
+
+    A master that finds the index behind by 1e100 from the start gives it nothing: q = 1. The learner keeps its hints,
+    what the index predicts, since its guarantee is the same with any. Not in POLICIES.
+    """
+
+    name: ClassVar[str] = "guaranteed-learner"
+    feedback = Feedback.BANDIT
+    feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.BANDIT,)
+    look = ("#332288", "p")
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float = 0.9,
+        feedback: Literal["bandit"] = "bandit",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(n_contexts, n_arms, alpha=alpha, feedback=feedback, seed=seed)
+        self._memory.shared[0, LEAD // ARMS, LEAD % ARMS] = -1e100

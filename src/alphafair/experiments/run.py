@@ -6,15 +6,32 @@ JSON. A file that cannot be read is made again. Kernels release the GIL, so thre
 
 import json
 import os
+import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
 
+import alphafair
 from alphafair.experiments.atomic_write import atomic_write, write_text
-from alphafair.experiments.digests import digest
+from alphafair.experiments.digests import digest, report_digest
 from alphafair.experiments.experiment import Task, Work
+
+Started = Callable[[str, int], Callable[[int], None]]  # told a title and a total, it says whom to tell of progress
+
+
+def untold(title: str, total: int) -> Callable[[int], None]:
+    """Nobody is told."""
+    return lambda done: None
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    packages = ("numpy", "numba", "polars", "matplotlib")
+    own = {"alphafair": alphafair.__version__, "code": report_digest(), "python": platform.python_version()}
+    return own | {package: version(package) for package in packages}
 
 
 def run(

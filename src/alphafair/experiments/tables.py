@@ -17,7 +17,6 @@ from alphafair.types import Stream, Vector
 class Part(NamedTuple):
     """What one contender did at one alpha: R by seed, recorded round and arm, and pulls by seed and arm."""
 
-    rounds: NDArray[np.int64]
     rewards: Vector
     pulls: Vector
 
@@ -55,11 +54,9 @@ def played(policy: BasePolicy, stream: Stream, seeds: Sequence[int], n_records: 
 
 def part(table: pl.DataFrame) -> Part:
     """The table of a play as arrays."""
-    rounds = table["round"].unique(maintain_order=True).to_numpy()
-    n_seeds, n_arms = table["seed"].n_unique(), table["arm"].n_unique()
-    shape = (n_seeds, len(rounds), n_arms)
-    pulls = table["pulls"].to_numpy().reshape(shape)[:, -1].astype(np.float64)
-    return Part(rounds, table["reward"].to_numpy().reshape(shape), pulls)
+    shape = tuple(table[name].n_unique() for name in ("seed", "round", "arm"))
+    rewards, pulls = (table[name].to_numpy().reshape(shape) for name in ("reward", "pulls"))
+    return Part(rewards, pulls[:, -1].astype(np.float64))
 
 
 def optimum(stream: Stream, alpha: float, n_records: int) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.experiments.pictures import arms, corrections, learned, over_alpha, over_time, rivals
+from alphafair.experiments.pictures import arena, arms, corrections, learned, over_alpha, over_time, rivals
 from alphafair.experiments.results import Experiments
 from alphafair.words import ALPHA
 
@@ -30,7 +30,9 @@ class Picture(NamedTuple):
 
 def _over_time(key: str, setting: str) -> list[Picture]:
     """The pictures of A, and of B."""
-    drawn = {metric: (title, partial(over_time.picture, metric=metric)) for metric, title in over_time.TITLES.items()}
+    drawn = {
+        metric: (title, partial(over_time.picture, metric=metric)) for metric, (title, _) in over_time.METRICS.items()
+    }
     drawn["who_gets_what"] = ("Who gets what, arm by arm", arms.who_gets_what)  # type: ignore[assignment]
     return [
         Picture(f"{key}-{name.replace('_', '-')}", f"{title} ({setting})", key, key, draw, name)
@@ -52,7 +54,7 @@ _LIMITS = "Where no online policy can match the optimum"
 PICTURES = (
     *_over_time("A", "full information"),
     *_over_time("B", "bandit feedback"),
-    *(_over_alpha(metric, title) for metric, title in over_alpha.TITLES.items()),
+    *(_over_alpha(metric, title) for metric, (title, _) in over_alpha.METRICS.items()),
     Picture("price-of-fairness", "The price of fairness", "price", "C", over_alpha.price, "price"),
     Picture("how-much-was-learned", "How much was learned", "learned", "", learned.picture, "learned"),
     Picture("sign-toy", _TOY, "corrections", "sign", corrections.toy, "toy"),
@@ -61,4 +63,5 @@ PICTURES = (
     Picture("readings", _READINGS, "corrections", "readings", corrections.readings, "readings"),
     Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", rivals.floor_sweep, "floor_sweep"),
     Picture("impossibility", _LIMITS, "rivals", "impossibility", rivals.impossibility, "impossibility"),
+    Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena"),
 )

@@ -1,6 +1,6 @@
 """The arena: how much of the gap every policy closes on every course, one dot with its band each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from alphafair import figures
 from alphafair.experiments.pictures import canvas
-from alphafair.experiments.results import Arena, Score
+from alphafair.experiments.results import Meeting, Score
 from alphafair.figures import LABEL_SIZE, look
 from alphafair.words import ALPHA
 
@@ -18,24 +18,26 @@ FLOOR, EDGE = -0.5, 2.0  # what lies beyond is an arrow at the edge
 ROW = 0.3  # inches
 
 
-def picture(results: Arena) -> Figure:
+def picture(meetings: Sequence[Meeting], title: str = TITLE, alphas: Sequence[float] = ()) -> Figure:
     """A panel per alpha and feedback, a row per course: 0% is uniform play, 100% the optimum in hindsight."""
-    meetings, n_seeds = results.meetings, max(len(each.seeds) for each in results.meetings)
+    scores, n_seeds = meetings[0].scores, max(len(each.seeds) for each in meetings)
+    alphas = alphas or list(dict.fromkeys(score.alpha for score in scores))
+    seen = [feedback for feedback in SEEN if meetings[0].of(feedback, alphas[0])]
     names = [each.title for each in meetings]
     notes = (
         "of the way from uniform play (0%) to the best fixed policy in hindsight (100%); arrows lie beyond the edge",
         f"bands: 95% confidence over {n_seeds} seeds" if n_seeds > 1 else "",
     )
     panel, head = ROW * len(meetings), 0.35
-    height = 1.35 + len(results.alphas) * (panel + head + 0.3)
-    with canvas.page(TITLE, notes, height) as (figure, top):
+    height = 1.35 + len(alphas) * (panel + head + 0.3)
+    with canvas.page(title, notes, height) as (figure, top):
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
-        width = (canvas.WIDTH - left) / len(SEEN)
-        _legend(figure, meetings[0].scores, top)
+        width = (canvas.WIDTH - left) / len(seen)
+        _legend(figure, scores, top)
         top -= 0.45
-        for alpha in results.alphas:
+        for alpha in alphas:
             bottom = top - head - panel
-            for column, feedback in enumerate(SEEN):
+            for column, feedback in enumerate(seen):
                 start, room = (left + column * width) / canvas.WIDTH, (width - 0.25) / canvas.WIDTH
                 axes = figure.add_axes((start, bottom / height, room, panel / height))
                 rows = [each.of(feedback, alpha) for each in meetings]

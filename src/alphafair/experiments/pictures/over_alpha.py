@@ -10,13 +10,9 @@ from alphafair.figures import look, note
 from alphafair.words import ALPHA, number, tick
 
 OURS = look(paper.ALPHA_FAIR.policy)
-TITLES = {
-    "jain_index": f"Equality at the end of the run, over {ALPHA}",
-    "average_reward": f"Efficiency at the end of the run, over {ALPHA}",
-}
-UNITS = {
-    "jain_index": "Jain's index (1: all arms alike)",
-    "average_reward": "average cumulative reward per arm",
+METRICS = {  # title, unit
+    "jain_index": (f"Equality at the end of the run, over {ALPHA}", "Jain's index (1: all arms alike)"),
+    "average_reward": (f"Efficiency at the end of the run, over {ALPHA}", "average cumulative reward per arm"),
 }
 MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # on the curve of the price, or the nearest that was run
 
@@ -30,7 +26,7 @@ def picture(run: OverAlpha, title: str, metric: str) -> Figure:
         canvas.draw(axes, alphas, [line], markers=10)
         highest = 1.02 if metric == "jain_index" else 1.08 * max(values)
         axes.set(xlabel=f"{ALPHA} (0: efficiency, toward 1: equality)", xlim=(-0.01, 1.0))
-        axes.set(ylabel=UNITS[metric], ylim=(0.0, highest))
+        axes.set(ylabel=METRICS[metric][1], ylim=(0.0, highest))
         axes.yaxis.set_major_formatter(tick)
         rises = values[-1] >= values[0]
         for at, side, above in ((0, "left", not rises), (-1, "right", rises)):  # beside the curve, not on it
@@ -53,7 +49,7 @@ def price(run: OverAlpha, title: str) -> Figure:
         axes = canvas.place(figure, top)
         axes.plot(jain, reward, color=OURS.colour, linewidth=1.2, marker=".", markersize=4, gid="price")
         axes.plot(jain[marks], reward[marks], color=OURS.colour, marker=OURS.marker, markersize=7, linestyle="none")
-        axes.set(xlabel=UNITS["jain_index"], ylabel=UNITS["average_reward"])
+        axes.set(xlabel=METRICS["jain_index"][1], ylabel=METRICS["average_reward"][1])
         axes.margins(0.12, 0.12)
         axes.grid(axis="x")
         axes.yaxis.set_major_formatter(tick)

@@ -12,17 +12,11 @@ from alphafair.experiments.results import OverTime, Series
 from alphafair.figures import INK
 from alphafair.words import ALPHA, number, tick
 
-TITLES = {
-    "alpha_performance": f"{ALPHA}-performance: how much, weighed fairly",
-    "approximate_regret": "Approximate regret: against a part of the optimum",
-    "jain_index": "Jain's index: how equally",
-    "standard_regret": "Standard regret: how far below the optimum",
-}
-UNITS = {
-    "alpha_performance": f"{ALPHA}-performance (utility)",
-    "approximate_regret": "approximate regret (utility)",
-    "jain_index": "Jain's index (1: all arms alike)",
-    "standard_regret": "standard regret (utility, log beyond 1)",
+METRICS = {  # title, unit
+    "alpha_performance": (f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)"),
+    "approximate_regret": ("Approximate regret: against a part of the optimum", "approximate regret (utility)"),
+    "jain_index": ("Jain's index: how equally", "Jain's index (1: all arms alike)"),
+    "standard_regret": ("Standard regret: how far below the optimum", "standard regret (utility, log beyond 1)"),
 }
 
 
@@ -39,7 +33,7 @@ def picture(run: OverTime, title: str, metric: str) -> Figure:
         "standard_regret": _wide_scale,
     }
     notes = (certified, canvas.bands(run), styles)
-    return canvas.over_time(run, title, notes, [*lines, *guides], UNITS[metric], scales[metric])
+    return canvas.over_time(run, title, notes, [*lines, *guides], METRICS[metric][1], scales[metric])
 
 
 def _optimum(run: OverTime, metric: str) -> list[canvas.Line]:
