@@ -13,7 +13,7 @@ import random
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -25,10 +25,11 @@ from alphafair.engine.events import TABLES, Activated, Change, Context, Decided,
 from alphafair.engine.experiment import CODE, Experiment, checked_label, is_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
+from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
-from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward, Ticket
+from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward
 
-RECENT = 20_000  # decisions remembered, so that their rewards need not be looked up
+RECENT = 10_000  # decisions remembered, twice as many for a while, so that their rewards need not be looked up
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
@@ -67,7 +68,7 @@ class Decisions:
         self._ledger, self._clock = ledger, clock
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)
         self._writer = threading.RLock()
-        self._waiting: deque[Ticket] = deque()
+        self._waiting = Queue()
         self._stale, self._closed = False, False
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
@@ -96,7 +97,8 @@ class Decisions:
         self.position, self._latest = position, max((at for rows in times for (at,) in rows), default=0)
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self._recent: OrderedDict[str, Known] = OrderedDict()
+        self._recent: dict[str, Known] = {}
+        self._older: dict[str, Known] = {}
         self._absent: set[str] = set()
         self._stale = False
         self._salt = f"{self._random.getrandbits(32):08x}"
@@ -176,26 +178,25 @@ class Decisions:
         if self._ledger.read_only:
             raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
         ticket = Ticket(requests)
-        self._waiting.append(ticket)
-        with self._writer:  # whoever comes first serves all that wait
-            while ticket.answers is None and ticket.problem is None:
-                self._serve()
+        self._waiting.wait(ticket, self._lead)
         if ticket.problem is not None:
             raise ticket.problem
         return ticket.answers or []
 
+    def _lead(self, ticket: Ticket) -> None:
+        with self._writer:
+            while not ticket.served:
+                self._serve()
+
     def _serve(self) -> None:
-        while len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
-            self._recent.popitem(last=False)
-        group, size = list[Ticket](), 0
-        while self._waiting and size < GROUP:
-            group.append(self._waiting.popleft())
-            size += len(group[-1].requests)
+        if len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
+            self._recent, self._older = {}, self._recent
+        group = self._waiting.take(GROUP)
         try:
             self._check_open()
             self._freshen()
             self._expire_due()
-            self._look_up(request.id for ticket in group for request in ticket.requests if hasattr(request, "id"))
+            self._look_up(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
             answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
             if fold.last > fold.start:
@@ -204,6 +205,7 @@ class Decisions:
             self._stale = True
             for ticket in group:
                 ticket.problem = problem
+                ticket.woken.set()
             if isinstance(problem, (OSError, Mismatch)):
                 self._problem = str(problem)
             elif not isinstance(problem, ValueError):
@@ -213,6 +215,7 @@ class Decisions:
             self._absent = set()
         for ticket, own in zip(group, answers, strict=True):
             ticket.answers = own
+            ticket.woken.set()
         with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
             self._take_snapshots()
 
@@ -234,7 +237,9 @@ class Decisions:
         name, label, id, available, deferred = request
         experiment = self._find_experiment(name)
         if id is not None:
-            known = self._find(checked_label("id", id))
+            if type(id) is not str or id not in self._absent:  # else it has been looked at
+                checked_label("id", id)
+            known = self._find(id)
             if known is not None:
                 if known.experiment is not experiment or known.label != label:
                     repair = "Use an id once; to ask again, repeat the request as it was."
@@ -247,13 +252,18 @@ class Decisions:
         if number is None:
             number = experiment.add_context(checked_label("context", label))
             fold.add(Context(experiment.key, number, label))
-        _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
-        seq, at = fold.next(), fold.at
+        used, could = None, None
+        if mask is None and experiment.only_draws:
+            arm, propensity = experiment.policy.draw(number, self._random.random())
+        else:
+            _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
+            used = probabilities.astype("<f8").tobytes() if experiment.full else None
+            could = None if mask is None else packed(mask)
+        fold.last = seq = fold.last + 1
+        at = fold.at
         if id is None:
             id = f"{self._salt}-{seq:010x}"
-        used = probabilities.astype("<f8").tobytes() if experiment.full else None
         known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
-        could = None if mask is None else packed(mask)
         version, later = experiment.version, 1 if deferred else 0
         row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
         fold.decided(row, known)
@@ -316,19 +326,22 @@ class Decisions:
         """A decision by its id, from memory or from the disk."""
         if not isinstance(id, str):
             raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
-        if id not in self._recent and id not in self._absent:
+        known = self._recent.get(id) or self._older.get(id)
+        if known is None and id not in self._absent:
             self._look_up([id])
-        return self._recent.get(id)
+            known = self._recent.get(id)
+        return known
 
     def _look_up(self, ids: Iterable[Any]) -> None:
         """Read the decisions that are not in memory, all with one question; `_absent` are those that nobody made."""
-        asked = [id for id in ids if isinstance(id, str) and id not in self._recent and is_label(id)]
+        recent, older = self._recent, self._older
+        asked = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
         for row in self._ledger.rows(FIND, (json.dumps(asked),)) if asked else ():
             id, seq, key, context, label, arm, propensity, active, since, used, is_settled, *settled = row
             first = tuple(settled) if is_settled else None
             known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, first)
-            self._recent[id] = known
-        self._absent = {id for id in asked if id not in self._recent}
+            recent[id] = known
+        self._absent.update(id for id in asked if id not in recent)
 
     # the clock
 

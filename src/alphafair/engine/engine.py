@@ -286,7 +286,7 @@ class Engine(Decisions):
             ]
             self._change(name, "erase", {"context": number}, updates)
             del experiment.contexts[context]
-            self._recent.clear()
+            self._recent, self._older = {}, {}
             self._ledger.checkpoint()
 
     def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:

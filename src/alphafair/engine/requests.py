@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alphafair.engine.experiment import Experiment
 
@@ -102,17 +102,6 @@ class Status:
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
             cumulative_rewards=experiment.cumulative_rewards,
         )
-
-
-class Ticket:
-    """The requests of one call, and the answers once they are on the disk."""
-
-    __slots__ = ("answers", "problem", "requests")
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests = requests
-        self.answers: list[Any] | None = None
-        self.problem: BaseException | None = None
 
 
 class Known:
