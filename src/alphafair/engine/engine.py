@@ -257,7 +257,7 @@ class Engine(Decisions):
             change = Change(seq, experiment.key, "rollback", body, trial.policy.snapshot().to_bytes(), fold.at)
             fold.changed(experiment, change)
             for id in still_open:
-                known = self._find(id)
+                known = self._known.find(id)
                 if known is not None:
                     fold.settled(known, None, "rollback")
             self._append(fold)
@@ -286,7 +286,7 @@ class Engine(Decisions):
             ]
             self._change(name, "erase", {"context": number}, updates)
             del experiment.contexts[context]
-            self._recent, self._older = {}, {}
+            self._known.forget()
             self._ledger.checkpoint()
 
     def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from alphafair.engine.events import TABLES, Activated, Change, Decided, Event, Late, Settled
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.follow import Steps, follow
-from alphafair.engine.requests import Known
+from alphafair.engine.known import Known
 from alphafair.kernels.loops import EXPECT, FORGO, LEARN
 from alphafair.types import Vector
 

@@ -102,37 +102,3 @@ class Status:
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
             cumulative_rewards=experiment.cumulative_rewards,
         )
-
-
-class Known:
-    """A decision that is on the disk, or will be once its group is: what its reward needs."""
-
-    __slots__ = (
-        "active",
-        "arm",
-        "context",
-        "experiment",
-        "label",
-        "probabilities",
-        "propensity",
-        "seq",
-        "settled",
-        "since",
-    )
-
-    def __init__(
-        self,
-        seq: int,
-        experiment: Experiment,
-        context: int,
-        label: str | None,
-        arm: int,
-        propensity: float,
-        active: bool,
-        since: int,
-        probabilities: bytes | None,
-        settled: tuple[float | None, str, bytes | None] | None,
-    ) -> None:
-        self.seq, self.experiment, self.context, self.label = seq, experiment, context, label
-        self.arm, self.propensity, self.active, self.since = arm, propensity, active, since
-        self.probabilities, self.settled = probabilities, settled
