@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from alphafair import validate
-from alphafair.engine import export
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
@@ -304,12 +303,16 @@ class Engine(Decisions):
 
     def log(self, name: str) -> Log:
         """All decisions that have a reward, in their order."""
+        from alphafair.engine import export  # polars takes longer to load than the rest of the engine
+
         with self._reading():
             experiment = self._find_experiment(name)
         return export.log(self._ledger, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's ending or as said; how many there were."""
+        from alphafair.engine import export
+
         with self._reading():
             experiment = self._find_experiment(name)
         return export.write(self._ledger, experiment, target, format)
