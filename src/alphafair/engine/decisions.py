@@ -187,7 +187,7 @@ class Decisions:
             self._expire_due()
             self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
-            answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
+            answers = [self._answers(ticket.requests, fold) for ticket in group]
             if fold.last > fold.start:
                 self._append(fold)
         except BaseException as problem:
@@ -206,19 +206,19 @@ class Decisions:
         with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
             self._take_snapshots()
 
-    def _answer(self, request: Request, fold: Fold) -> Receipt | Outcome | Refused:
-        try:
-            if type(request) is Decide:
-                return self._decide(request, fold)
-            if type(request) is Reward:
-                return self._reward(request, fold)
-            if type(request) is Activate:
-                return self._activate(request, fold)
-            raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
-        except Refused as refused:
-            return refused
-        except validate.Refusal as refused:
-            return Refused("bad_request", refused.argument, refused.allowed, refused.value, refused.repair)
+    def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | Refused]:
+        ways: dict[type, Callable[[Any, Fold], Receipt | Outcome]]
+        ways = {Decide: self._decide, Reward: self._reward, Activate: self._activate}
+        answers: list[Receipt | Outcome | Refused] = []
+        for request in requests:
+            try:
+                answers.append(ways.get(type(request), _unknown)(request, fold))
+            except Refused as refused:
+                answers.append(refused)
+            except validate.Refusal as refused:
+                argument, allowed, value, repair = refused.argument, refused.allowed, refused.value, refused.repair
+                answers.append(Refused("bad_request", argument, allowed, value, repair))
+        return answers
 
     def _decide(self, request: Decide, fold: Fold) -> Receipt:
         name, label, id, available, deferred = request
@@ -237,7 +237,7 @@ class Decisions:
                 raise Refused("id_taken", "id", f"one that does not begin with {self._prefix}", id, repair)
         if experiment.paused:
             raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
-        mask = experiment.mask(available)
+        mask = experiment.mask(available) if experiment.masked or available is not None else None
         number = experiment.contexts.get(label) if type(label) is str else None
         if number is None:
             number = experiment.add_context(checked_label("context", label))
@@ -373,3 +373,7 @@ class Decisions:
                 if len(snapshot.state) <= LARGEST_STATE:
                     older = [(KEEP_THREE, [(experiment.key,)])]
                     self._ledger.append(self.position, self.position, {Snapshot: [snapshot]}, older)
+
+
+def _unknown(request: object, fold: Fold) -> Outcome:
+    raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
