@@ -23,6 +23,7 @@ SECTIONS = (
     "fair_cb",
     "scaling",
     "startup",
+    "image",
     "service",
     "crashes",
 )

@@ -24,6 +24,7 @@ from benchmarks.table import Row, duration, named
 TURNS, SECONDS, CONNECTIONS, CONNECTIONS_OF_BATCHES = 4, 3.0, 256, 8
 AT_LEAST = {"starlette": 0.45, "vowpal_wabbit": 1.0, "mabwiser": 1.0}  # of what each reaches
 BATCHED, P99 = 60_000, 0.025
+DECISIONS, MOST_MORE = 1_000_000, 50e6  # bytes
 
 
 def rows() -> Iterator[Row]:
@@ -73,6 +74,26 @@ def rows() -> Iterator[Row]:
             f"at least {BATCHED:,}",
             batched >= BATCHED,
         )
+        before = told(ours)
+        while (now := told(ours))["alphafair_decisions_total"] < before["alphafair_decisions_total"] + DECISIONS:
+            load(ours, "batches", seconds=5.0, connections=CONNECTIONS_OF_BATCHES)
+        grown = now["process_resident_memory_bytes"] - before["process_resident_memory_bytes"]
+        yield Row(
+            "memory of the service over a million decisions",
+            f"{grown / 1e6:.0f} MB more",
+            "all it had before",
+            f"{before['process_resident_memory_bytes'] / 1e6:.0f} MB",
+            "-",
+            "flat: under 50 MB",
+            grown < MOST_MORE,
+        )
+
+
+def told(port: int) -> dict[str, float]:
+    """What /metrics says, by name; of one experiment, and whatever the labels are."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
+    return {line.partition("{")[0].partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
 RIVALS = {

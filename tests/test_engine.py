@@ -341,10 +341,22 @@ def test_no_name_of_a_decision_stands_in_the_way_of_erasing(engine: Engine) -> N
     engine.verify()
 
 
+def test_an_id_that_the_engine_is_about_to_make_is_not_given_away(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    made = engine.decide("home", "v")
+    prefix = made.id[:9]
+    assert engine.decide("home", "v", id=made.id) == made  # asking again is another matter
+    answers = engine.submit([Decide("home", "w", f"{prefix}{engine.position + k:010x}") for k in range(3)])
+    assert [answer.code for answer in answers[1:] if isinstance(answer, Refused)] == ["id_taken", "id_taken"]
+    assert len({engine.decide("home", "w").id for _ in range(3)}) == 3
+    assert engine.decide("home", "w", id="00000000-0000000009").id == "00000000-0000000009"
+    assert engine.experiment("home").decisions == 5
+
+
 def test_a_group_finds_its_own_changes_however_few_are_remembered(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alphafair.engine.decisions.RECENT", 1)
+    monkeypatch.setattr("alphafair.engine.known.RECENT", 1)
     engine.create("home", arms=["ada", "ben"])
     engine.decide("home", "v", id="a", deferred=True)
     others = [Decide("home", "v", f"{k}") for k in range(3)]

@@ -6,6 +6,7 @@ them. Everything else it predicts: every answer, every counter, the position in 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,11 @@ from alphafair.engine import Activate, Decide, Outcome, Receipt, Refused, Reward
 from alphafair.engine.ledger import Ledger
 
 START = 1_800_000_000  # seconds
-SMALL = {"SNAPSHOT_EVERY": 7, "RECENT": 4, "GROUP": 8, "PAGE": 3}  # so that ends are met often
+SMALL = {  # so that ends are met often
+    "decisions": {"SNAPSHOT_EVERY": 7, "GROUP": 8, "PAGE": 3},
+    "known": {"RECENT": 2},
+    "chunks": {"CHUNK": 16},
+}
 EXPERIMENTS: dict[str, dict[str, Any]] = {
     "plain": {"policy": "alpha-fair-adaptive"},
     "default": {
@@ -512,7 +517,9 @@ class EngineAndModel(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def _small_pages() -> Iterator[None]:
-    with mock.patch.multiple("alphafair.engine.decisions", **SMALL), mock.patch("alphafair.engine.replay.CHUNK", 16):
+    with contextlib.ExitStack() as stack:
+        for module, sizes in SMALL.items():
+            stack.enter_context(mock.patch.multiple(f"alphafair.engine.{module}", **sizes))
         yield
 
 

@@ -13,8 +13,8 @@ import random
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,25 +22,19 @@ import numpy as np
 from alphafair import __version__, validate
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
-from alphafair.engine.experiment import CODE, Experiment, checked_label, is_label, packed
+from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
+from alphafair.engine.known import Known, KnownDecisions
 from alphafair.engine.ledger import Ledger, Update
+from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
-from alphafair.engine.requests import Activate, Decide, Known, Outcome, Receipt, Request, Reward, Ticket
+from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 
-RECENT = 20_000  # decisions remembered, so that their rewards need not be looked up
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
 PAGE = 5_000  # decisions settled by the clock in one transaction
 
-FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
-    d.deferred = 0 or a.seq is not null, ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
-    iif(l.seq is null, r.source, 'late'), r.rewards from decision d
-    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
-    left join late_reward l on l.decision = d.seq
-    left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.id in (select value from json_each(?))"""
 OPEN = """select d.id, d.seq, ifnull(a.at, d.at) from decision d
     left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq > ? and d.at <= ? and r.seq is null order by d.seq limit ?"""
@@ -67,7 +61,7 @@ class Decisions:
         self._ledger, self._clock = ledger, clock
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)
         self._writer = threading.RLock()
-        self._waiting: deque[Ticket] = deque()
+        self._waiting = Queue()
         self._stale, self._closed = False, False
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
@@ -96,10 +90,9 @@ class Decisions:
         self.position, self._latest = position, max((at for rows in times for (at,) in rows), default=0)
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self._recent: OrderedDict[str, Known] = OrderedDict()
-        self._absent: set[str] = set()
+        self._known = KnownDecisions(ledger, experiments)
         self._stale = False
-        self._salt = f"{self._random.getrandbits(32):08x}"
+        self._prefix = f"{self._random.getrandbits(32):08x}-"  # of the ids that are made here
 
     def _note_upgrade(self) -> None:
         """Write down what other code has led to, so that a replay can begin there."""
@@ -176,95 +169,102 @@ class Decisions:
         if self._ledger.read_only:
             raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
         ticket = Ticket(requests)
-        self._waiting.append(ticket)
-        with self._writer:  # whoever comes first serves all that wait
-            while ticket.answers is None and ticket.problem is None:
-                self._serve()
+        self._waiting.wait(ticket, self._lead)
         if ticket.problem is not None:
             raise ticket.problem
         return ticket.answers or []
 
+    def _lead(self, ticket: Ticket) -> None:
+        with self._writer:
+            while not ticket.served:
+                self._serve()
+
     def _serve(self) -> None:
-        while len(self._recent) > RECENT:  # between groups: what a group has changed must be found by the rest of it
-            self._recent.popitem(last=False)
-        group, size = list[Ticket](), 0
-        while self._waiting and size < GROUP:
-            group.append(self._waiting.popleft())
-            size += len(group[-1].requests)
+        group = self._waiting.take(GROUP)
         try:
             self._check_open()
             self._freshen()
             self._expire_due()
-            self._look_up(request.id for ticket in group for request in ticket.requests if hasattr(request, "id"))
+            self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
-            answers = [[self._answer(request, fold) for request in ticket.requests] for ticket in group]
+            answers = [self._answers(ticket.requests, fold) for ticket in group]
             if fold.last > fold.start:
                 self._append(fold)
         except BaseException as problem:
             self._stale = True
             for ticket in group:
                 ticket.problem = problem
+                ticket.woken.set()
             if isinstance(problem, (OSError, Mismatch)):
                 self._problem = str(problem)
             elif not isinstance(problem, ValueError):
                 raise
             return
-        finally:
-            self._absent = set()
         for ticket, own in zip(group, answers, strict=True):
             ticket.answers = own
+            ticket.woken.set()
         with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
             self._take_snapshots()
 
-    def _answer(self, request: Request, fold: Fold) -> Receipt | Outcome | Refused:
-        try:
-            if type(request) is Decide:
-                return self._decide(request, fold)
-            if type(request) is Reward:
-                return self._reward(request, fold)
-            if type(request) is Activate:
-                return self._activate(request, fold)
-            raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
-        except Refused as refused:
-            return refused
-        except validate.Refusal as refused:
-            return Refused("bad_request", refused.argument, refused.allowed, refused.value, refused.repair)
+    def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | Refused]:
+        ways: dict[type, Callable[[Any, Fold], Receipt | Outcome]]
+        ways = {Decide: self._decide, Reward: self._reward, Activate: self._activate}
+        answers: list[Receipt | Outcome | Refused] = []
+        for request in requests:
+            try:
+                answers.append(ways.get(type(request), _unknown)(request, fold))
+            except Refused as refused:
+                answers.append(refused)
+            except validate.Refusal as refused:
+                argument, allowed, value, repair = refused.argument, refused.allowed, refused.value, refused.repair
+                answers.append(Refused("bad_request", argument, allowed, value, repair))
+        return answers
 
     def _decide(self, request: Decide, fold: Fold) -> Receipt:
         name, label, id, available, deferred = request
         experiment = self._find_experiment(name)
         if id is not None:
-            known = self._find(checked_label("id", id))
+            if type(id) is not str or id not in self._known.absent:  # else it has been looked at
+                checked_label("id", id)
+            known = self._known.find(id)
             if known is not None:
                 if known.experiment is not experiment or known.label != label:
                     repair = "Use an id once; to ask again, repeat the request as it was."
                     raise Refused("id_taken", "id", "one that no other decision has", id, repair)
                 return Receipt(id, experiment.arms[known.arm], known.propensity, label)
+            if id.startswith(self._prefix):
+                repair = "Ids that begin like that are made here: begin yours in another way, or leave it out."
+                raise Refused("id_taken", "id", f"one that does not begin with {self._prefix}", id, repair)
         if experiment.paused:
             raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
-        mask = experiment.mask(available)
+        mask = experiment.mask(available) if experiment.masked or available is not None else None
         number = experiment.contexts.get(label) if type(label) is str else None
         if number is None:
             number = experiment.add_context(checked_label("context", label))
             fold.add(Context(experiment.key, number, label))
-        _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
-        seq, at = fold.next(), fold.at
+        used, could = None, None
+        if mask is None and experiment.only_draws:
+            arm, propensity = experiment.policy.draw(number, self._random.random())
+        else:
+            _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
+            used = probabilities.astype("<f8").tobytes() if experiment.full else None
+            could = None if mask is None else packed(mask)
+        fold.last = seq = fold.last + 1
+        at = fold.at
         if id is None:
-            id = f"{self._salt}-{seq:010x}"
-        used = probabilities.astype("<f8").tobytes() if experiment.full else None
+            id = f"{self._prefix}{seq:010x}"
         known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
-        could = None if mask is None else packed(mask)
         version, later = experiment.version, 1 if deferred else 0
         row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
         fold.decided(row, known)
-        self._recent[id] = known
+        self._known.recent[id] = known
         if experiment.next_due is None and experiment.wait is not None:
             experiment.next_due = at + experiment.wait
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
     def _reward(self, request: Reward, fold: Fold) -> Outcome:
         id, value, name = request
-        known = self._find(id)
+        known = self._known.find(id)
         if known is None or (name is not None and known.experiment.name != name):
             return Outcome("unknown")
         experiment = known.experiment
@@ -289,7 +289,7 @@ class Decisions:
         return APPLIED
 
     def _activate(self, request: Activate, fold: Fold) -> Outcome:
-        known = self._find(request.id)
+        known = self._known.find(request.id)
         if known is None or (request.experiment is not None and known.experiment.name != request.experiment):
             return Outcome("unknown")
         if known.active:
@@ -311,24 +311,6 @@ class Decisions:
             shown = name[:40] if isinstance(name, str) else name
             raise Refused("unknown_experiment", "experiment", "one of those in the file", shown, repair)
         return experiment
-
-    def _find(self, id: Any) -> Known | None:
-        """A decision by its id, from memory or from the disk."""
-        if not isinstance(id, str):
-            raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
-        if id not in self._recent and id not in self._absent:
-            self._look_up([id])
-        return self._recent.get(id)
-
-    def _look_up(self, ids: Iterable[Any]) -> None:
-        """Read the decisions that are not in memory, all with one question; `_absent` are those that nobody made."""
-        asked = [id for id in ids if isinstance(id, str) and id not in self._recent and is_label(id)]
-        for row in self._ledger.rows(FIND, (json.dumps(asked),)) if asked else ():
-            id, seq, key, context, label, arm, propensity, active, since, used, is_settled, *settled = row
-            first = tuple(settled) if is_settled else None
-            known = Known(seq, self._keyed[key], context, label, arm, propensity, bool(active), since, used, first)
-            self._recent[id] = known
-        self._absent = {id for id in asked if id not in self._recent}
 
     # the clock
 
@@ -365,7 +347,7 @@ class Decisions:
                 after = seq
                 if since + wait > now:
                     waiting.append((seq, since))
-                elif (known := self._find(id)) is not None:
+                elif (known := self._known.find(id)) is not None:
                     self._settle_by_the_clock(known, fold)
             n_settled += fold.last - fold.start
             if fold.last > fold.start:
@@ -391,3 +373,7 @@ class Decisions:
                 if len(snapshot.state) <= LARGEST_STATE:
                     older = [(KEEP_THREE, [(experiment.key,)])]
                     self._ledger.append(self.position, self.position, {Snapshot: [snapshot]}, older)
+
+
+def _unknown(request: object, fold: Fold) -> Outcome:
+    raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from alphafair import validate
-from alphafair.engine import export
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
@@ -266,7 +265,7 @@ class Engine(Decisions):
             change = Change(seq, experiment.key, "rollback", body, trial.policy.snapshot().to_bytes(), fold.at)
             fold.changed(experiment, change)
             for id in still_open:
-                known = self._find(id)
+                known = self._known.find(id)
                 if known is not None:
                     fold.settled(known, None, "rollback")
             self._append(fold)
@@ -295,7 +294,7 @@ class Engine(Decisions):
             ]
             self._change(name, "erase", {"context": number}, updates)
             del experiment.contexts[context]
-            self._recent.clear()
+            self._known.forget()
             self._ledger.checkpoint()
 
     def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:
@@ -313,12 +312,16 @@ class Engine(Decisions):
 
     def log(self, name: str) -> Log:
         """All decisions that have a reward, in their order."""
+        from alphafair.engine import export  # polars takes longer to load than the rest of the engine
+
         with self._reading():
             experiment = self._find_experiment(name)
         return export.log(self._ledger, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's ending or as said; how many there were."""
+        from alphafair.engine import export
+
         with self._reading():
             experiment = self._find_experiment(name)
         return export.write(self._ledger, experiment, target, format)

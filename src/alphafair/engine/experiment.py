@@ -80,6 +80,7 @@ class Experiment:
         else:
             self.policy = POLICIES[body["policy"]](1, len(self.arms), **body["settings"])
         self.full = self.policy.feedback is Feedback.FULL
+        self.only_draws = not self.full and type(self.policy).choose is BasePolicy.choose  # `draw` is enough for it
 
     # what is asked of it
 

@@ -9,7 +9,7 @@ import numpy as np
 from alphafair.engine.events import TABLES, Activated, Change, Decided, Event, Late, Settled
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.follow import Steps, follow
-from alphafair.engine.requests import Known
+from alphafair.engine.known import Known
 from alphafair.kernels.loops import EXPECT, FORGO, LEARN
 from alphafair.types import Vector
 
@@ -23,19 +23,11 @@ class Lessons:
         self.drawn: list[int] = []  # arms
         self.sources: list[str] = []  # of what was settled
         self.n_events = 0
-        self.steps: list[int] = []
-        self.contexts: list[int] = []
-        self.arms: list[int] = []
-        self.propensities: list[float] = []
-        self.rewards: list[float] = []
+        self.steps: list[tuple[int, int, int, float, float]] = []  # each with context, arm, propensity, reward
         self.full: dict[int, tuple[Vector, Vector]] = {}
 
     def add(self, step: int, known: Known, reward: float = 0.0) -> None:
-        self.steps.append(step)
-        self.contexts.append(known.context)
-        self.arms.append(known.arm)
-        self.propensities.append(known.propensity)
-        self.rewards.append(reward)
+        self.steps.append((step, known.context, known.arm, known.propensity, reward))
 
 
 class Fold:
@@ -107,14 +99,16 @@ class Fold:
             tally.expired += len(sources) - sources.count("client") - sources.count("rollback")
             for arm in lessons.drawn:
                 tally.pulls[arm] += 1
-            follow(
-                experiment.policy,
-                Steps(
-                    np.array(lessons.steps, dtype=np.int8),
-                    np.array(lessons.contexts, dtype=np.int32),
-                    np.array(lessons.arms, dtype=np.int32),
-                    np.array(lessons.propensities),
-                    experiment.to_unit(np.array(lessons.rewards)),
-                    full=lessons.full,
-                ),
-            )
+            if lessons.steps:
+                steps, contexts, arms, propensities, rewards = zip(*lessons.steps, strict=True)
+                follow(
+                    experiment.policy,
+                    Steps(
+                        np.array(steps, dtype=np.int8),
+                        np.array(contexts, dtype=np.int32),
+                        np.array(arms, dtype=np.int32),
+                        np.array(propensities),
+                        experiment.to_unit(np.array(rewards)),
+                        full=lessons.full,
+                    ),
+                )

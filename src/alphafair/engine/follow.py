@@ -38,7 +38,8 @@ def follow(policy: BasePolicy, log: Steps) -> Vector:
     if not len(drawn):
         return drawn
     if policy.feedback is Feedback.BANDIT and policy.contexts_apart and has_whole_runs(policy):
-        policy.grow(n_contexts=max(policy.n_contexts, int(log.contexts.max()) + 1))
+        if (n_contexts := int(log.contexts.max()) + 1) > policy.n_contexts:
+            policy.grow(n_contexts=n_contexts)
         masks, mask_of = np.empty((0, 0), dtype=np.bool_), np.full(len(drawn), -1, dtype=np.int32)
         if log.masks:
             masks = np.stack(list(log.masks.values()))

@@ -1,7 +1,7 @@
 """From the log to the state: recovery, rollback and verification are the same fold, over more or less of it.
 
-Steps are sorted by the position at which they took effect: a reward by its own, a draw by the position that had been
-folded when it was made. So every logged propensity can be asked for again from the very state it came from.
+Steps are done in the order in which they took effect, so every logged propensity can be asked for again from the very
+state it came from.
 """
 
 from __future__ import annotations
@@ -9,38 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
 from alphafair.engine.errors import Mismatch
 from alphafair.engine.events import Change
 from alphafair.engine.experiment import Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
-from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
+from alphafair.kernels.loops import DRAW, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy
-from alphafair.types import State
+from alphafair.types import Feedback, State
 from alphafair.validate import Refusal
 
-CHUNK = 200_000  # events read at a time
-NOTHING = -1  # a step that teaches nothing
-TEACHES = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING], dtype=np.int8)  # by source: see SETTLED
-
-DECISIONS = """select seq, experiment, context, arm, propensity, state_version, deferred
-    from decision where seq > ? and seq <= ? order by seq"""
-ACTIVATIONS = "select seq, decision from activation where seq > ? and seq <= ? order by seq"
-SETTLED = """select seq, decision, ifnull(reward, 0),
-    case source when 'client' then 0 when 'default' then 1 when 'expired' then 2 when 'lapsed' then 3 else 4 end
-    from reward where seq > ? and seq <= ? order by seq"""
-EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
-    from {table} r join decision d on d.seq = r.decision
-    where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
-MASKS = "select seq, available from decision where seq > ? and seq <= ? and available is not null"
-FULL = """select r.seq, d.probabilities, r.rewards from reward r join decision d on d.seq = r.decision
-    where r.seq > ? and r.seq <= ? and r.rewards is not null"""
 UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
@@ -115,11 +99,13 @@ class Replay:
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         position = min(self.start.values(), default=self.until)
-        while position < self.until:
-            end = self._end_of_chunk(position)
-            self._fold(position, end)
-            advance(end - position)
-            position = end
+        policies = [experiment.policy for experiment in self.experiments.values()]
+        draws = self.check or not all(policy.contexts_apart for policy in policies)
+        full = any(policy.feedback is Feedback.FULL for policy in policies)
+        for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
+            self._fold(chunk)
+            advance(chunk.end - position)
+            position = chunk.end
         return self.experiments
 
     def _plan(self) -> None:
@@ -160,82 +146,34 @@ class Replay:
         if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
             raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
 
-    def _end_of_chunk(self, position: int) -> int:
-        """A position that no later draw reaches behind."""
-        end = min(position + CHUNK, self.until)
-        if self.check:
-            ((least,),) = self.ledger.rows(
-                "select min(state_version) from decision where seq > ? and seq <= ?", (end, end + CHUNK)
-            )
-            if least is not None and position < least < end:
-                end = int(least)
-        return end
-
-    def _fold(self, start: int, end: int) -> None:
-        steps = self._steps(start, end)
+    def _fold(self, chunk: Chunk) -> None:
         for key, experiment in self.experiments.items():
-            mine = steps[steps["experiment"] == key]
-            mine = mine[mine["seq"] > self.start[key]]
+            mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
             self._count(experiment, mine)
             if experiment.policy.contexts_apart and not self.check:
                 mine = mine[mine["step"] != DRAW]
-            mine = mine[np.argsort(mine["order"], kind="stable")]
-            masks = dict(self.ledger.rows(MASKS, (start, end))) if (mine["step"] == DRAW).any() else {}
-            full = {seq: rest for seq, *rest in self.ledger.rows(FULL, (start, end))} if experiment.full else {}
             stops = self._stops[key]
-            while stops and stops[0][0] <= end:
+            while stops and stops[0][0] <= chunk.end:
                 stop = stops.pop(0)
                 before = int(np.searchsorted(mine["order"], 2 * stop.seq, side="right"))
-                self._do(experiment, mine[:before], masks, full)
+                self._do(experiment, mine[:before], chunk)
                 mine = mine[before:]
                 self._stop(experiment, stop)
-            self._do(experiment, mine, masks, full)
-
-    def _steps(self, start: int, end: int) -> NDArray[Any]:
-        """All steps of a chunk, as one table."""
-        decided = _table(self.ledger.rows(DECISIONS, (start, end)), 7)
-        activated = _table(self.ledger.rows(ACTIVATIONS, (start, end)), 2)
-        settled = _table(self.ledger.rows(SETTLED, (start, end)), 4)
-        dtype = [("seq", "i8"), ("order", "i8"), ("experiment", "i8"), ("step", "i1"), ("context", "i4"), ("arm", "i4")]
-        dtype += [("propensity", "f8"), ("reward", "f8"), ("source", "i1")]
-        n = len(decided)
-        out = np.zeros(2 * n + len(activated) + len(settled), dtype=dtype)
-        for first, order in ((0, 2 * decided[:, 5] + 1), (n, 2 * decided[:, 0])):
-            part = out[first : first + n]
-            part["seq"], part["order"], part["source"] = decided[:, 0], order, NOTHING
-            part["experiment"], part["context"], part["arm"], part["propensity"] = decided[:, 1:5].T
-        out["step"][:n] = DRAW
-        out["step"][n : 2 * n] = np.where(decided[:, 6] == 0, EXPECT, NOTHING)
-        for first, events, table in ((2 * n, activated, "activation"), (2 * n + len(activated), settled, "reward")):
-            part = out[first : first + len(events)]
-            part["seq"], part["order"], part["source"] = events[:, 0], 2 * events[:, 0], NOTHING
-            here = events[:, 1] > start
-            at = np.searchsorted(decided[:, 0], events[here, 1])
-            earlier = _table(self.ledger.rows(EARLIER.format(table=table), (start, end, start)), 5)
-            for column, field in enumerate(("experiment", "context", "arm", "propensity"), start=1):
-                part[field][here] = decided[at, column]
-                part[field][~here] = earlier[:, column]
-            part["step"] = EXPECT
-            if table == "reward":
-                part["source"] = events[:, 3]
-                part["reward"] = events[:, 2]
-                part["step"] = TEACHES[part["source"]]
-        return out
+            self._do(experiment, mine, chunk)
 
     @staticmethod
     def _count(experiment: Experiment, steps: NDArray[Any]) -> None:
-        tally, drawn, source = experiment.tally, steps[steps["step"] == DRAW], steps["source"]
+        tally, source = experiment.tally, steps["source"]
+        drawn = steps["arm"][source == DECIDED]
         tally.decisions += len(drawn)
         tally.rewards += int((source == 0).sum())
         tally.expired += int(((source >= 1) & (source <= 3)).sum())
         tally.pending += len(drawn) - int((source >= 0).sum())
-        counts = np.bincount(drawn["arm"], minlength=len(tally.pulls))
+        counts = np.bincount(drawn, minlength=len(tally.pulls))
         tally.pulls += [0] * (len(counts) - len(tally.pulls))
         tally.pulls = (np.array(tally.pulls) + counts).tolist()
 
-    def _do(
-        self, experiment: Experiment, steps: NDArray[Any], masks: dict[int, bytes], full: dict[int, list[bytes]]
-    ) -> None:
+    def _do(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> None:
         if not len(steps):
             return
         experiment.n_contexts = max(experiment.n_contexts, int(steps["context"].max()) + 1)
@@ -244,7 +182,7 @@ class Replay:
         steps = steps[steps["step"] != NOTHING]
         if not len(steps):
             return
-        n_arms = len(experiment.arms)
+        n_arms, masks, full = len(experiment.arms), chunk.masks, chunk.full
         numbered = list(enumerate(steps["seq"].tolist())) if masks or full else []
         masked = {t: unpacked(masks[seq], n_arms) for t, seq in numbered if seq in masks}
         seen = {}
@@ -281,9 +219,3 @@ def put_back(ledger: Ledger, experiment: Experiment, policy: BasePolicy, positio
         steps = np.full(len(undone), FORGO, dtype=np.int8)
         rewards = np.zeros(len(undone))
         follow(policy, Steps(steps, contexts.astype(np.int32), arms.astype(np.int32), propensities, rewards))
-
-
-def _table(rows: list[tuple[Any, ...]], width: int) -> NDArray[np.float64]:
-    """Rows of numbers as one array; positions are exact up to 2^53."""
-    flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=width * len(rows))
-    return flat.reshape(-1, width)

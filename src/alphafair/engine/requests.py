@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alphafair.engine.experiment import Experiment
 from alphafair.groups import Groups
@@ -112,48 +112,3 @@ class Status:
             entitlements={} if owed.all_alike else experiment.per_group(owed.entitlements),
             pull_floor=experiment.per_group(owed.group_floors) if owed.group_floors.any() else owed.arm_floor,
         )
-
-
-class Ticket:
-    """The requests of one call, and the answers once they are on the disk."""
-
-    __slots__ = ("answers", "problem", "requests")
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests = requests
-        self.answers: list[Any] | None = None
-        self.problem: BaseException | None = None
-
-
-class Known:
-    """A decision that is on the disk, or will be once its group is: what its reward needs."""
-
-    __slots__ = (
-        "active",
-        "arm",
-        "context",
-        "experiment",
-        "label",
-        "probabilities",
-        "propensity",
-        "seq",
-        "settled",
-        "since",
-    )
-
-    def __init__(
-        self,
-        seq: int,
-        experiment: Experiment,
-        context: int,
-        label: str | None,
-        arm: int,
-        propensity: float,
-        active: bool,
-        since: int,
-        probabilities: bytes | None,
-        settled: tuple[float | None, str, bytes | None] | None,
-    ) -> None:
-        self.seq, self.experiment, self.context, self.label = seq, experiment, context, label
-        self.arm, self.propensity, self.active, self.since = arm, propensity, active, since
-        self.probabilities, self.settled = probabilities, settled

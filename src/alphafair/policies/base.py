@@ -149,6 +149,11 @@ class BasePolicy(WholeRuns, Policy):
             return _new_decision(Decision, (context, arm, propensity, probabilities))
         return DescribedDecision(context, arm, propensity, probabilities, shown)
 
+    def draw(self, context: int, uniform: float) -> tuple[int, float]:
+        """The arm that `choose` draws with this uniform number, and its propensity; nothing is asked, nothing kept."""
+        with self._lock:
+            return self._draw_among(context, uniform, np.empty(self.n_arms), None)
+
     def _show(self, features: Any) -> NDArray[np.float64]:
         """Have the features of a round in scratch; a copy of them."""
         shown = validate.features(features, self.feature_shape)

@@ -34,6 +34,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 PROBES = ("/health", "/ready", "/metrics")  # asked for all the time
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,6 +72,14 @@ def find(method: str, path: str) -> tuple[Route | None, dict[str, str]]:
     return ROUTES.get((method, f"{EXPERIMENTS}/{{name}}{slash}{tail}")), {"name": name}
 
 
+class Answer(NamedTuple):
+    """What goes back for a body."""
+
+    status: int
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
 class Service:
     """Every request passes here once: it gets an id, is let in or not, answered, counted, and logged if need be."""
 
@@ -94,34 +103,79 @@ class Service:
         if scope["type"] != "http":
             await self.framework(scope, receive, send)  # the beginning and the end
             return
-        start = time.perf_counter()
-        headers = dict(scope["headers"])
-        request_id = headers.get(b"x-request-id", b"")
-        if not (request_id and _REQUEST_ID.fullmatch(request_id)):
-            request_id = b"%s-%x" % (self._prefix, next(self._ids))
-        method, path = scope["method"], scope["path"]
-        if self.root_path and path.startswith(self.root_path + "/"):
-            path = scope["path"] = path[len(self.root_path) :]
-        route, named = find(method, path)
-        reply = _Reply(send, request_id)
+        headers, path = dict(scope["headers"]), self.below_root(scope["path"])
+        route, named = find(scope["method"], path)
+        if route is None:
+            scope["path"] = path
+            await self._through_framework(scope, headers, receive, send)
+        else:
+            answer = await self.answer(route, named, path, scope, headers, lambda: self._body(receive, headers))
+            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send({"type": "http.response.body", "body": answer.body})
+
+    def below_root(self, path: str) -> str:
+        """A path without the prefix that a proxy shows it under."""
+        return path[len(self.root_path) :] if self.root_path and path.startswith(self.root_path + "/") else path
+
+    async def answer(
+        self,
+        route: Route,
+        named: Mapping[str, str],
+        path: str,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        read: Callable[[], Awaitable[bytes]],
+    ) -> Answer:
+        """The answer of a route that takes a body, which is read once the caller was let in; never an exception."""
+        start, request_id = time.perf_counter(), self._request_id(headers)
+        sent = [_JSON, (b"x-request-id", request_id)]
         problem: Exception | None = None
         try:
-            needed = route.needed if route else READ if method in ("GET", "HEAD", "OPTIONS") else ADMIN
-            known = self.door.admit(scope, headers, path, needed)
-            if route:
-                data = route.decode(await self._body(receive, headers))
-                answer = await route.handler(data=data, state=self.state, **named)
-                await reply.whole(route.status, _encode(answer))
-            else:
-                scope["known"] = known
-                await self.framework(scope, receive, reply.passing_on)
+            self.door.admit(scope, headers, path, route.needed)
+            data = route.decode(await read())
+            status, body = route.status, _encode(await route.handler(data=data, state=self.state, **named))
+        except Exception as raised:
+            problem, failure = raised, as_failure(raised)
+            status, body = failure.status, _encode(failure.answer)
+            sent += _encoded(failure)
+        sent.append((b"content-length", b"%d" % len(body)))
+        self.measures.requests[route.label, status] += 1
+        if problem or self.log_all:
+            self._log(request_id, status, route.method, path, time.perf_counter() - start, problem)
+        return Answer(status, body, sent)
+
+    async def _through_framework(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        start, request_id = time.perf_counter(), self._request_id(headers)
+        method, path, status = scope["method"], scope["path"], 0
+        problem: Exception | None = None
+
+        async def pass_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            needed = READ if method in ("GET", "HEAD", "OPTIONS") else ADMIN
+            scope["known"] = self.door.admit(scope, headers, path, needed)
+            await self.framework(scope, receive, pass_on)
         except Exception as raised:
             problem = raised
-            await self._fail(reply, as_failure(raised))
-        label = route.label if route else scope.get("path_template", "other")
-        self.measures.requests[label, reply.status] += 1
-        if problem or self.log_all or not (route or path in PROBES):
-            self._log(reply, method, path, time.perf_counter() - start, problem)
+            if not status:  # an answer that is half sent cannot be taken back
+                failure = as_failure(raised)
+                body = _encode(failure.answer)
+                sent = [_JSON, (b"content-length", b"%d" % len(body)), *_encoded(failure)]
+                await pass_on({"type": "http.response.start", "status": failure.status, "headers": sent})
+                await pass_on({"type": "http.response.body", "body": body})
+        self.measures.requests[scope.get("path_template", "other"), status] += 1
+        if problem or self.log_all or path not in PROBES:
+            self._log(request_id, status, method, path, time.perf_counter() - start, problem)
+
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> bytes:
+        """The caller's own, where it has a sound one."""
+        asked = headers.get(b"x-request-id")
+        return asked if asked and _REQUEST_ID.fullmatch(asked) else b"%s-%x" % (self._prefix, next(self._ids))
 
     async def _body(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
         """All of it, if it is not too much."""
@@ -136,38 +190,13 @@ class Service:
                 raise from_framework(413)
         return body
 
-    async def _fail(self, reply: _Reply, failure: Failure) -> None:
-        if not reply.status:  # an answer that is half sent cannot be taken back
-            await reply.whole(failure.status, _encode(failure.answer), failure.headers)
-
-    def _log(self, reply: _Reply, method: str, path: str, seconds: float, problem: Exception | None) -> None:
-        level = logging.ERROR if reply.status == 500 else logging.WARNING if reply.status > 500 else logging.INFO
-        ours = problem if reply.status == 500 else None  # a fault of ours: its traceback stays here
-        fields = {"method": method, "path": path[:200], "status": reply.status, "seconds": round(seconds, 6)}
-        log(level, "request", exc_info=ours, request_id=reply.request_id.decode(), **fields)
+    @staticmethod
+    def _log(request_id: bytes, status: int, method: str, path: str, seconds: float, problem: Exception | None) -> None:
+        level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
+        ours = problem if status == 500 else None  # a fault of ours: its traceback stays here
+        fields = {"method": method, "path": path[:200], "status": status, "seconds": round(seconds, 6)}
+        log(level, "request", exc_info=ours, request_id=request_id.decode(), **fields)
 
 
-class _Reply:
-    """Sends an answer under its request id, and remembers the status."""
-
-    def __init__(self, send: Send, request_id: bytes) -> None:
-        self._send, self.request_id, self.status = send, request_id, 0
-
-    async def whole(self, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", self.request_id),
-        ]
-        if more:
-            headers += [(name.encode(), value.encode()) for name, value in more.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def passing_on(self, message: Message) -> None:
-        """What the framework sends."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self.request_id)]
-        await self._send(message)
+def _encoded(failure: Failure) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in failure.headers.items()]

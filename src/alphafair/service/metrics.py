@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from alphafair.engine import Engine
@@ -25,7 +26,7 @@ class Measures:
         self.registry = CollectorRegistry()
         self._commits = self._histogram("commit_seconds", "Deciding, writing and learning a group.", COMMIT_SECONDS)
         self._groups = self._histogram("group_size", "Commands per commit.", GROUP_SIZES)
-        self._delays = self._histogram("reward_delay_seconds", "From a decision to its reward.", DELAYS)
+        self._delays, self._all_delays = np.zeros(len(DELAYS) + 1, dtype=np.int64), 0.0
         ProcessCollector(registry=self.registry)
 
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
@@ -35,8 +36,18 @@ class Measures:
         """A group is on the disk, and with it rewards that came so late after their decisions."""
         self._groups.observe(size)
         self._commits.observe(seconds)
-        while delays:
-            self._delays.observe(delays.popleft())
+        if delays:  # there can be thousands: all at once
+            seconds_late = np.array(delays)
+            delays.clear()
+            self._delays += np.bincount(np.searchsorted(DELAYS, seconds_late), minlength=len(self._delays))
+            self._all_delays += float(seconds_late.sum())
+
+    def delays(self) -> Metric:
+        """How long rewards took, as a histogram."""
+        bounds = [*map(str, DELAYS), "+Inf"]
+        buckets = list(zip(bounds, np.cumsum(self._delays).tolist(), strict=True))
+        help = "From a decision to its reward."
+        return HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
 
     def watch(self, engine: Engine, waiting: Callable[[], int]) -> None:
         """Ask these whenever Prometheus asks."""
@@ -60,6 +71,7 @@ class _Live:
         for (route, status), count in list(self.measures.requests.items()):
             requests.add_metric([route, str(status)], count)
         yield requests
+        yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
         health = self.engine.health()
         yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(health["ready"]))

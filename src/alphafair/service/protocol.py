@@ -1,17 +1,43 @@
-"""HTTP below the framework: what cannot be parsed is told in the same form as every other error, and headers end."""
+"""HTTP below the framework: a short way for bodies, and errors in the one form where there is no request yet.
+
+What uvicorn and ASGI do around a request costs more than the request itself. So where nothing special is asked for, a
+body is handed over as it is and the answer written in one piece; anything else goes uvicorn's own way.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from typing import Any
+
 import msgspec
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from alphafair.service.app import Route, Service, find
 from alphafair.service.errors import failure
 
 MOST_HEADER_BYTES = 1 << 16
+_PLAIN = re.compile(rb"/[A-Za-z0-9/._~-]*")  # a path without escapes, and no query
+
+
+class Visit:
+    """A request on the short way: what uvicorn looks at while a request is on its way, and what will answer it."""
+
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self, route: Route, named: dict[str, str], path: str, headers: dict[bytes, bytes]) -> None:
+        self.route, self.named, self.path, self.headers = route, named, path, headers
+        self.body, self.more_body = bytearray(), True
+        self.response_complete = self.disconnected = False
+        self.keep_alive = True
+
+    async def read(self) -> bytes:
+        return bytes(self.body)
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's own, with a bound on headers and an answer in JSON."""
+    """uvicorn's own, with a bound on headers, an answer in JSON, and the short way."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -29,6 +55,54 @@ class Protocol(HttpToolsProtocol):
         self._header_bytes += size
         if self._header_bytes > MOST_HEADER_BYTES:
             raise ValueError("too many headers")  # the parser tells `data_received`, which answers with 400
+
+    def on_headers_complete(self) -> None:
+        visit = self._visit()
+        if visit is None:
+            super().on_headers_complete()
+        else:
+            self.cycle = visit
+
+    def _visit(self) -> Any:
+        """The request, if it can take the short way: a small body of known length, nothing before it unanswered."""
+        service, parser = self.app, self.parser
+        if not isinstance(service, Service) or not (self.cycle is None or self.cycle.response_complete):
+            return None
+        headers = dict(self.headers)
+        length = headers.get(b"content-length", b"")
+        if not (length.isdigit() and len(length) < 9 and int(length) <= min(service.most_bytes, HIGH_WATER_LIMIT)):
+            return None
+        special = self.expect_100_continue or parser.should_upgrade() or parser.get_http_version() != "1.1"
+        if special or not _PLAIN.fullmatch(self.url):
+            return None
+        path = service.below_root(self.url.decode())
+        route, named = find(parser.get_method().decode(), path)
+        if route is None:
+            return None
+        visit = Visit(route, named, path, headers)
+        visit.keep_alive = parser.should_keep_alive()
+        return visit
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if isinstance(self.cycle, Visit):
+            task = self.loop.create_task(self._answer(self.cycle))
+            task.add_done_callback(self.tasks.discard)  # the tasks that the end of the service waits for
+            self.tasks.add(task)
+
+    async def _answer(self, visit: Visit) -> None:
+        answer = await self.app.answer(visit.route, visit.named, visit.path, self.scope, visit.headers, visit.read)
+        if self.flow.write_paused:
+            await self.flow.drain()
+        if visit.disconnected:
+            return
+        close = b"" if visit.keep_alive else b"connection: close\r\n"
+        headers = b"".join([b"%s: %s\r\n" % header for header in answer.headers])
+        self.transport.write(b"%s%s%s\r\n%s" % (STATUS_LINE[answer.status], headers, close, answer.body))
+        visit.response_complete = True
+        if not visit.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         body = msgspec.json.encode(failure(400, "bad_http", "This is not HTTP, or its headers are too long.").answer)

@@ -1,0 +1,60 @@
+"""What "In production" tells Prometheus to do can be read, and speaks of numbers that the service really has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.serving import ARMS, running
+
+pytestmark = pytest.mark.compiled
+
+PAGE = (Path(__file__).parents[1] / "docs" / "production.md").read_text(encoding="utf-8")
+SCRAPE, RULES = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+METRIC = re.compile(r"\b(?:alphafair|process)_[a-z_]+|\bup\b")
+FUNCTIONS = {"sum", "rate", "histogram_quantile"}
+WORDS = FUNCTIONS | {"or", "unless"}
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
+    """The names on /metrics, with those that Prometheus adds itself."""
+    with running(tmp_path_factory.mktemp("shop") / "shop.db") as shop:
+        assert shop.post("", {"name": "home", "arms": ARMS}).status_code == 201
+        decision = shop.post("/home/decisions", {"context": "v"}).json()
+        assert shop.post("/home/rewards", {"id": decision["id"], "reward": 1.0}).status_code == 200
+        lines = shop.http.get("/metrics").text.splitlines()
+        yield {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")} | {"up"}
+
+
+def test_the_scrape_config_is_one_job_that_the_rules_ask_for() -> None:
+    (job,) = SCRAPE["scrape_configs"]
+    assert set(job) == {"job_name", "authorization", "static_configs"}
+    assert f'up{{job="{job["job_name"]}"}}' in RULES["groups"][0]["rules"][0]["expr"]
+
+
+@pytest.mark.parametrize("rule", RULES["groups"][0]["rules"], ids=lambda rule: rule["alert"])
+def test_a_rule_is_whole_and_asks_for_what_is_there(rule: dict[str, Any], exposed: set[str]) -> None:
+    assert set(rule) == {"alert", "expr", "for", "labels"}
+    assert re.fullmatch(r"\d+[smhd]", rule["for"])
+    assert rule["labels"]["severity"] in ("page", "ticket")
+    expression = rule["expr"]
+    asked = set(METRIC.findall(expression))
+    assert asked
+    assert asked <= exposed
+    bare = re.sub(r"\{[^}]*\}|\[\d+[mhd]\]", "", expression)  # without labels and times
+    assert set(re.findall(r"[a-z_]+", bare)) - asked <= WORDS
+    assert bare.count("(") == bare.count(")") == len(re.findall(rf"\b(?:{'|'.join(FUNCTIONS)})\(", bare))
+
+
+def test_the_table_of_metrics_is_what_is_there(exposed: set[str]) -> None:
+    table = PAGE.split("| metric | what it tells |")[1].split("```")[0]
+    named = set(re.findall(r"`(alphafair_[a-z_]+)", table))
+    named |= {f"alphafair{short}" for short in re.findall(r"`(_[a-z_]+)", table)}
+    bases = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in exposed if name.startswith("alphafair_")}
+    assert named == bases

@@ -1,0 +1,158 @@
+"""The short way past ASGI: the same answers as on the long one, in their order, whatever a client does to its line."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from alphafair.service.protocol import Protocol
+from tests.serving import ARMS, Running, running
+
+pytestmark = pytest.mark.compiled
+
+DECISIONS = "/v1/experiments/home/decisions"
+REWARDS = "/v1/experiments/home/rewards"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("shop") / "shop.db", root_path="/fair") as found:
+        assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
+        yield found
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of requests that took the short way."""
+    taken: list[str] = []
+    answer = Protocol._answer
+
+    async def noted(self: Protocol, visit: Any) -> None:
+        taken.append(visit.path)
+        await answer(self, visit)
+
+    monkeypatch.setattr(Protocol, "_answer", noted)
+    return taken
+
+
+def request(path: str, body: Any, *headers: str, version: str = "1.1") -> bytes:
+    text = json.dumps(body)
+    lines = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(text)}", *headers, "", text]
+    return "\r\n".join(lines).encode()
+
+
+def read(connection: socket.socket, n_answers: int) -> list[tuple[int, dict[str, str], Any]]:
+    """Answers as they come: status, headers, body."""
+    answers, data = list[tuple[int, dict[str, str], Any]](), b""
+    while len(answers) < n_answers:
+        more = connection.recv(65536)
+        assert more, (answers, data)
+        data += more
+        while b"\r\n\r\n" in data:
+            head, _, rest = data.partition(b"\r\n\r\n")
+            first, *lines = head.decode().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            if int(first.split()[1]) == 100:
+                data = rest
+                continue
+            length = int(headers["content-length"])
+            if len(rest) < length:
+                break
+            answers.append((int(first.split()[1]), headers, json.loads(rest[:length])))
+            data = rest[length:]
+    assert not data
+    return answers
+
+
+def connected(shop: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", shop.port), timeout=30.0)
+
+
+def test_both_ways_give_the_same_answer(shop: Running, short: list[str]) -> None:
+    body = {"context": "v", "id": "twice"}
+    text = json.dumps(body)
+    chunked = f"POST {DECISIONS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunked += f"{len(text):x}\r\n{text}\r\n0\r\n\r\n".encode()
+    with connected(shop) as connection:
+        for sent, is_short in [
+            (request(DECISIONS, body), True),
+            (request("/fair" + DECISIONS, body), True),
+            (request(DECISIONS + "?", body), False),
+            (request(DECISIONS.replace("home", "%68ome"), body), False),
+            (request(DECISIONS, body, "Expect: 100-continue"), False),
+            (request(DECISIONS, body, "x-request-id: mine"), True),
+            (chunked, False),
+        ]:
+            connection.sendall(sent)
+            ((status, headers, answer),) = read(connection, 1)
+            assert (status, answer["id"]) == (200, "twice")
+            assert headers["content-type"] == "application/json"
+            assert headers["x-request-id"] == ("mine" if b": mine" in sent else headers["x-request-id"]) != ""
+            assert short == ([DECISIONS] if is_short else []), sent
+            short.clear()
+    assert shop.engine.experiment("home").pulls[answer["arm"]] == shop.engine.experiment("home").decisions == 1
+
+
+def test_refusals_are_the_same_on_both_ways(shop: Running, short: list[str]) -> None:
+    for path, body, status in [
+        (DECISIONS, {"context": ""}, 422),
+        (REWARDS, {"id": "nobody", "reward": 1.0}, 404),
+        ("/v1/experiments/nowhere/decisions", {"context": "v"}, 404),
+        ("/v1/experiments", {"name": "home", "arms": ARMS}, 409),
+    ]:
+        with connected(shop) as connection:
+            connection.sendall(request(path, body))
+            connection.sendall(request(path + "?", body))
+            first, second = read(connection, 2)
+        assert first[0] == second[0] == status
+        assert first[2] == second[2]
+    assert len(short) == 4
+
+
+def test_requests_that_do_not_wait_are_answered_in_order(shop: Running, short: list[str]) -> None:
+    before = shop.engine.experiment("home").decisions
+    sent = b"".join(request(DECISIONS, {"context": "v", "id": f"line-{k}"}) for k in range(20))
+    sent += b"".join(request(REWARDS, {"id": f"line-{k}", "reward": 1.0}) for k in range(20))
+    with connected(shop) as connection:
+        connection.sendall(sent)
+        answers = read(connection, 40)
+    assert [answer["id"] for _, _, answer in answers[:20]] == [f"line-{k}" for k in range(20)]
+    assert [answer for _, _, answer in answers[20:]] == [{"outcome": "applied"}] * 20
+    assert shop.engine.experiment("home").decisions == before + 20
+    assert short  # the first, at least
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_line_is_closed_when_that_is_asked_for(shop: Running, version: str) -> None:
+    with connected(shop) as connection:
+        connection.sendall(request(DECISIONS, {"context": "v"}, "Connection: close", version=version))
+        ((status, headers, _),) = read(connection, 1)
+        assert (status, headers["connection"]) == (200, "close")
+        assert connection.recv(1) == b""
+
+
+def test_a_client_that_leaves_holds_nobody_up(shop: Running) -> None:
+    for k in range(5):
+        with connected(shop) as connection:
+            connection.sendall(request(DECISIONS, {"context": "v", "id": f"gone-{k}"}))
+    for _ in range(3000):
+        if shop.post("/home/rewards", {"id": "gone-4", "reward": 0.5}).status_code == 200:
+            break
+        time.sleep(0.01)
+    assert shop.post("/home/decisions", {"context": "v", "id": "gone-0"}).status_code == 200
+
+
+def test_a_body_in_pieces_is_one_body(shop: Running, short: list[str]) -> None:
+    sent = request(DECISIONS, {"context": "é" * 50, "id": "pieces"})
+    with connected(shop) as connection:
+        for k in range(0, len(sent), 7):
+            connection.sendall(sent[k : k + 7])
+            time.sleep(0.001)
+        ((status, _, answer),) = read(connection, 1)
+    assert (status, answer["context"]) == (200, "é" * 50)
+    assert short == [DECISIONS]
