@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphafair.cli import _logs
+from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def command(
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
     alpha: _logs.Alpha = 0.9,
+    groups: GroupsFile = None,
+    pull_floor: PullFloor = 0.0,
     estimator: Annotated[str, typer.Option(metavar="NAME", help="ips, snips, dr, clipped or switch.")] = "dr",
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
@@ -55,14 +58,17 @@ def command(
     named = _logs.columns(context, arm, reward, propensity, user)
     file = LogFile(log, **named)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
+    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
+    said = owed.settings()
+    fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
     found: dict[str, Any] = {}
     for name in dict.fromkeys(policy or FIXED):
         if name == "fair":
-            found[name] = frontier(file, [alpha], **settings).held_out[0]
+            found[name] = frontier(file, [alpha], **said, **settings).held_out[0]
         elif (table := fixed_policy(name, file)) is not None:
-            found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **settings)
+            found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **fair_to, **settings)
         else:
-            found |= _learning(name, log, named, alpha)
+            found |= _learning(name, log, named, alpha, said)
     sizes = ", ".join(counted(n, noun) for n, noun in ((file.n_rounds, "round"), (file.n_contexts, "context")))
     notes = (f"{log.name}: {sizes}, {counted(file.n_arms, 'arm')}", f"intervals at {confidence:.0%}")
     reasons = [
@@ -119,7 +125,7 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     return np.array([rows[label] for label in log.context_labels], dtype=np.float64)
 
 
-def _learning(name: str, path: Path, named: dict[str, Any], alpha: float) -> dict[str, Any]:
+def _learning(name: str, path: Path, named: dict[str, Any], alpha: float, said: dict[str, Any]) -> dict[str, Any]:
     """A policy that learns, on the rounds that match and against the model."""
     from alphafair import Log, validate
     from alphafair.cli.check import find_policy, make
@@ -131,12 +137,13 @@ def _learning(name: str, path: Path, named: dict[str, Any], alpha: float) -> dic
     names = dict.fromkeys([*FIXED, *known])
     kind = find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
     log = Log.from_table(path, **named)
-    offered = accepted(kind, {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit"})
+    offered = accepted(kind, {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit", **said})
     player = make(kind, log.n_contexts, log.n_arms, offered)
     found: dict[str, Any] = {}
     for how, play in (("replayed", replay), ("on the model", simulate_model)):
         try:
-            found[f"{name}, {how}"] = play(log, player, alpha=alpha)
+            by = {key: value for key, value in said.items() if key != "pull_floor"}
+            found[f"{name}, {how}"] = play(log, player, alpha=alpha, **by)
         except validate.Refusal as refusal:
             if how != "replayed" or refusal.argument != "log":
                 raise

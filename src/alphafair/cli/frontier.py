@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from alphafair.cli import _logs
+from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 
 
@@ -28,6 +29,8 @@ def command(
     cost: Annotated[
         float | None, typer.Option(metavar="PERCENT", help="Ask for the alpha that costs at most so much reward.")
     ] = None,
+    groups: GroupsFile = None,
+    pull_floor: PullFloor = 0.0,
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
@@ -48,12 +51,14 @@ def command(
 
     file = LogFile(log, **_logs.columns(context, arm, reward, propensity, user))
     alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
-    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed}
+    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
+    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, **owed.settings()}
     found = frontier(file, alphas, **settings, progress=True)
     worst = regret(file, 0.9 if 0.9 in alphas else alphas[-1], **settings)
     answers = {}
     if least_share is not None:
-        answers[f"no arm gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
+        unit = "group" if owed.named else "arm"
+        answers[f"no {unit} gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
     if cost is not None:
         answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
     sizes = (

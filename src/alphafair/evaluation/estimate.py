@@ -17,6 +17,7 @@ from alphafair.evaluation.batches import AnyLog, check_log
 from alphafair.evaluation.intervals import Interval, Surely
 from alphafair.evaluation.scores import ESTIMATORS, Scores, checked_distributions, n_passes, score
 from alphafair.evaluation.verdict import Verdict, effective_sample_size, judge
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.types import Matrix, Vector
 
 METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "greatest_share")
@@ -36,6 +37,7 @@ class Estimate:
     confidence: float
     n_rounds: int
     cumulative_rewards: Vector  # per arm, the initial 1 included
+    accounts: Vector  # the same per group, which the metrics are of; per arm where those are on their own
     alpha_performance: Interval
     jain_index: Interval
     average_reward: Interval
@@ -48,9 +50,9 @@ class Estimate:
 
     @property
     def reward_per_round(self) -> Interval:
-        """Mean reward of a round: the average reward per arm, without the initial 1, over the rounds."""
-        n_arms = len(self.cumulative_rewards)
-        return Interval(*(n_arms * (side - 1.0) / self.n_rounds for side in self.average_reward))
+        """Mean reward of a round: the average reward per arm or group, without the initial 1, over the rounds."""
+        n_accounts = len(self.accounts)
+        return Interval(*(n_accounts * (side - 1.0) / self.n_rounds for side in self.average_reward))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None where nothing is known."""
@@ -65,6 +67,7 @@ class Estimate:
             "reasons": list(self.reasons),
             "effective_sample_size": self.effective_sample_size,
             "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
+            "accounts": [or_none(x) for x in self.accounts.tolist()],
             "bias": {name: or_none(x) for name, x in self.bias.items()},
             **plain,
         }
@@ -76,6 +79,8 @@ def evaluate(
     *,
     alpha: float = 0.9,
     estimator: str = "dr",
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
@@ -95,6 +100,8 @@ def evaluate(
         "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
         weights cut, "switch" doubly robust that trusts the model alone where weights are large. docs/logs.md has the
         formulas.
+    groups, entitlements
+        Whom the policy is to be fair to: a label per arm, and what groups are entitled to; see docs/groups.md.
     confidence
         How surely the intervals shall hold.
     n_replicates
@@ -117,13 +124,14 @@ def evaluate(
     confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
     with bar("Evaluating", n_passes(chosen) * log.n_rounds, progress) as advance:
         scores = score(log, table[None], chosen, advance)
-    labels = arm_names(log)
-    return estimated(scores, labels, estimator, alpha, confidence, n_replicates, seed, progress)
+    owed = Groups.of(log.n_arms, groups, entitlements)
+    return estimated(scores, arm_names(log), owed, estimator, alpha, confidence, n_replicates, seed, progress)
 
 
 def estimated(
     scores: Scores,
     arm_labels: list[str],
+    owed: Groups,
     estimator: str,
     alpha: float,
     confidence: float,
@@ -133,22 +141,24 @@ def estimated(
 ) -> Estimate:
     """The estimate that scores amount to."""
     verdict, reasons = judge(scores, arm_labels)
-    earned = scores.earned()[0]
+    by_arm, scores = scores.earned()[0], scores.pooled(owed)
+    earned, s = scores.earned()[0], owed.entitlements
     found = dict.fromkeys(METRICS, UNKNOWN)
     bias = dict.fromkeys(METRICS, math.nan)
     if verdict == "do not use":
-        earned = np.full_like(earned, math.nan)
+        earned, by_arm = np.full_like(earned, math.nan), np.full_like(by_arm, math.nan)
     else:
         with bar("Replicates", n_replicates, progress) as advance:
             drawn = intervals.replicates(scores, n_replicates, seed, advance)
-        found = metric_intervals(earned, drawn, scores.freedom, alpha, confidence)
-        bias = {name: float(plain(drawn, alpha).mean() - plain(earned, alpha)) for name, plain in PLAIN.items()}
+        found = metric_intervals(earned, drawn, scores.freedom, alpha, s, confidence)
+        bias = {name: float(plain(drawn, alpha, s).mean() - plain(earned, alpha, s)) for name, plain in PLAIN.items()}
     return Estimate(
         estimator=estimator,
         alpha=alpha,
         confidence=confidence,
         n_rounds=scores.n_rounds,
-        cumulative_rewards=earned,
+        cumulative_rewards=by_arm,
+        accounts=earned,
         bias=bias,
         effective_sample_size=effective_sample_size(scores),
         verdict=verdict,
@@ -157,17 +167,17 @@ def estimated(
     )
 
 
-PLAIN: dict[str, Callable[[Any, float], Any]] = {
-    "alpha_performance": metrics.alpha_performance,
-    "jain_index": lambda earned, alpha: metrics.jain_index(earned),
-    "average_reward": lambda earned, alpha: metrics.average_reward(earned),
-    "least_share": lambda earned, alpha: metrics.shares(earned).min(axis=-1),
-    "greatest_share": lambda earned, alpha: metrics.shares(earned).max(axis=-1),
+PLAIN: dict[str, Callable[..., Any]] = {  # of R, alpha and what is entitled to
+    "alpha_performance": lambda earned, alpha, s=1.0: metrics.alpha_performance(earned, alpha, entitlements=s),
+    "jain_index": lambda earned, alpha, s=1.0: metrics.jain_index(earned, entitlements=s),
+    "average_reward": lambda earned, alpha, s=1.0: metrics.average_reward(earned),
+    "least_share": lambda earned, alpha, s=1.0: metrics.shares(earned).min(axis=-1),
+    "greatest_share": lambda earned, alpha, s=1.0: metrics.shares(earned).max(axis=-1),
 }
 
 
 def metric_intervals(
-    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], alpha: float, confidence: float
+    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], alpha: float, s: Vector, confidence: float
 ) -> dict[str, Interval]:
     """Every metric of R with its interval, from replicates of R and the degrees of freedom in a direction of R."""
     shares, performance, average = metrics.shares(earned), PLAIN["alpha_performance"], PLAIN["average_reward"]
@@ -178,14 +188,15 @@ def metric_intervals(
     def of_share(arm: int) -> Surely:
         return surely(np.eye(len(earned))[arm] - shares[arm])
 
-    by_marginal, by_deviation = surely(earned**-alpha), surely(shares - shares.mean())
+    owed_shares = metrics.shares(earned / s)
+    by_marginal, by_deviation = surely((earned / s) ** -alpha), surely((owed_shares - owed_shares.mean()) / s)
     return {
         "alpha_performance": intervals.smooth(
-            float(performance(earned, alpha)), performance(drawn, alpha), by_marginal, corrected=True
+            float(performance(earned, alpha, s)), performance(drawn, alpha, s), by_marginal, corrected=True
         ),
-        "jain_index": intervals.jain(earned, drawn, by_deviation),
+        "jain_index": intervals.jain(earned / s, drawn / s, by_deviation),
         "average_reward": intervals.smooth(
-            float(average(earned, alpha)), average(drawn, alpha), surely(np.ones_like(earned))
+            float(average(earned, alpha, s)), average(drawn, alpha, s), surely(np.ones_like(earned))
         ),
         "least_share": intervals.least_share(earned, drawn, of_share(int(shares.argmin()))),
         "greatest_share": intervals.greatest_share(earned, drawn, of_share(int(shares.argmax()))),

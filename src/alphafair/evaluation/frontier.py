@@ -25,6 +25,7 @@ from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust
 from alphafair.evaluation.plausible import plausible_totals
 from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, score
 from alphafair.evaluation.verdict import Verdict
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.offline import offline_optimum
 from alphafair.types import Matrix, Vector
 
@@ -128,6 +129,9 @@ def frontier(
     log: AnyLog,
     alphas: Sequence[float] = ALPHAS,
     *,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
@@ -141,6 +145,8 @@ def frontier(
         A `Log` or a `LogFile`.
     alphas
         Rising; the first is what costs are measured from, so begin with 0.
+    groups, entitlements, pull_floor
+        Whom to be fair to, and the floors that every policy keeps: see docs/groups.md.
     confidence, n_replicates, seed, progress
         As in `evaluate`.
 
@@ -156,6 +162,7 @@ def frontier(
     if not exponents or sorted(set(exponents)) != exponents:
         raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
     confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
+    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
     folds, names, settings = folds_of(group_count(log)), arm_names(log), (confidence, n_replicates, seed)
     along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
     with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
@@ -167,27 +174,34 @@ def frontier(
         found: list[tuple[Any, ...]] = []
         for alpha in exponents:
             crossed = [
-                _optimum(model_totals(half) * n_times, alpha) for half, n_times in zip(halves, times, strict=True)
+                _optimum(model_totals(half) * n_times, alpha, owed) for half, n_times in zip(halves, times, strict=True)
             ]
             own = score(log, np.stack(crossed[::-1]), ESTIMATORS["dr"], advance, folds=folds, model=model)
-            flattering = _optimum(robust_totals(cells), alpha)[None]
+            flattering = _optimum(robust_totals(cells), alpha, owed)[None]
             same = score(log, flattering, ESTIMATORS["dr"], advance, model=model)
-            estimates = [estimated(scores, names, "dr", alpha, *settings) for scores in (own, same)]
+            estimates = [estimated(scores, names, owed, "dr", alpha, *settings) for scores in (own, same)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
-                plausible = _plausible(draws, same, alpha, along, n_replicates, seed)
-            found.append((*estimates, plausible, _optimum(learned, alpha)))
+                plausible = _plausible(draws, same.pooled(owed), alpha, owed, along, n_replicates, seed)
+            found.append((*estimates, plausible, _optimum(learned, alpha, owed)))
     return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
 
 
 def _plausible(
-    draws: Sequence[Matrix], scores: Scores, alpha: float, confidence: float, n_replicates: int, seed: int
+    draws: Sequence[Matrix],
+    scores: Scores,
+    alpha: float,
+    owed: Groups,
+    confidence: float,
+    n_replicates: int,
+    seed: int,
 ) -> dict[str, Interval]:
     """The optimum of draws, as uncertain as the draws differ and as a bootstrap of the rounds makes it."""
-    earned = np.array([offline_optimum(totals, alpha, tolerance=TOLERANCE).cumulative_rewards for totals in draws])
+    said: dict[str, Any] = owed.settings()
+    earned = np.array([offline_optimum(totals, alpha, tolerance=TOLERANCE, **said).accounts for totals in draws])
     errors = replicates(scores, n_replicates, seed, lambda done: None) / scores.earned()[0]
     drawn = np.maximum(1.0, earned[np.arange(n_replicates) % len(draws)] * errors)
-    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, alpha, confidence)
+    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, alpha, owed.entitlements, confidence)
 
 
 class RegretStatement(NamedTuple):
@@ -210,7 +224,15 @@ class RegretStatement(NamedTuple):
 
 
 def regret(
-    log: AnyLog, alpha: float = 0.9, *, confidence: float = 0.95, n_replicates: int = 1000, seed: int = 0
+    log: AnyLog,
+    alpha: float = 0.9,
+    *,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    seed: int = 0,
 ) -> RegretStatement:
     """How much more the best fixed policy would have been worth than the run that the log is of, at most.
 
@@ -228,19 +250,29 @@ def regret(
     alpha = validate.alpha(alpha)
     confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
     (cells,) = count_cells(log, lambda rows: None)
-    policy = _optimum(robust_totals(cells), alpha)
+    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
+    policy = _optimum(robust_totals(cells), alpha, owed)
     scores = score(log, policy[None], ESTIMATORS["dr"], lambda rows: None, model=fit(cells))
-    best = estimated(scores, arm_names(log), "dr", alpha, 2.0 * confidence - 1.0, n_replicates, seed)
-    achieved = float(metrics.alpha_performance(1.0 + cells.sums.sum(axis=0), alpha))
+    best = estimated(scores, arm_names(log), owed, "dr", alpha, 2.0 * confidence - 1.0, n_replicates, seed)
+    accounts = owed.accounts(1.0 + cells.sums.sum(axis=0))
+    achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     most = best.alpha_performance.high
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
     return RegretStatement(alpha, confidence, achieved, most, at_most, best.verdict)
 
 
-def fair_policy(log: AnyLog, alpha: float) -> Matrix:
+def fair_policy(
+    log: AnyLog,
+    alpha: float,
+    *,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    pull_floor: PerGroup = 0.0,
+) -> Matrix:
     """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms)."""
     check_log(log)
-    return _optimum(model_totals(count_cells(log, lambda rows: None)[0]), validate.alpha(alpha))
+    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
+    return _optimum(model_totals(count_cells(log, lambda rows: None)[0]), validate.alpha(alpha), owed)
 
 
 def logged_policy(log: AnyLog) -> Matrix:
@@ -251,8 +283,8 @@ def logged_policy(log: AnyLog) -> Matrix:
     return divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
 
 
-def _optimum(totals: Matrix, alpha: float) -> Matrix:
-    return offline_optimum(totals, alpha, tolerance=TOLERANCE).distributions
+def _optimum(totals: Matrix, alpha: float, owed: Groups) -> Matrix:
+    return offline_optimum(totals, alpha, tolerance=TOLERANCE, **owed.settings()).distributions
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:

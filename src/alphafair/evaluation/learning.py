@@ -20,6 +20,7 @@ from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
 from alphafair.evaluation.verdict import FEWEST, Verdict
+from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.simulation import simulate
 from alphafair.types import Log, Policy, Stream, Vector
 from alphafair.words import clipped, counted, listed, percent
@@ -77,7 +78,15 @@ class Learned:
         }
 
 
-def replay(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int = 20) -> Learned:
+def replay(
+    log: Log,
+    policy: Policy,
+    *,
+    alpha: float = 0.9,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    n_seeds: int = 20,
+) -> Learned:
     """A learning policy on the rounds of a log that match its own draws (Li et al., WSDM 2011).
 
     A round counts if the policy draws the arm that was shown. Where arms were not shown alike, rounds are first kept
@@ -103,10 +112,18 @@ def replay(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int = 20) -
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
         n, played = drive.over_matches(player, _rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
-    return _learned(log, policy, "replay", REPLAY, alpha, runs)
+    return _learned(log, policy, "replay", REPLAY, alpha, Groups.of(log.n_arms, groups, entitlements), runs)
 
 
-def simulate_model(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int = 20) -> Learned:
+def simulate_model(
+    log: Log,
+    policy: Policy,
+    *,
+    alpha: float = 0.9,
+    groups: Labels | None = None,
+    entitlements: PerGroup | None = None,
+    n_seeds: int = 20,
+) -> Learned:
     """A learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
@@ -121,7 +138,7 @@ def simulate_model(log: Log, policy: Policy, *, alpha: float = 0.9, n_seeds: int
     for seed in range(n_seeds):
         trace = simulate(policy.fresh(), model_stream(log, seed=seed), seed=seed)
         runs.append(Run(log.n_rounds, trace.final, trace.final))
-    return _learned(log, policy, "model", MODEL, alpha, runs)
+    return _learned(log, policy, "model", MODEL, alpha, Groups.of(log.n_arms, groups, entitlements), runs)
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:
@@ -175,7 +192,7 @@ def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) 
     return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
 
 
-def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, runs: list[Run]) -> Learned:
+def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owed: Groups, runs: list[Run]) -> Learned:
     alpha = validate.alpha(alpha)
     counts, earned, again = (np.array(each) for each in zip(*runs, strict=True))
     n_rounds = round(float(counts.mean()))
@@ -189,7 +206,8 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, run
         return Interval(value, max(0.0, value - half), min(most, value + half))
 
     def of_metric(name: str) -> Interval:
-        return band(lambda rewards: PLAIN[name](rewards, alpha), 1.0 if name in PARTS else math.inf)
+        plain, most = PLAIN[name], 1.0 if name in PARTS else math.inf
+        return band(lambda rewards: plain(owed.accounts(rewards), alpha, owed.entitlements), most)
 
     return Learned(
         policy=policy.name,

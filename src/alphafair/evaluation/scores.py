@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.evaluation.batches import AnyLog, batches, group_count
 from alphafair.evaluation.model import Cells, divided, fit
+from alphafair.groups import Groups
 from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
 from alphafair.types import Matrix, Vector
 
@@ -46,7 +47,7 @@ class Scores(NamedTuple):
 
     n_rounds: int
     n_contexts: int  # that came
-    sums: Matrix  # (n_groups, n_arms)
+    sums: Matrix  # (n_groups of rows, n_arms, or groups of arms)
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
     arm_weights: Matrix
@@ -59,6 +60,14 @@ class Scores(NamedTuple):
         drawn, whole = weights @ self.sums, (weights @ self.shares)[:, None]
         means = divided(drawn, np.broadcast_to(whole, drawn.shape), np.zeros_like(drawn))  # 0 where nothing was drawn
         return np.asarray(np.maximum(1.0, 1.0 + self.n_rounds * means))
+
+    def pooled(self, owed: Groups) -> Scores:
+        """The same with a column per group of arms: R is then that of groups."""
+        if not owed.named:
+            return self
+        sums = np.zeros((len(self.sums), owed.n_groups))
+        np.add.at(sums.T, owed.of_arms, self.sums.T)
+        return self._replace(sums=sums)
 
     def freedom(self, direction: Vector) -> int:
         """How many degrees of freedom the spread of `direction` . R has, at least 1: few where few groups make it up.
