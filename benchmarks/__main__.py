@@ -18,6 +18,7 @@ SECTIONS = (
     "movielens",
     "offline",
     "simulation",
+    "groups",
     "log",
     "loop",
     "fair_cb",
