@@ -15,7 +15,7 @@ import numpy as np
 
 from alphafair import metrics, offline_optimum, simulation
 from alphafair.groups import Groups
-from alphafair.offline import context_reward_totals
+from alphafair.offline import context_reward_totals, present_arms
 from alphafair.types import Policy, Stream, Trace
 
 play = simulation.simulate
@@ -40,20 +40,17 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     trace = play(policy, stream, **options)
     if policy.surrogate_regret_bound is not None:
         fair: Any = policy
-        accounts, alpha = fair.cumulative_rewards, fair.alpha
-        owed = getattr(fair, "groups", None) or Groups.of(len(accounts))
-        said: dict[str, Any] = owed.settings()
-        initial = np.ones(owed.n_groups if owed.named else stream.n_arms)
-        if stream.arrivals is not None and not said:
-            entered = accounts - (trace.final[: len(accounts)] - 1.0)  # what newcomers were taken to have earned
-            initial[: len(accounts)] = np.where(stream.arrivals[: len(accounts)] > 0, entered, 1.0)
-        elif stream.arrivals is not None:
-            return trace  # epochs of groups: tests/test_grouped.py
-        totals = booked_totals(stream, options.get("delay"))
-        best = offline_optimum(totals[:, : len(accounts)], alpha, initial=initial[: owed.n_groups], **said)
-        regret = metrics.approximate_regret(
-            best.value + best.gap, fair.accounts if said else accounts, alpha, entitlements=owed.entitlements
-        )
+        n, alpha = len(fair.cumulative_rewards), fair.alpha
+        groups = getattr(policy, "groups", Groups.of(n))
+        accounts, initial = getattr(policy, "accounts", fair.cumulative_rewards), np.ones(groups.n_groups)
+        if stream.arrivals is not None:
+            first = np.full(groups.n_groups, stream.n_rounds)
+            np.minimum.at(first, groups.of_arms, stream.arrivals[:n])
+            entered = accounts - (groups.accounts(trace.final[:n]) - 1.0)  # what newcomers were taken to have earned
+            initial = np.where(first > 0, entered, 1.0)
+        totals, there = booked_totals(stream, options.get("delay"))[:, :n], present_arms(stream)[:, :n]
+        best = offline_optimum(totals, alpha, initial=initial, present=there, **groups.settings())
+        regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, entitlements=groups.entitlements)
         bound = (1.0 - alpha) ** alpha * policy.surrogate_regret_bound
         rounding = 1e-10 * best.value
         assert regret <= bound + rounding, f"{policy.name} breaks its certificate: {regret} > {bound}"

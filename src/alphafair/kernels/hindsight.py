@@ -86,7 +86,6 @@ def spread(totals, merging, y, x, earned):
     """
     m, n = totals.shape
     n_groups, rows = y.shape[1], m // merging.room.shape[0]
-    carry = np.zeros(n)
     earned[:] = 0.0
     for j in range(m):
         epoch = j // rows
@@ -112,9 +111,7 @@ def spread(totals, merging, y, x, earned):
                     i = merging.order[k]
                     x[j, i] = arm_floors[i]
         for i in range(n):
-            earned[i], carry[i] = add(earned[i], carry[i], totals[j, i] * x[j, i])
-    for i in range(n):
-        earned[i] += carry[i]
+            earned[i] += totals[j, i] * x[j, i]
 
 
 @kernel
