@@ -26,9 +26,6 @@ class Lessons:
         self.steps: list[tuple[int, int, int, float, float]] = []  # each with context, arm, propensity, reward
         self.full: dict[int, tuple[Vector, Vector]] = {}
 
-    def add(self, step: int, known: Known, reward: float = 0.0) -> None:
-        self.steps.append((step, known.context, known.arm, known.propensity, reward))
-
 
 class Fold:
     """Events after `start`, by their tables, and what they teach."""
@@ -63,23 +60,24 @@ class Fold:
         lessons = self._of(known.experiment)
         lessons.drawn.append(known.arm)
         if known.active:
-            lessons.add(EXPECT, known)
+            lessons.steps.append((EXPECT, known.context, known.arm, known.propensity, 0.0))
 
     def activated(self, known: Known) -> None:
         known.active, known.since = True, self.at
         self.rows[Activated].append((self.next(), known.seq, self.at))
-        self._of(known.experiment).add(EXPECT, known)
+        self._of(known.experiment).steps.append((EXPECT, known.context, known.arm, known.propensity, 0.0))
 
     def settled(self, known: Known, reward: float | None, source: str, rewards: bytes | None = None) -> None:
         known.settled = (reward, source, rewards)
-        self.rows[Settled].append((self.next(), known.seq, reward, source, rewards, self.at))
+        self.last = seq = self.last + 1
+        self.rows[Settled].append((seq, known.seq, reward, source, rewards, self.at))
         lessons = self._of(known.experiment)
         lessons.sources.append(source)
         if rewards is not None:
             used = np.frombuffer(known.probabilities or b"", dtype="<f8")
             lessons.full[len(lessons.steps)] = used, known.experiment.stored_rewards(rewards)
         if source in STEP_OF:
-            lessons.add(STEP_OF[source], known, reward or 0.0)
+            lessons.steps.append((STEP_OF[source], known.context, known.arm, known.propensity, reward or 0.0))
 
     def late(self, known: Known, reward: float | None, rewards: bytes | None) -> None:
         """Write down the first reward that came too late; more of them say nothing new."""

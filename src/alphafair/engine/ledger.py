@@ -189,8 +189,8 @@ def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -
     first = 0
     for size in SIZES:
         while len(events) - first >= size:
-            values = [value for event in events[first : first + size] for value in event]
-            connection.execute(_statement(kind, size), values)
+            values = chain.from_iterable(events[first : first + size])
+            connection.execute(_statement(kind, size), tuple(values))
             first += size
 
 

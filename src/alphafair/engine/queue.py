@@ -41,10 +41,10 @@ class Queue:
 
     def wait(self, ticket: Ticket, lead: Callable[[Ticket], None]) -> None:
         """Until the ticket is served: by another caller, or by `lead` when it is this one's turn."""
-        with self._lock:
-            self._tickets.append(ticket)
-            ticket.leads, self._led = not self._led, True
         try:
+            with self._lock:
+                self._tickets.append(ticket)
+                ticket.leads, self._led = not self._led, True
             if not ticket.leads:
                 ticket.woken.wait()
             if ticket.leads:

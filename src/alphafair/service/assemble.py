@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -60,6 +61,7 @@ def service(
             except Exception as problem:
                 log(logging.ERROR, "compiling failed; the first decision will tell", exc_info=problem)
             compiled.set()
+            gc.freeze()  # what is loaded by now stays: looking through it for garbage would hold up answers
             while True:
                 try:
                     keyring.refresh()
