@@ -11,14 +11,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from alphafair.experiments.claims import verdict
 from alphafair.experiments.results import Arena, Meeting, Score
-from alphafair.words import number
+from alphafair.words import fixed, number, percent
 from tests.read_results import as_value
 
 PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
 TABLE = re.compile(
-    r"<!-- paste: (?P<part>described )?(?P<feedback>bandit|full) (?P<alpha>0\.\d) -->\n.*?(?=\n\n)", re.DOTALL
+    r"<!-- paste: (?P<part>described )?(?P<feedback>bandit|full) (?P<alpha>0[.\d]*) -->\n.*?(?=\n\n)", re.DOTALL
 )
+PROMISES = re.compile(r"(<!-- paste: promises -->\n).*?(?=\n\n)", re.DOTALL)
 
 
 def results() -> Arena:
@@ -40,10 +42,20 @@ def table(meetings: Sequence[Meeting], feedback: str, alpha: float) -> str:
 def cell(score: Score, best: float) -> str:
     """The best share of a row is in bold."""
     share, half = 100.0 * score.gap_closed.mean, 50.0 * (score.gap_closed.high - score.gap_closed.low)
-    text = f"{share:.1f}".replace("-0.0", "0.0").replace("-", "\N{MINUS SIGN}")
+    text = fixed(share, 1)
     bold = "**" if score.gap_closed.mean == best else ""
     band = f" \u00b1 {half:.1f}" if half >= 0.05 else ""
     return f"{bold}{text}{bold}{band} ({number(score.alpha_performance.mean)})"
+
+
+def promises(meetings: Sequence[Meeting]) -> str:
+    """A row per promise: how far above its limit the adaptive policy is, in percent of the gap, and the verdict."""
+    rows = ["| course | adaptive is | by | interval | |", "|---|---|---:|---|---|"]
+    for meeting in meetings:
+        for lead in meeting.promises:
+            mean, low, high = (percent(side) for side in (lead.mean, lead.low, lead.high))
+            rows.append(f"| {meeting.title} | {lead.what} | {mean} | {low} to {high} | {verdict([lead])} |")
+    return "\n".join(rows)
 
 
 def refreshed(page: str) -> str:
@@ -55,7 +67,7 @@ def refreshed(page: str) -> str:
         meetings = found.described if part else found.meetings
         return f"<!-- paste: {part}{feedback} {alpha} -->\n{table(meetings, feedback, float(alpha))}"
 
-    return TABLE.sub(paste, page)
+    return PROMISES.sub(lambda block: block[1] + promises(found.meetings), TABLE.sub(paste, page))
 
 
 if __name__ == "__main__":

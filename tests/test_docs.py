@@ -19,7 +19,7 @@ from matplotlib.text import Text
 
 import alphafair
 from alphafair import metrics
-from alphafair.experiments.courses import COURSES
+from alphafair.experiments.courses import ALPHAS, COURSES
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies import POLICIES
 from docs import illustrations
@@ -124,12 +124,31 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
     assert all(each["seeds"] == list(range(20)) for each in found["meetings"])
     for meeting in found["meetings"]:
         for score in meeting["scores"]:
-            (table,) = re.findall(rf"<!-- paste: {score['feedback']} {score['alpha']} -->\n(.*?)\n\n", page, re.DOTALL)
+            (table,) = re.findall(
+                rf"<!-- paste: {score['feedback']} {score['alpha']:g} -->\n(.*?)\n\n", page, re.DOTALL
+            )
             header, _, *rows = table.splitlines()
             (row,) = (row for row in rows if row.startswith(f"| {meeting['title']} |"))
             text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
             share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
             assert share == pytest.approx(100 * score["gap_closed"]["mean"], abs=0.0501)
+
+
+def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
+    """On the page of the arena: never below its guaranteed learner alone, less 5 points, nor below Algorithm 2."""
+    meetings = tool("paste_arena").results().meetings
+    kept = {each.name: [lead.low > 0.0 for lead in each.promises] for each in meetings if each.promises}
+    assert kept == {name: [True] * 6 for name in ("settled", "largest", "halving")}
+    for meeting in meetings:
+        if meeting.name in kept:
+            share = {
+                (score.alpha, score.label): score.gap_closed.mean
+                for score in meeting.scores
+                if score.feedback == "bandit"
+            }
+            for alpha in ALPHAS:
+                assert share[alpha, "adaptive"] > share[alpha, "guaranteed alone"] - 0.05
+                assert share[alpha, "adaptive"] > share[alpha, "\u03b1-FairCB (bandit)"]
 
 
 # pictures

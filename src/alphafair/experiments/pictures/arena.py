@@ -1,6 +1,7 @@
 """The arena: how much of the gap every policy closes on every course, one dot with its band each."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +17,7 @@ TITLE = "The arena: share of the gap closed"
 SEEN = {"bandit": "sees one reward", "full": "sees all rewards"}
 FLOOR, EDGE = -0.5, 2.0  # what lies beyond is an arrow at the edge
 ROW = 0.3  # inches
+LEGEND_COLUMNS = 4
 
 
 def picture(meetings: Sequence[Meeting], title: str = TITLE, alphas: Sequence[float] = ()) -> Figure:
@@ -28,13 +30,14 @@ def picture(meetings: Sequence[Meeting], title: str = TITLE, alphas: Sequence[fl
         "of the way from uniform play (0%) to the best fixed policy in hindsight (100%); arrows lie beyond the edge",
         f"bands: 95% confidence over {n_seeds} seeds" if n_seeds > 1 else "",
     )
-    panel, head = ROW * len(meetings), 0.35
-    height = 1.35 + len(alphas) * (panel + head + 0.3)
+    named = {score.policy: score.label for score in scores}
+    panel, head, legend = ROW * len(meetings), 0.35, 0.05 + 0.2 * math.ceil(len(named) / LEGEND_COLUMNS)
+    height = 0.9 + legend + len(alphas) * (panel + head + 0.3)
     with canvas.page(title, notes, height) as (figure, top):
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
         width = (canvas.WIDTH - left) / len(seen)
-        _legend(figure, scores, top)
-        top -= 0.45
+        _legend(figure, named, top)
+        top -= legend
         for alpha in alphas:
             bottom = top - head - panel
             for column, feedback in enumerate(seen):
@@ -61,13 +64,12 @@ def _panel(axes: Axes, rows: list[list[Score]]) -> None:
     axes.tick_params(axis="x", labelsize=LABEL_SIZE)
 
 
-def _legend(figure: Figure, scores: Iterable[Score], top: float) -> None:
+def _legend(figure: Figure, named: Mapping[str, str], top: float) -> None:
     """Every policy once, beside its mark, under the notes."""
-    named = {score.policy: score.label for score in scores}
     marks = [
         Line2D([], [], color=look(policy).colour, marker=look(policy).marker, markersize=4.5, linestyle="none")
         for policy in named
     ]
     place = (0.1 / canvas.WIDTH, (top + 0.2) / figure.get_figheight())
     options = {"frameon": False, "fontsize": LABEL_SIZE, "handletextpad": 0.1, "columnspacing": 1.0}
-    figure.legend(marks, list(named.values()), loc="upper left", bbox_to_anchor=place, ncols=5, **options)
+    figure.legend(marks, list(named.values()), loc="upper left", bbox_to_anchor=place, ncols=LEGEND_COLUMNS, **options)
