@@ -336,7 +336,7 @@ def test_a_context_per_row_is_too_thin() -> None:
     found = good(log, evaluation.logged_policy(log))
     assert found.verdict == "do not use"
     assert found.reasons == (
-        "contexts came 1 times on average, fewer than there are arms: too thin to tell what a policy earns in each",
+        "rounds per context: 1, fewer than arms, which is too thin to tell what a policy earns in each",
     )
 
 
