@@ -51,7 +51,7 @@ def said() -> str:
 
 def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
     """A number and its interval; a dash where there is none."""
-    if found[0] != found[0]:
+    if any(side != side for side in found):
         return "-"
     value, low, high = (written.format(side) for side in found)
     return f"{value} ({low} to {high})"

@@ -69,12 +69,16 @@ class Frontier:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the held-out ones."""
-        return max((each.verdict for each in self.held_out), key=SEVERITY.index)
+        """The worst of the held-out ones, and of those that leave the band without an end."""
+        return max((each.verdict for each in self._judged), key=SEVERITY.index)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(reason for each in self.held_out for reason in each.reasons))
+        return tuple(dict.fromkeys(reason for each in self._judged for reason in each.reasons))
+
+    @property
+    def _judged(self) -> tuple[Estimate, ...]:
+        return (*self.held_out, *(each for each in self.flattered if each.verdict == "do not use"))
 
     @property
     def alpha_performance(self) -> Curve:
