@@ -124,7 +124,8 @@ def test_a_frontier_of_a_context_per_row_is_not_to_be_used() -> None:
     found = frontier(log, [0.5], n_replicates=100)
     assert found.verdict == "do not use"
     assert "rounds per context: 1" in found.reasons[0]
-    assert np.isnan(found.jain_index.low).all()
+    assert np.isnan(found.jain_index).all()
+    assert found.alpha_for_least_share(0.01) == found.alpha_for_cost(50.0) == (None, None)
 
 
 @pytest.mark.compiled

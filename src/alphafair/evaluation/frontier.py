@@ -103,7 +103,8 @@ class Frontier:
     def curve(self, metric: str) -> Curve:
         estimates = [[getattr(each, metric) for each in found] for found in (self.held_out, self.flattered)]
         sides = np.array([*estimates, [each[metric] for each in self.plausible]])
-        return Curve(sides[0, :, 0], sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0))
+        low, high = sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0)
+        return Curve(np.where(np.isnan(low), np.nan, sides[0, :, 0]), low, high)  # no number without its band
 
     def alpha_for_least_share(self, share: float) -> Answer:
         """The least alpha at which no arm gets less than a share of all reward."""
