@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from alphafair import AlphaFairAdaptive, Log, Stream, offline_optimum, simulate
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Log, Stream, offline_optimum, simulate
 from alphafair.evaluation import ESTIMATORS, LogFile, evaluate
+from alphafair.evaluation import batches as pieces
 from alphafair.evaluation.estimate import METRICS, PLAIN
 from benchmarks.table import Row, duration, faster
 from benchmarks.timing import best, seconds
@@ -115,66 +116,97 @@ def measure(source: Any) -> None:
 # accuracy
 
 
-def settings() -> Iterator[tuple[str, int, float, Any, Any, Any, Any, bool]]:
-    """Name, rounds, alpha, means, how often contexts come, logging policy, the policy asked about, adaptive logging."""
+class Setting(NamedTuple):
+    """A world that logs are drawn from, and the policy asked about."""
+
+    name: str
+    n_rounds: int
+    alpha: float
+    means: Any
+    visits: Any  # how often contexts come
+    logging: Any
+    target: Any
+    learner: Any = None  # who logs, in place of `logging`
+    purchases: bool = False  # one in three buys, for very different sums
+
+
+def settings() -> Iterator[Setting]:
     for name, (n_contexts, n_arms), n_rounds, alpha, kind in (
         ("uneven logging", (4, 5), 2000, 0.9, "mixed"),
         ("fair policy, uneven logging", (4, 5), 2000, 0.9, "fair"),
         ("uniform logging", (20, 10), 5000, 0.5, "uniform"),
-        ("rare clicks (thin)", (4, 5), 5000, 0.9, "rare"),
-        ("logged by a learner", (4, 5), 4000, 0.9, "adaptive"),
+        ("one context", (1, 6), 800, 0.9, "mixed"),
+        ("purchases", (5, 6), 4000, 0.9, "purchases"),
+        ("rare clicks", (4, 5), 5000, 0.9, "rare"),
+        ("rare clicks, more rounds", (4, 5), 30_000, 0.9, "rare"),
+        ("logged by a fair learner", (4, 5), 4000, 0.9, "fair learner"),
+        ("logged by a greedy learner", (4, 5), 4000, 0.9, "greedy learner"),
     ):
         rng = np.random.default_rng(1)
         means = rng.uniform(0.2, 1.0, (n_contexts, n_arms)) if kind != "rare" else rng.uniform(0.005, 0.05, (4, 5))
         visits = rng.dirichlet(np.full(n_contexts, 5.0))
         logging = 0.8 * rng.dirichlet(np.full(n_arms, 2.0), n_contexts) + 0.2 / n_arms
         target = 0.9 * rng.dirichlet(np.full(n_arms, 0.7), n_contexts) + 0.1 / n_arms
+        learner = {"fair learner": AlphaFairBandit, "greedy learner": AlphaFairAdaptive}.get(kind)
         if kind == "uniform":
             logging = np.full_like(logging, 1.0 / n_arms)
-        if kind in ("fair", "adaptive"):
+        if kind == "fair" or learner:
             target = offline_optimum(n_rounds * visits[:, None] * means, alpha).distributions
-            target = 0.8 * target + 0.2 / n_arms if kind == "adaptive" else target
-        yield name, n_rounds, alpha, means, visits, logging, target, kind == "adaptive"
+            target = 0.8 * target + 0.2 / n_arms if learner else target
+        policy = learner and learner(n_contexts, n_arms, alpha=0.9 if kind == "fair learner" else 0.0)
+        yield Setting(name, n_rounds, alpha, means, visits, logging, target, policy, kind == "purchases")
 
 
-def drawn_log(rng: Any, n_rounds: int, means: Any, visits: Any, logging: Any, adaptive: bool) -> Log:
+def drawn_log(rng: Any, setting: Setting) -> Log:
+    means, n_rounds = setting.means, setting.n_rounds
     n_contexts, n_arms = means.shape
-    contexts = rng.choice(n_contexts, n_rounds, p=visits)
-    if adaptive:
+    contexts = rng.choice(n_contexts, n_rounds, p=setting.visits)
+    if setting.learner is not None:
         rewards = (rng.random((n_rounds, n_arms)) < means[contexts]).astype(float)
         stream = Stream.from_arrays(contexts, rewards, n_contexts=n_contexts)
-        policy = AlphaFairAdaptive(n_contexts, n_arms, alpha=0.0)
-        found = simulate(policy, stream, seed=int(rng.integers(2**31)), log=True).log
+        found = simulate(setting.learner.fresh(), stream, seed=int(rng.integers(2**31)), log=True).log
         assert found is not None
         return found
-    arms = np.minimum((rng.random(n_rounds)[:, None] > logging.cumsum(axis=1)[contexts]).sum(axis=1), n_arms - 1)
+    cumulative = setting.logging.cumsum(axis=1)[contexts]
+    arms = np.minimum((rng.random(n_rounds)[:, None] > cumulative).sum(axis=1), n_arms - 1)
     rewards = (rng.random(n_rounds) < means[contexts, arms]).astype(float)
-    return Log(contexts, arms, rewards, logging[contexts, arms], n_contexts=n_contexts, n_arms=n_arms)
+    if setting.purchases:
+        sums = 3.0 * rng.lognormal(-0.5, 1.0, n_rounds)  # 3 on average
+        rewards = (rng.random(n_rounds) < 1.0 / 3.0) * sums * means[contexts, arms]
+    propensities = setting.logging[contexts, arms]
+    return Log(contexts, arms, rewards, propensities, n_contexts=n_contexts, n_arms=n_arms)
 
 
 def accuracy(n_logs: int = N_LOGS) -> None:
-    """A table in markdown: for every setting and estimator the bias and root mean squared error, in per cent of the
-    truth, of alpha-performance and average reward, and how often each 95% interval covers."""
-    heads = ["setting", "estimator", *(f"{m}: bias, error" for m in ("Σφ", "average reward")), *METRICS]
+    """A table in markdown: for every setting, estimator and verdict that at least a tenth of the logs got, the bias and
+    root mean squared error, in per cent of the truth, and how often each 95% interval covers."""
+    pieces.MOST_GROUPS = 500  # rows put together by chance are as sure as rows, and quicker
+    heads = ["setting", "estimator", "verdict", *(f"{m}: bias, error" for m in ("Σφ", "average reward")), *METRICS]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for name, n_rounds, alpha, means, visits, logging, target, adaptive in settings():
-        earned = 1.0 + n_rounds * (visits[:, None] * target * means).sum(axis=0)
+    for setting in settings():
+        target, alpha, weights = setting.target, setting.alpha, setting.visits[:, None]
+        earned = 1.0 + setting.n_rounds * (weights * target * setting.means).sum(axis=0)
         truth = {metric: float(PLAIN[metric](earned, alpha)) for metric in METRICS}
-        found: dict[str, list[Any]] = {estimator: [] for estimator in ESTIMATORS}
+        found: dict[Any, list[Any]] = {}
         for seed in range(n_logs):
-            log = drawn_log(np.random.default_rng([7, seed]), n_rounds, means, visits, logging, adaptive)
+            log = drawn_log(np.random.default_rng([7, seed]), setting)
             for estimator in ESTIMATORS:
-                found[estimator].append(evaluate(log, target, alpha=alpha, estimator=estimator, n_replicates=300))
-        for estimator, estimates in found.items():
+                estimate = evaluate(log, target, alpha=alpha, estimator=estimator, n_replicates=300)
+                found.setdefault((estimator, estimate.verdict), []).append(estimate)
+        for (estimator, verdict), estimates in sorted(
+            found.items(), key=lambda each: list(ESTIMATORS).index(each[0][0])
+        ):
+            if verdict == "do not use" or len(estimates) < n_logs / 10:
+                continue
             cells = []
             for metric in ("alpha_performance", "average_reward"):
-                errors = np.array([getattr(each, metric).value / truth[metric] - 1.0 for each in estimates])
-                errors = 100.0 * errors[np.isfinite(errors)]
+                errors = 100.0 * np.array([getattr(each, metric).value / truth[metric] - 1.0 for each in estimates])
                 cells.append(f"{errors.mean():+.2f}, {math.sqrt((errors**2).mean()):.2f}")
             for metric in METRICS:
                 inside = [getattr(e, metric).low <= truth[metric] <= getattr(e, metric).high for e in estimates]
                 cells.append(f"{np.mean(inside):.1%}")
-            print(f"| {name} | {estimator} | {' | '.join(cells)} |", flush=True)
+            judged = f"{verdict}, {len(estimates)} logs"
+            print(f"| {setting.name} | {estimator} | {judged} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

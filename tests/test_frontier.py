@@ -117,6 +117,17 @@ def test_a_frontier_of_an_arm_never_shown_is_not_to_be_used() -> None:
     assert np.isnan(found.jain_index.value).all()
 
 
+def test_a_frontier_of_a_context_per_row_is_not_to_be_used() -> None:
+    """Policies learned from the other half are uniform there; in hindsight anything can be had, so there is no band."""
+    rng = np.random.default_rng(0)
+    log = Log(np.arange(900), rng.integers(0, 3, 900), rng.random(900), np.full(900, 1 / 3))
+    found = frontier(log, [0.5], n_replicates=100)
+    assert found.verdict == "do not use"
+    assert "rounds per context: 1" in found.reasons[0]
+    assert np.isnan(found.jain_index).all()
+    assert found.alpha_for_least_share(0.01) == found.alpha_for_cost(50.0) == (None, None)
+
+
 @pytest.mark.compiled
 def test_regret_is_at_most_what_is_stated() -> None:
     """In 95 of 100 runs at least; the bound is on the safe side, so in nearly all."""

@@ -172,6 +172,9 @@ def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
     return Band(mean, mean - half, mean + half)
 
 
+_legendre = cache(np.polynomial.legendre.leggauss)
+
+
 @cache
 def student_quantile(probability: float, degrees: int) -> float:
     """The quantile of Student's t, by Newton on the logarithm of the tail; small probabilities keep all their digits.
@@ -184,7 +187,7 @@ def student_quantile(probability: float, degrees: int) -> float:
     """
     if probability > 0.5:
         return -student_quantile(1.0 - probability, degrees)
-    nodes, weights = np.polynomial.legendre.leggauss(80)
+    nodes, weights = _legendre(80)
     log_k = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(math.pi)
     s = 0.0
     for _ in range(40):

@@ -34,6 +34,7 @@ Seed = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap and of a 
 Output = Annotated[Path, typer.Option(metavar="FOLDER", help="Where page, picture and numbers go.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 
+LONGEST_NUMBER = 40  # letters, with its interval
 ASSUMPTIONS = (
     "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
     "nothing in the next.",
@@ -50,7 +51,7 @@ def said() -> str:
 
 def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
     """A number and its interval; a dash where there is none."""
-    if found[0] != found[0]:
+    if any(side != side for side in found):
         return "-"
     value, low, high = (written.format(side) for side in found)
     return f"{value} ({low} to {high})"
@@ -70,7 +71,8 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     console.print(f"{report.lead}\n")
     table = plain_table()
     for place, heading in enumerate(report.headings):
-        table.add_column(heading, justify="left" if place == 0 else "right", overflow="fold")
+        is_prose = place == 0 or max((len(row[place]) for row in report.rows), default=0) > LONGEST_NUMBER
+        table.add_column(heading, justify="left" if is_prose else "right", overflow="fold")
     for row in report.rows:
         table.add_row(*row)
     console.print(table)

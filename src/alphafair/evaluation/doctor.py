@@ -27,6 +27,7 @@ GRADES = ("wrong", "look", "fine")
 MOST_NAMED = 3
 CHANCE = 0.001  # of a false alarm about propensities, over all arms together
 HEAVY = 0.05  # of all rounds: what one row should not count for
+SMALL = 0.1  # of an even share
 OFF = 0.02  # as a part: below it, propensities that do not add up do no harm
 
 
@@ -167,7 +168,8 @@ def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
 
 def _of_small_propensities(log: AnyLog, where: Where) -> Iterator[Finding]:
     """Rows of propensity q or less come at most T n q times among T rounds and n arms, on average."""
-    limit, heavy = CHANCE / (log.n_rounds * log.n_arms), 1.0 / (HEAVY * log.n_rounds)
+    limit = CHANCE / (log.n_rounds * log.n_arms)
+    heavy = min(1.0 / (HEAVY * log.n_rounds), SMALL / log.n_arms)
     small: list[tuple[int, float]] = []
     first = 0
     for rows in batches(log):
@@ -210,7 +212,7 @@ def inverse_propensities(log: AnyLog) -> InversePropensities:
     means, squares = (
         log.n_arms**power * weights[row, seen] / log.n_rounds for power, row in ((1, WEIGHT), (2, SQUARE))
     )
-    errors = np.sqrt(np.maximum(squares - means**2, 0.0) / log.n_rounds)
+    errors = np.sqrt(np.maximum(squares - 1.0, 0.0) / log.n_rounds)  # around 1, as it should be
     limit = NormalDist().inv_cdf(1.0 - CHANCE / (2.0 * max(len(seen), 1)))
     names = arm_names(log)
     return InversePropensities(tuple(names[arm] for arm in seen), means, limit * errors)

@@ -70,12 +70,16 @@ class Frontier:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the held-out ones."""
-        return max((each.verdict for each in self.held_out), key=SEVERITY.index)
+        """The worst of the held-out ones, and of those that leave the band without an end."""
+        return max((each.verdict for each in self._judged), key=SEVERITY.index)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(reason for each in self.held_out for reason in each.reasons))
+        return tuple(dict.fromkeys(reason for each in self._judged for reason in each.reasons))
+
+    @property
+    def _judged(self) -> tuple[Estimate, ...]:
+        return (*self.held_out, *(each for each in self.flattered if each.verdict == "do not use"))
 
     @property
     def alpha_performance(self) -> Curve:
@@ -100,7 +104,8 @@ class Frontier:
     def curve(self, metric: str) -> Curve:
         estimates = [[getattr(each, metric) for each in found] for found in (self.held_out, self.flattered)]
         sides = np.array([*estimates, [each[metric] for each in self.plausible]])
-        return Curve(sides[0, :, 0], sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0))
+        low, high = sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0)
+        return Curve(np.where(np.isnan(low), np.nan, sides[0, :, 0]), low, high)  # no number without its band
 
     def alpha_for_least_share(self, share: float) -> Answer:
         """The least alpha at which no arm gets less than a share of all reward."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair.evaluation.model import divided
 from alphafair.evaluation.scores import Scores
@@ -30,59 +31,80 @@ def effective_sample_size(scores: Scores) -> float:
 
 def judge(scores: Scores, arm_labels: Sequence[str]) -> tuple[Verdict, list[str]]:
     """The verdict, and why it is not better."""
+    unusable, thin = list(_unusable(scores, arm_labels)), list(_thin(scores, arm_labels))
+    size = effective_sample_size(scores)
+    if size < FEW:
+        (unusable if size < FEWEST else thin).append(f"the log is worth only {number(size, 2)} rounds of the policy")
+    verdict: Verdict = "do not use" if unusable else "thin" if thin else "trustworthy"
+    return verdict, unusable + thin
+
+
+def _unusable(scores: Scores, arm_labels: Sequence[str]) -> Iterator[str]:
+    """Why there is no number."""
     weights, squares = scores.arm_weights[WEIGHT], scores.arm_weights[SQUARE]
-    shown = scores.expected / scores.n_rounds > 1e-9  # by the policy
-    unusable, thin = [], []
-    for arm in np.flatnonzero(shown & (weights == 0.0)).tolist():
-        part = percent(scores.expected[arm] / scores.n_rounds)
-        unusable.append(f"{_name(arm_labels, arm)} was never shown, and the policy would show it in {part} of rounds")
+    shown = _shown(scores)
+    never = shown & (weights == 0.0)
+    if never.any():
+        part = percent(float(scores.expected[never].sum()) / scores.n_rounds)
+        which, were, they = _which(arm_labels, never, scores.expected)
+        yield f"{which} {were} never shown, and the policy would show {they} in {part} of rounds"
     if not scores.arm_weights[WORTH].any():
-        unusable.append("no round in which the policy could have shown the same arm has a reward above 0")
+        yield "no round in which the policy could have shown the same arm has a reward above 0"
+    apart = np.abs(weights - scores.expected)
+    off = shown & ~never & (apart > np.maximum(FAR * np.sqrt(squares), OFF * scores.expected))
     often = scores.n_rounds / max(scores.n_contexts, 1)
-    off = shown & (weights > 0.0) & (np.abs(weights - scores.expected) > FAR * np.sqrt(squares))
-    off &= np.abs(weights - scores.expected) > OFF * scores.expected
     if off.any() and often < len(weights):
-        unusable.append(
-            f"contexts came {number(often, 2)} times on average, fewer than there are arms: too thin to tell what a "
-            "policy earns in each"
+        few = f"rounds per context: {number(often, 2)}, fewer than arms"
+        yield f"{few}, which is too thin to tell what a policy earns in each"
+    elif off.any():
+        ratios = divided(weights, scores.expected, np.ones_like(weights))
+        which, _, they = _which(arm_labels, off, np.abs(np.log(np.maximum(ratios, 1e-300))))
+        worst = ratios[off][np.abs(np.log(ratios[off])).argmax()]
+        yield (
+            f"the weights of {which} add up to {number(worst, 2)} times what they should: propensities are wrong, or "
+            f"the log did not show {they} where the policy would"
         )
-    for arm in np.flatnonzero(off).tolist() if often >= len(weights) else ():
-        ratio = number(weights[arm] / scores.expected[arm], 2)
-        unusable.append(
-            f"the weights of {_name(arm_labels, arm)} add up to {ratio} times what they should: its propensities are "
-            "wrong, or it was not shown where the policy would show it"
-        )
+
+
+def _thin(scores: Scores, arm_labels: Sequence[str]) -> Iterator[str]:
+    """Why intervals are no more than indications."""
+    weights, squares = scores.arm_weights[WEIGHT], scores.arm_weights[SQUARE]
+    shown, none = _shown(scores), np.zeros_like(weights)
     blind = float(scores.unseen.sum() / scores.n_rounds)
     if blind > BLIND:
         arm = int(scores.unseen.argmax())
-        thin.append(
+        yield (
             f"in {percent(blind, 2)} of rounds the policy would show an arm, such as {_name(arm_labels, arm)}, in a "
             "context where the log never did: there is nothing but a guess for them"
         )
-    size = effective_sample_size(scores)
-    if size < FEWEST:
-        unusable.append(f"the log is worth only {number(size, 2)} rounds of the policy")
-    elif size < FEW:
-        thin.append(f"the log is worth only {number(size, 3)} rounds of the policy")
-    greatest = shown * divided(scores.arm_weights[GREATEST], weights, np.zeros_like(weights))
+    greatest = shown * divided(scores.arm_weights[GREATEST], weights, none)
     if greatest.max() > GREAT_WEIGHT:
         arm = int(greatest.argmax())
-        thin.append(f"one round carries {percent(greatest[arm], 2)} of the weight of {_name(arm_labels, arm)}")
+        yield f"one round carries {percent(greatest[arm], 2)} of the weight of {_name(arm_labels, arm)}"
     cut = shown & (scores.cut > MUCH_CUT * np.sqrt(squares))
     if cut.any():
-        arm = int(np.flatnonzero(cut)[(scores.cut[cut] / weights[cut]).argmax()])
-        part = percent(scores.cut[arm] / weights[arm], 2)
-        thin.append(f"{part} of the weight of {_name(arm_labels, arm)} was cut, and no interval has that in it")
+        parts = cut * divided(scores.cut, weights, none)
+        arm = int(parts.argmax())
+        part = percent(parts[arm], 2)
+        yield f"{part} of the weight of {_name(arm_labels, arm)} was cut, and no interval has that in it"
     rewarded = _rewarded(scores)
     poor = shown & (rewarded < FEW_REWARDED)
     if poor.any():
-        arm = int(np.flatnonzero(poor)[rewarded[poor].argmin()])
-        which = _name(arm_labels, arm) if poor.sum() == 1 else f"{poor.sum()} arms, such as {_name(arm_labels, arm)},"
-        thin.append(f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds")
+        which, _, _ = _which(arm_labels, poor, -rewarded)
+        yield f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds"
     if len(scores.shares) < min(FEW_GROUPS, scores.n_rounds):
-        thin.append(f"there are only {len(scores.shares)} users")
-    verdict: Verdict = "do not use" if unusable else "thin" if thin else "trustworthy"
-    return verdict, unusable + thin
+        yield f"there are only {len(scores.shares)} users"
+
+
+def _shown(scores: Scores) -> NDArray[np.bool_]:
+    """The arms that the policy would show at all."""
+    return np.asarray(scores.expected / scores.n_rounds > 1e-9)
+
+
+def _which(arm_labels: Sequence[str], arms: NDArray[np.bool_], worst: Vector) -> tuple[str, str, str]:
+    """Those arms in words, the worst of several by its name; "was" or "were"; "it" or "them"."""
+    name = _name(arm_labels, int(np.flatnonzero(arms)[worst[arms].argmax()]))
+    return (name, "was", "it") if arms.sum() == 1 else (f"{arms.sum()} arms, such as {name},", "were", "them")
 
 
 def _rewarded(scores: Scores) -> Vector:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from alphafair import figures, fonts
 from alphafair.evaluation import Diagnosis, Frontier
@@ -47,7 +47,7 @@ def policies(found: Mapping[str, Any], notes: Sequence[str]) -> Figure:
             axes.set_xlabel(UNITS[metric], fontsize=LABEL_SIZE)
             axes.grid(visible=False, axis="y")
             axes.grid(axis="x")
-            axes.locator_params(axis="x", nbins=2)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=2, steps=[1, 2, 5, 10]))
             axes.tick_params(axis="x", labelsize=LABEL_SIZE)
             if metric in SHARES:
                 axes.xaxis.set_major_formatter(lambda part, _: percentage(100.0 * part))
@@ -65,6 +65,9 @@ def price(found: Frontier, notes: Sequence[str]) -> Figure:
             value, low, high = found.curve(metric)
             axes.fill_between(found.alphas, low, high, color=COLOUR, alpha=0.22, linewidth=0.0)
             axes.plot(found.alphas, value, color=COLOUR, marker="o", markersize=3.5)
+            if np.isnan(value).all():
+                axes.text(0.5, 0.5, "do not use", transform=axes.transAxes, ha="center", va="center", fontsize=8)
+                axes.set(xticks=[], yticks=[])
             axes.set_ylabel(UNITS[metric], fontsize=LABEL_SIZE)
             axes.set_ylim(bottom=0.0)
             axes.tick_params(labelsize=LABEL_SIZE, labelbottom=row == 1)
