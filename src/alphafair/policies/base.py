@@ -62,10 +62,6 @@ class BasePolicy(WholeRuns, Policy):
         """What a context starts with; by default nothing is kept per context."""
         return np.empty((0, 0))
 
-    def _least_propensity(self, context: int) -> float:
-        """The least probability that this policy can ever have drawn an arm with, in this context."""
-        return 0.0
-
     def _check_memory(self) -> None:
         """Refuse a memory that contradicts itself or the settings."""
 
@@ -252,16 +248,6 @@ class BasePolicy(WholeRuns, Policy):
             column = self._memory.column(arm)
             if kernel is not None and column >= 0:
                 kernel(self._work, self._memory.shared, self._memory.learners, context, column)
-
-    def _refuse_propensity(self, context: int, propensity: float, argument: str = "decision.propensity") -> None:
-        least = self._least_propensity(context)
-        raise validate.Refusal(
-            argument,
-            f"at least {least:.3g}, the least this policy can have drawn with in context {context}",
-            propensity,
-            "Look for its source: other policies' logs, or decisions made after the snapshot that was restored. "
-            "To learn from it all the same, raise it to that number.",
-        )
 
     # what changes while it runs
 

@@ -34,8 +34,21 @@ class WholeRuns:
     if TYPE_CHECKING:
 
         def _make_work(self, n_live: int) -> Matrix: ...
-        def _refuse_propensity(self, context: int, propensity: float, argument: str = ...) -> None: ...
         def _retired_earned(self, arms: NDArray[Any], amounts: Vector) -> None: ...
+
+    def _least_propensity(self, context: int) -> float:
+        """The least probability that this policy can ever have drawn an arm with, in this context."""
+        return 0.0
+
+    def _refuse_propensity(self, context: int, propensity: float, argument: str = "decision.propensity") -> None:
+        least = self._least_propensity(context)
+        raise validate.Refusal(
+            argument,
+            f"at least {least:.3g}, the least this policy can have drawn with in context {context}",
+            propensity,
+            "Look for its source: other policies' logs, or decisions made after the snapshot that was restored. "
+            "To learn from it all the same, raise it to that number.",
+        )
 
     def run(self, live: NDArray[np.int64], job: str, *arguments: Any, in_order: bool = False) -> Any:
         """A whole run in one compiled call; arms are columns of `live` ones here."""
