@@ -374,9 +374,9 @@ def test_the_certificate_holds_on_every_run(kind: str, seed: int) -> None:
 def test_the_bound_in_expectation_holds_under_a_floor() -> None:
     """Theorem 1 times 1 - n nu: the mean over seeds, against the optimum that keeps the floor."""
     stream, regrets, bounds = world(3_000, seed=7), [], []
-    best = offline_optimum(context_reward_totals(stream), 0.5, pull_floor=0.1)
+    best = offline_optimum(context_reward_totals(stream), 0.5, pull_floor=0.05)
     for seed in range(20):
-        policy = AlphaFairAdaptive(3, 6, alpha=0.5, pull_floor=0.1)
+        policy = AlphaFairAdaptive(3, 6, alpha=0.5, pull_floor=0.05)
         trace = simulate(policy, stream, seed=seed)
         regrets.append(float(metrics.approximate_regret(best.value, trace, 0.5)[-1]))
         bounds.append(metrics.bound_in_expectation(policy))
