@@ -301,6 +301,11 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
 
 
+def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
+    (match,) = (each for each in arena.plan(smoke=True, n_seeds=1) if each.course.name == "largest")
+    assert arena.meeting(match, run(match, tmp_path)).promises == ()
+
+
 def test_nothing_to_learn_closes_nothing(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
     course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)

@@ -73,4 +73,5 @@ def _print_shares(console: Console, results: Arena) -> None:
     promises = [(meeting.title, lead) for meeting in results.meetings for lead in meeting.promises]
     doubtful = [f"{title}, {lead.what}: {verdict([lead])}" for title, lead in promises if verdict([lead]) != HOLDS]
     count = f"{len(promises) - len(doubtful)} of {len(promises)}"
-    console.print(f"Promises of the adaptive policy against adversaries that hold: {count}.", *doubtful, sep="\n")
+    if promises:
+        console.print(f"Promises of the adaptive policy against adversaries that hold: {count}.", *doubtful, sep="\n")

@@ -99,7 +99,8 @@ def meeting(match: Match, folder: Path) -> Meeting:
     made = match.course.made(0)
     stream = made.stream if isinstance(made, Adversary) else made
     scores = [score(table, contender, alpha, stream) for alpha in match.alphas for contender in match.contenders]
-    promised = dict(promises(table, match.alphas)) if isinstance(made, Adversary) else {}
+    several = isinstance(made, Adversary) and match.course.n_seeds > 1  # one seed alone decides nothing
+    promised = dict(promises(table, match.alphas)) if several else {}
     return Meeting(
         **about(match, stream, match.course.n_seeds),
         name=match.course.name,
