@@ -230,7 +230,7 @@ def add_up(work, shared, learners, context, arm, propensity, reward, n):
         numbers[OUTSIDE] += 1.0
     numbers[PEAKS] += peak * largest
     numbers[EXPLORED] += peak * gamma * largest
-    if reward > largest:
+    if reward > largest and work[SETTINGS, GROUP_FLOORED] == 0.0:  # under those an arm may have 0, and no bound holds
         least = 1.0
         for i in range(n):
             least = min(least, probability(work, i))
