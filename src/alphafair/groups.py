@@ -188,10 +188,10 @@ class Groups:
 def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:
     """As many labels as arms, each a text or a whole number."""
     repair = "Give the name or number of a group for every arm."
-    if isinstance(groups, str | Mapping) or np.ndim(groups) != 1 or len(groups) != n_arms:
+    given = np.array(groups, dtype=object)
+    if given.shape != (n_arms,):
         raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
-    given = groups.tolist() if isinstance(groups, np.ndarray) else groups
-    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given)
+    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given.tolist())
     for label in {type(label): label for label in labels}.values():
         if not isinstance(label, str | int) or isinstance(label, bool):
             raise validate.Refusal("groups", "texts or whole numbers", label, repair)
@@ -210,7 +210,8 @@ def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, miss
     """One number per group, from a mapping or in the order of appearance."""
     repair = "Give a mapping from group to number, or one number per group in the order of their first arms."
     if isinstance(value, Mapping):
-        unknown = [label for label in value if label not in labels]
+        known = {*labels}
+        unknown = [label for label in value if label not in known]
         if unknown:
             raise validate.Refusal(argument, f"for groups among {list(labels)[:10]}", unknown[0], repair)
         value = [value.get(label, missing) for label in labels]
