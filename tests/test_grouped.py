@@ -13,6 +13,7 @@ from alphafair import (
     AlphaFair,
     AlphaFairAdaptive,
     AlphaFairBandit,
+    Decision,
     Feedback,
     Hedge,
     Refusal,
@@ -464,3 +465,20 @@ def test_groups_of_a_stream_that_do_not_fit_are_refused_and_change_nothing() -> 
         with pytest.raises(Refusal, match=said):
             simulate(policy, stream, groups=groups)
         assert policy.n_arms == 2
+
+
+@pytest.mark.parametrize("made", [AlphaFairBandit, AlphaFairAdaptive])
+def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> None:
+    """What was drawn under its floor has smaller propensities than what can be drawn now."""
+    policy = made(1, 4, groups=["a", "b", "b", "b"], pull_floor={"a": 0.999}, seed=0)
+    for _ in range(50):
+        decision = policy.choose(0)
+        policy.update(decision, [0.5, 0.9, 0.1, 0.1][decision.arm])
+    p = policy.probabilities(0)
+    arm = int(p.argmin())
+    late = Decision(0, arm, float(p[arm]), p)
+    policy.retire(0)
+    policy.update(late, 0.25)
+    assert policy.cumulative_rewards[arm] > 1.2
+    with pytest.raises(Refusal, match="propensity"):
+        policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)

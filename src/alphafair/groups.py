@@ -64,14 +64,18 @@ class Groups:
             bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
-                raise validate.Refusal("entitlements", allowed, owed, "Only their ratios matter much: rescale them.")
+                raise validate.Refusal(
+                    "entitlements", allowed, float(owed[bad][0]), "Only their ratios matter much: rescale them."
+                )
         arm_floor, floors = 0.0, np.zeros(len(labels))
         if not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0:
             arm_floor = validate.number("pull_floor", pull_floor, low=0.0, high=1.0)
         else:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
             if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
-                raise validate.Refusal("pull_floor", "at least 0, 1 in all", floors, "Promise no more than all draws.")
+                raise validate.Refusal(
+                    "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
+                )
         made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None)
         made.check_room(n_arms if n_live is None else n_live)
         return made
@@ -217,5 +221,5 @@ def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, miss
         value = [value.get(label, missing) for label in labels]
     numbers = validate.floats(argument, "numbers", value, repair)
     if numbers.shape != (len(labels),) or not np.isfinite(numbers).all():
-        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers, repair)
+        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers.tolist(), repair)
     return numbers.copy()

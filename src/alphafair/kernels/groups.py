@@ -10,7 +10,7 @@ and what every arm earns itself stands in the last row of `shared`. Floors, wher
     p_i = nu + (1 - n nu) y_i                        nu for each of n arms
     p_i = (1 - sum nu) y_i + nu_G y_i/y(G)           nu_G for each group, inside which y divides it
 
-All of it is a setting: it stands in the last rows of `work`, which `attach` adds, and in four entries of SETTINGS.
+All of it is a setting: it stands in the last rows of `work`, which `attach` adds, and in five entries of SETTINGS.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from alphafair.kernels.draw import mask_distribution
 from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import earn
 
+LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was, when groups that left had floors
 POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED = 12, 13, 14, 15  # among the settings; UNPROMISED: 1 less all floors
 GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group and 1/s; of every group its floor
 POOL, GROUP_SHARE, COUNT, INCREMENT, ONES, EXTRA_ROWS = -4, -5, -6, -7, -8, 8  # scratch, the first three by group
@@ -41,6 +42,7 @@ def attach(
     work[FLOOR, : len(group_floors)] = group_floors
     keep = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
     work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, group_floors.any()
+    work[SETTINGS, LEAST_UNPROMISED] = keep
     return work
 
 
