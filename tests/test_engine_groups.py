@@ -89,6 +89,10 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
     ("said", "words"),
     [
         ({"groups": {"lamp": "ada"}}, "a group for every arm"),
+        ({"groups": {1: "ada", "lamp": "ada"}}, "a group for every arm"),
+        ({"groups": "abc"[: len(ARMS)]}, "a mapping from arm to group"),
+        ({"groups": 5}, "a mapping from arm to group"),
+        ({"pull_floor": {1: 0.1, "no": 0.1}}, "by arm"),
         ({"groups": {**GROUPS, "lamp": ""}}, "groups must be a string"),
         ({"entitlements": {"sofa": 2.0}}, "entitlements must be by arm"),
         ({"groups": GROUPS, "entitlements": {"cyd": 2.0}}, "for groups among"),

@@ -1,5 +1,7 @@
 """What users say about groups, and what is refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,9 @@ def test_what_cannot_be_is_refused(said: dict[str, object], words: str) -> None:
 def test_a_policy_without_groups_cannot_be_told_of_them_later() -> None:
     with pytest.raises(Refusal, match="every arm of this policy is on its own"):
         Groups.of(2).grown(1, ["a"], None)
+
+
+@pytest.mark.parametrize("odd", [[[1], [1, 2]], b"ab", np.array(3), {"a", "b"}, 5, [["a"], ["b"]]])
+def test_labels_of_an_odd_shape_are_refused(odd: Any) -> None:
+    with pytest.raises(Refusal, match="groups must be"):
+        Groups.of(2, odd)

@@ -64,14 +64,18 @@ class Groups:
             bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
-                raise validate.Refusal("entitlements", allowed, owed, "Only their ratios matter much: rescale them.")
+                raise validate.Refusal(
+                    "entitlements", allowed, float(owed[bad][0]), "Only their ratios matter much: rescale them."
+                )
         arm_floor, floors = 0.0, np.zeros(len(labels))
         if not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0:
             arm_floor = validate.number("pull_floor", pull_floor, low=0.0, high=1.0)
         else:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
             if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
-                raise validate.Refusal("pull_floor", "at least 0, 1 in all", floors, "Promise no more than all draws.")
+                raise validate.Refusal(
+                    "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
+                )
         made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None)
         made.check_room(n_arms if n_live is None else n_live)
         return made
@@ -188,10 +192,10 @@ class Groups:
 def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:
     """As many labels as arms, each a text or a whole number."""
     repair = "Give the name or number of a group for every arm."
-    if isinstance(groups, str | Mapping) or np.ndim(groups) != 1 or len(groups) != n_arms:
+    given = np.array(groups, dtype=object)
+    if given.shape != (n_arms,):
         raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
-    given = groups.tolist() if isinstance(groups, np.ndarray) else groups
-    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given)
+    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given.tolist())
     for label in {type(label): label for label in labels}.values():
         if not isinstance(label, str | int) or isinstance(label, bool):
             raise validate.Refusal("groups", "texts or whole numbers", label, repair)
@@ -210,11 +214,12 @@ def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, miss
     """One number per group, from a mapping or in the order of appearance."""
     repair = "Give a mapping from group to number, or one number per group in the order of their first arms."
     if isinstance(value, Mapping):
-        unknown = [label for label in value if label not in labels]
+        known = {*labels}
+        unknown = [label for label in value if label not in known]
         if unknown:
             raise validate.Refusal(argument, f"for groups among {list(labels)[:10]}", unknown[0], repair)
         value = [value.get(label, missing) for label in labels]
     numbers = validate.floats(argument, "numbers", value, repair)
     if numbers.shape != (len(labels),) or not np.isfinite(numbers).all():
-        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers, repair)
+        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers.tolist(), repair)
     return numbers.copy()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import drive, validate
-from alphafair.groups import Labels
+from alphafair.groups import Groups, Labels
 from alphafair.played import Played
 from alphafair.policies.fitting import matching_features
 from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
@@ -62,9 +62,8 @@ def simulate(
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)
     validate.account(account)
-    if groups is not None and len(groups) != stream.n_arms:
-        repair = "Name the group of every arm of the stream."
-        raise validate.Refusal("groups", f"{stream.n_arms} labels, one per arm", groups, repair)
+    if groups is not None:
+        _check_groups(groups, policy, stream.n_arms)
     generator = validate.random_generator("seed", seed)
     with _bar(policy.name, stream.n_rounds, progress) as advance:
         played = drive.over_stream(
@@ -125,6 +124,17 @@ def _log(stream: Stream, played: Played) -> Log:
         arm_labels=stream.arm_labels,
         features=stream.features,
     )
+
+
+def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:
+    """A label per arm of the stream, and of the arms that the policy has the same as it has."""
+    said, owed = Groups.of(n_arms, groups), getattr(policy, "groups", None)
+    if owed is None:
+        repair = "Policies with groups= are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
+        raise validate.Refusal("groups", f"left out: {policy.name} has none", groups, repair)
+    known = [owed.labels[g] for g in owed.of_arms]
+    if owed.named and known != [said.labels[g] for g in said.of_arms[: len(known)]]:
+        raise validate.Refusal("groups", f"those of the policy, {known[:10]}, and more", groups, "Name the same.")
 
 
 def _match(policy: Policy, stream: Stream) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,11 +42,17 @@ def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull
     if not known:
         repair = "Add a column group, entitlement or floor."
         raise validate.Refusal(f"{where}: columns", "arm, and what is to be known about it", columns, repair)
-    rows = {str(row["arm"]): row for row in collected(lazy.select("arm", *known), where).to_dicts()}
-    missing, odd = [arm for arm in labels if arm not in rows], [arm for arm in rows if arm not in labels]
-    if missing or odd:
-        repair = f"Missing: {missing[:5]}; unknown: {odd[:5]}."
-        raise validate.Refusal(f"{where}: arm", "every arm of the data, once", len(rows), repair)
+    table = collected(lazy.select("arm", *known), where).to_dicts()
+    rows, expected = {str(row["arm"]): row for row in table}, {*labels}
+    missing, odd = [arm for arm in labels if arm not in rows], [arm for arm in rows if arm not in expected]
+    if missing or odd or len(rows) < len(table):
+        twice = [arm for arm, times in Counter(str(row["arm"]) for row in table).items() if times > 1]
+        repair = f"Missing: {missing[:5]}; unknown: {odd[:5]}; more than once: {twice[:5]}."
+        raise validate.Refusal(f"{where}: arm", "every arm of the data, once", f"{len(table)} rows", repair)
+    alone = [arm for arm in labels if "group" in known and rows[arm]["group"] is None]
+    if alone:
+        repair = "Name one: an arm on its own is a group of one arm."
+        raise validate.Refusal(f"{where}: group of arm {alone[0]}", "named", None, repair)
     groups = [str(rows[arm]["group"]) for arm in labels] if "group" in known else None
     said: dict[str, Any] = {}
     for name, argument in (("entitlement", "entitlements"), ("floor", "pull_floor")):

@@ -301,15 +301,17 @@ def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]
     groups = said.get("groups")
     if isinstance(groups, Mapping):
         if {*groups} != {*arms}:
-            odd = sorted({*groups} ^ {*arms})[:5]
+            odd = sorted({*groups} ^ {*arms}, key=str)[:5]
             raise Refused("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
-        groups = said["groups"] = [groups[arm] for arm in arms]
+        groups = [groups[arm] for arm in arms]
     if groups is not None:
+        if not isinstance(groups, list | tuple):
+            raise Refused("bad_request", "groups", "a mapping from arm to group", groups, "Name every arm's group.")
         said["groups"] = [checked_label("groups", group) for group in groups]
     for name, missing in (("entitlements", 1.0), ("pull_floor", 0.0)):
         value = said.get(name)
         if groups is None and isinstance(value, Mapping):
-            unknown = sorted({*value} - {*arms})
+            unknown = sorted({*value} - {*arms}, key=str)
             if unknown:
                 raise Refused("unknown_arm", name, "by arm", unknown[0], "Name arms, or say groups.")
             said[name] = [value.get(arm, missing) for arm in arms]

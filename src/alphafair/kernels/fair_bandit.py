@@ -13,7 +13,7 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.kernels import log_barrier
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.groups import UNPROMISED, earn_one, keep_floors
+from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED, earn_one, keep_floors
 from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, is_possible
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import marginal_utility
@@ -24,7 +24,7 @@ ALPHA = 1  # among the settings, after MOST_ARMS
 
 def make_work(n_arms: int, most_arms: int, alpha: float) -> np.ndarray:
     work = blank_work(2, n_arms, most_arms, alpha)
-    work[SETTINGS, UNPROMISED] = 1.0
+    work[SETTINGS, [UNPROMISED, LEAST_UNPROMISED]] = 1.0
     return work
 
 
@@ -50,7 +50,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
     settings, total = work[SETTINGS], shared[0, TOTAL, ARMS:]
     n = total.shape[0]
-    if not is_possible(learners, context, propensity / settings[UNPROMISED], settings[MOST_ARMS], ADAPTIVE):
+    if not is_possible(learners, context, propensity / settings[LEAST_UNPROMISED], settings[MOST_ARMS], ADAPTIVE):
         return False
     gain = marginal_utility(total[arm], settings[ALPHA]) * reward
     absorb(learners, context, arm, propensity, -gain, ADAPTIVE, work[V, :n], work[W, :n])

@@ -10,7 +10,7 @@ and what every arm earns itself stands in the last row of `shared`. Floors, wher
     p_i = nu + (1 - n nu) y_i                        nu for each of n arms
     p_i = (1 - sum nu) y_i + nu_G y_i/y(G)           nu_G for each group, inside which y divides it
 
-All of it is a setting: it stands in the last rows of `work`, which `attach` adds, and in four entries of SETTINGS.
+All of it is a setting: it stands in the last rows of `work`, which `attach` adds, and in five entries of SETTINGS.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from alphafair.kernels.draw import mask_distribution
 from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import earn
 
+LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was, when groups that left had floors
 POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED = 12, 13, 14, 15  # among the settings; UNPROMISED: 1 less all floors
 GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group and 1/s; of every group its floor
 POOL, GROUP_SHARE, COUNT, INCREMENT, ONES, EXTRA_ROWS = -4, -5, -6, -7, -8, 8  # scratch, the first three by group
@@ -41,6 +42,7 @@ def attach(
     work[FLOOR, : len(group_floors)] = group_floors
     keep = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
     work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, group_floors.any()
+    work[SETTINGS, LEAST_UNPROMISED] = keep
     return work
 
 
@@ -167,45 +169,47 @@ def _mask_groups(work, p, available):
 
 
 @kernel
-def _threshold(work, v, wanted, mass):
-    """theta with sum max(v_i - theta, 0) = mass over the arms of one group, or (wanted < 0) of all whose COUNT is 0."""
-    n, group, settled = v.shape[0], work[GROUP], work[COUNT]
-    theta, before = -np.inf, n + 1
-    while True:
-        total, number = 0.0, 0
+def _own_thresholds(work, v):
+    """theta_G with sum max(v_i - theta_G, 0) = nu_G over the arms of every group, into POOL; infinite if nu_G is 0."""
+    n, group, floor = v.shape[0], work[GROUP], work[FLOOR]
+    theta, total, number, before = work[POOL], work[GROUP_SHARE], work[COUNT], work[INCREMENT]
+    for g in range(n):
+        theta[g], before[g] = -np.inf if floor[g] > 0.0 else np.inf, n + 1.0
+    some_rose = True
+    while some_rose:
+        for g in range(n):
+            total[g] = number[g] = 0.0
         for i in range(n):
             g = int(group[i])
-            if v[i] > theta and (g == wanted or (wanted < 0 and settled[g] == 0.0)):
-                total += v[i]
-                number += 1
-        if number >= before or number == 0:  # by rounding, an arm equal to theta may come back
-            return theta
-        theta, before = (total - mass) / number, number
+            if v[i] > theta[g]:
+                total[g] += v[i]
+                number[g] += 1.0
+        some_rose = False
+        for g in range(n):
+            if 0.0 < number[g] < before[g]:  # by rounding, an arm equal to theta may come back
+                theta[g], before[g], some_rose = (total[g] - floor[g]) / number[g], number[g], True
 
 
 @kernel
 def project_on_floors(work, v, out):
     """The nearest x >= 0 with sum 1 and x(G) >= nu_G: v less one theta, but in groups that this leaves short their own.
 
-    Whoever is short stays so as theta rises, so groups are only ever added to those that get their floor and no more.
+    Those are the groups with theta_G < theta. The sum of x is convex in theta, so Newton's method from below rises to
+    it in few steps, and whoever has dropped out or is short stays so.
     """
-    n, group, floor, settled, share = v.shape[0], work[GROUP], work[FLOOR], work[COUNT], work[GROUP_SHARE]
-    for g in range(n):
-        settled[g] = 0.0
-    free, some_short = 1.0, True
-    while some_short:
-        theta = _threshold(work, v, -1, free)
-        for i in range(n):
-            if settled[int(group[i])] == 0.0:
-                out[i] = max(v[i] - theta, 0.0) if free > 0.0 else 0.0
-        sum_by_group(work, out, share)
-        some_short = False
+    n, group, floor, own = v.shape[0], work[GROUP], work[FLOOR], work[POOL]
+    _own_thresholds(work, v)
+    theta, before = -np.inf, n + 1
+    while True:
+        free, total, number = 1.0, 0.0, 0
         for g in range(n):
-            if settled[g] == 0.0 and share[g] < floor[g]:
-                settled[g] = 1.0
-                free = max(0.0, free - floor[g])
-                some_short = True
-                theta = _threshold(work, v, g, floor[g])
-                for i in range(n):
-                    if group[i] == g:
-                        out[i] = max(v[i] - theta, 0.0)
+            free -= floor[g] if own[g] < theta else 0.0
+        for i in range(n):
+            if v[i] > theta and own[int(group[i])] >= theta:
+                total += v[i]
+                number += 1
+        if number == 0 or number >= before:
+            break
+        theta, before = (total - free) / number, number
+    for i in range(n):
+        out[i] = max(v[i] - min(theta, own[int(group[i])]), 0.0)

@@ -28,7 +28,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.kernels import least_squares
-from alphafair.kernels.groups import UNPROMISED
+from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED
 from alphafair.kernels.least_squares import KEEP, N_TERMS, OF_ARMS, memory_rows, say
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import ACCOUNT_ROWS, ALPHA, account_settings, admit, open_accounts
@@ -63,7 +63,7 @@ def make_work(n_arms: int, most_arms: int, alpha: float, n_features: int, *, of_
     n_terms = n_features + 1 if n_features and fits else 0
     work = blank_work(SHOWN - 1 + 2 * n_terms, max(n_arms, READY + 1, n_terms), *account_settings(alpha))
     work[SETTINGS, [MOST_ARMS, N_TERMS, OF_ARMS, DESCRIBED]] = most_arms, n_terms, of_arms, n_features > 0
-    work[SETTINGS, UNPROMISED] = 1.0
+    work[SETTINGS, [UNPROMISED, LEAST_UNPROMISED]] = 1.0
     if n_terms:
         work[SHOWN] = 1.0  # the first term of every z
     return work

@@ -41,6 +41,7 @@ from alphafair.kernels.groups import (
     GROUP,
     GROUP_FLOORED,
     INVERSE,
+    LEAST_UNPROMISED,
     POOLED,
     UNPROMISED,
     earn_one,
@@ -230,7 +231,7 @@ def add_up(work, shared, learners, context, arm, propensity, reward, n):
         numbers[OUTSIDE] += 1.0
     numbers[PEAKS] += peak * largest
     numbers[EXPLORED] += peak * gamma * largest
-    if reward > largest:
+    if reward > largest and work[SETTINGS, GROUP_FLOORED] == 0.0:  # under those an arm may have 0, and no bound holds
         least = 1.0
         for i in range(n):
             least = min(least, probability(work, i))
@@ -272,7 +273,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     n, head = shared.shape[2] - ARMS, learners[context, BASE, :ARMS]
     numbers, described = work[NUMBERS], work[SETTINGS, DESCRIBED] > 0.0
     gather(shared, numbers)
-    least = work[SETTINGS, UNPROMISED] * least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS])
+    least = work[SETTINGS, LEAST_UNPROMISED] * least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS])
     if propensity < least * (1.0 - 1e-9):
         return False
     if shared[0, PENDING, ARMS + arm] > 0.0:

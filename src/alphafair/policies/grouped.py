@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import groups as of_groups
-from alphafair.kernels.memory import ARMS, blank
+from alphafair.kernels.memory import ARMS, SETTINGS, blank
 from alphafair.kernels.utility import TOTAL, open_accounts
 from alphafair.policies.base import BasePolicy
 from alphafair.policies.memory import DAMAGED
@@ -83,7 +83,7 @@ class GroupedPolicy(BasePolicy):
         if groups.are_plain:
             return work
         inverse = 1.0 / groups.entitlements[groups.of_arms]
-        return of_groups.attach(
+        work = of_groups.attach(
             work,
             groups.of_arms,
             inverse,
@@ -91,6 +91,9 @@ class GroupedPolicy(BasePolicy):
             arm_floor=groups.arm_floor,
             group_floors=groups.group_floors,
         )
+        if self.groups.group_floors.any():
+            work[SETTINGS, of_groups.LEAST_UNPROMISED] = max(0.0, 1.0 - self.groups.group_floors.sum())
+        return work
 
     def _arms_changed(self) -> None:
         self._live_groups = self.groups.among(self._memory.live_arms)
