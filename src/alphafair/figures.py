@@ -18,10 +18,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from alphafair import fonts, metrics, validate
+from alphafair.groups import Groups
 from alphafair.policies import POLICIES
+from alphafair.spread import spread as spread
 from alphafair.types import Feedback, Policy, Trace, Vector
 from alphafair.words import ALPHA, clipped, counted, percentage, short
 
@@ -99,7 +101,7 @@ def names(traces: Sequence[Trace]) -> list[str]:
 
 
 def overview(
-    traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None, *, entitlements: ArrayLike = 1.0
+    traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None, *, owed: Groups | None = None
 ) -> Figure:
     """One picture of several runs: alpha-performance and Jain's index over the rounds, and who got what.
 
@@ -111,8 +113,8 @@ def overview(
         The fairness exponent that alpha-performance is measured with.
     arm_labels
         Names for the arms; without them they are numbered from 0.
-    entitlements
-        What arms are entitled to: see `metrics`.
+    owed
+        What they are entitled to. Where groups are named, traces are of groups: see `Groups.of_trace`.
 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
     >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -129,22 +131,24 @@ def overview(
     arm_labels = [f"arm {arm}" for arm in range(n_arms)] if arm_labels is None else arm_labels
     if len(arm_labels) != n_arms:
         raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
-    labels = fonts.legible(arm_labels, "arm")
+    unit = "group" if owed is not None and owed.named else "arm"
+    entitlements = 1.0 if owed is None else owed.entitlements
+    labels = fonts.legible(arm_labels, unit)
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
-    settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, 'arm')}"
+    settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, unit)}"
     with style(labels):
         figure = Figure(figsize=(12.8, 7.2))
         figure.text(LEFT, 0.957, "Who earns what, and how fairly", fontsize=15, fontweight="bold", va="center")
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
         margin = 0.04 + widest(figure, titles)  # beside each of the two panels
         width = (RIGHT - LEFT - 0.05) / 2 - margin
-        for left, title, unit in (
+        for left, title, words in (
             (LEFT, f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)"),
-            (RIGHT - margin - width, "Jain's index: how equally", "Jain's index (1: all arms alike)"),
+            (RIGHT - margin - width, "Jain's index: how equally", f"Jain's index (1: all {unit}s alike)"),
         ):
             axes = figure.add_axes((left, 0.50, width, 0.37))
-            axes.set(title=title, ylabel=unit)
+            axes.set(title=title, ylabel=words)
             for number, trace in enumerate(traces):
                 earned = trace.cumulative_rewards
                 if left == LEFT:
@@ -159,7 +163,7 @@ def overview(
             else:
                 axes.set_ylim(0.0, 1.02)
             label_ends(axes, titles, looks)
-        _who_got_what(figure, traces, titles, labels)
+        _who_got_what(figure, traces, titles, labels, unit)
     return figure
 
 
@@ -172,30 +176,6 @@ def save(figure: Figure, path: str | Path) -> Path:
     with style():
         figure.savefig(target, metadata={"Creator": "alphafair", **dates} if dates else None)
     return target
-
-
-def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The nearest positions that stand at least a gap apart, in the same order, inside [low, high] if they fit.
-
-    Neighbours that are too close become a block around their mean, and blocks that meet are merged.
-
-    >>> spread([0.5, 0.5, 0.875], gap=0.125, low=0.0, high=1.0)
-    [0.4375, 0.5625, 0.875]
-    """
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    blocks: list[list[float]] = []  # each [wanted start, number of members]
-    room = max(low, high - gap * (len(positions) - 1))
-    for rank, i in enumerate(order):
-        blocks.append([positions[i] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            start, members = blocks.pop()
-            total = blocks[-1][1] + members
-            blocks[-1] = [(blocks[-1][0] * blocks[-1][1] + start * members) / total, total]
-    starts = [min(max(start, low), room) for start, members in blocks for _ in range(int(members))]
-    placed = [0.0] * len(positions)
-    for rank, i in enumerate(order):
-        placed[i] = starts[rank] + rank * gap
-    return placed
 
 
 def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
@@ -311,10 +291,12 @@ def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None
         )
 
 
-def _who_got_what(figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str]) -> None:
+def _who_got_what(
+    figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str], unit: str
+) -> None:
     """One small panel per run, all on one scale."""
-    figure.text(LEFT, 0.385, "Who got what: each arm's share of all reward", fontsize=11, fontweight="bold")
-    reading = f"arms from most to least; the black line is an equal share, {percentage(100.0 / len(labels))}"
+    figure.text(LEFT, 0.385, f"Who got what: each {unit}'s share of all reward", fontsize=11, fontweight="bold")
+    reading = f"{unit}s from most to least; the black line is an equal share, {percentage(100.0 / len(labels))}"
     figure.text(RIGHT, 0.385, reading, ha="right")
     shares = 100.0 * np.array([metrics.shares(trace.final) for trace in traces])
     least, most = float(shares.min()), float(shares.max())

@@ -108,7 +108,7 @@ def command(
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
     names = [str(label) for label in owed.labels] if owed.named else played.arm_labels
     seen = [owed.of_trace(trace) for trace in traces]
-    drawn = figures.overview(seen, alpha, names, entitlements=owed.entitlements)
+    drawn = figures.overview(seen, alpha, names, owed=owed)
     picture = figures.save(drawn, folder / "overview.png")
     if as_json:
         typer.echo(text)
@@ -282,9 +282,10 @@ def _report(results: Mapping[str, Any]) -> None:
         f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
     )
     console.print(_table(results["policies"]))
+    alike = "" if results.get("entitlements") is None else ", though not all are entitled alike"
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
-        f"{1 / n_groups:.2%}. Rewards are expected ones under full feedback, realised ones under bandit."
+        f"{1 / n_groups:.2%}{alike}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
     if results["hindsight"] is not None:
         sentence = (
