@@ -274,7 +274,7 @@ def test_a_refusal_is_one_line_with_its_repair(arguments: list[str], words: list
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise ValueError("operands could not be broadcast together")
 
     monkeypatch.setattr(metrics, "jain_index", broken)

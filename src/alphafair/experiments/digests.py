@@ -22,8 +22,8 @@ COMPUTING = (  # all code that a table depends on
     "kernels/*.py",
     "policies/*.py",
     "streams/*.py",
-    *(f"{name}.py" for name in ("arrays", "contexts", "decision", "drive", "jit", "log", "metrics", "offline")),
-    *(f"{name}.py" for name in ("played", "rewards", "simulation", "types")),
+    *(f"{name}.py" for name in ("arrays", "contexts", "decision", "drive", "groups", "jit", "log", "metrics")),
+    *(f"{name}.py" for name in ("offline", "played", "reduction", "rewards", "simulation", "types")),
     *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival", "tables")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
