@@ -482,3 +482,17 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
     assert policy.cumulative_rewards[arm] > 1.2
     with pytest.raises(Refusal, match="propensity"):
         policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawing_alone_draws_what_choosing_does(kind: str) -> None:
+    made, _, options = KINDS[kind]
+    policy = made(2, 4, alpha=0.7, **options, **OWED["everything"])
+    rng = np.random.default_rng(8)
+    for t in range(30):
+        uniform = float(rng.random())
+        decision = policy.choose(t % 2, rng=type("Known", (), {"random": lambda _, known=uniform: known})())
+        assert policy.draw(t % 2, uniform) == (decision.arm, decision.propensity)
+        policy.update(decision, rng.random(policy.n_arms) if policy.feedback == "full" else float(rng.random()))
+        if t == 15:
+            policy.retire(1)

@@ -14,7 +14,7 @@ from alphafair.jit import kernel
 from alphafair.kernels import log_barrier
 from alphafair.kernels.draw import draw_arm
 from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED, earn_one, keep_floors
-from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, is_possible
+from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, least_propensity
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import marginal_utility
 
@@ -50,7 +50,8 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
     settings, total = work[SETTINGS], shared[0, TOTAL, ARMS:]
     n = total.shape[0]
-    if not is_possible(learners, context, propensity / settings[LEAST_UNPROMISED], settings[MOST_ARMS], ADAPTIVE):
+    least = settings[LEAST_UNPROMISED] * least_propensity(learners, context, settings[MOST_ARMS], ADAPTIVE)
+    if propensity < least * (1.0 - 1e-9):
         return False
     gain = marginal_utility(total[arm], settings[ALPHA]) * reward
     absorb(learners, context, arm, propensity, -gain, ADAPTIVE, work[V, :n], work[W, :n])

@@ -3,7 +3,7 @@
 An account is kept as rho = R_G/s_G, in the column of every live arm of the group: see `alphafair.kernels.groups`.
 """
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,9 @@ class GroupedPolicy(BasePolicy):
 
     # work
 
-    def _plain_work(self, n_live: int) -> Matrix:
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def _plain_work(self, n_live: int) -> Matrix: ...
 
     def _make_work(self, n_live: int) -> Matrix:
         work, groups = self._plain_work(n_live), self._live_groups
