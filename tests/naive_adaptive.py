@@ -212,9 +212,15 @@ class AlphaFairAdaptive(Policy):
             self.learn_full(context, p, np.asarray(outcome))
             return
         self.forgo(arm)
-        now, reward = self.parts(context), float(outcome)
+        self.blame(context, arm, propensity, float(outcome))
+        self.cumulative_rewards[arm] += outcome
+        self.refresh(arm)
+
+    def blame(self, context: int, arm: int, propensity: float, reward: float) -> None:
+        """Teach master, guaranteed learner and index."""
+        now = self.parts(context)
         if self.index.largest > 0:
-            chance = max(propensity, (1 - now["q"]) * now["a"][arm] + now["q"] * now["played"][arm])
+            chance = max(propensity, self.probabilities(context)[arm])
             hit = np.eye(self.n_arms)[arm] / chance
             known = min(reward, self.index.largest)
             gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()
@@ -226,8 +232,6 @@ class AlphaFairAdaptive(Policy):
             self.norms[context] += ((now["b"] * surprise) ** 2).sum()
         self.n_updates += 1
         self.index.learn(context, [arm], np.array([reward]))
-        self.cumulative_rewards[arm] += reward
-        self.refresh(arm)
 
     def learn_full(self, context: int, p: Vector, rewards: Vector) -> None:
         g, x, a = self.slopes() * rewards, self.distributions[context], self.favourite(context)

@@ -258,21 +258,8 @@ class Adaptive(AlphaFairAdaptive):
             return
         place = owed.live.index(arm)
         self.forgo(place)
-        now, reward = self.parts(context), float(outcome)
-        if self.index.largest > 0:
-            chance = max(propensity, self.probabilities(context)[place])
-            hit = np.eye(self.n_arms)[place] / chance
-            known = min(reward, self.index.largest)
-            gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()
-            ahead = (now["a"] - now["played"]) @ gain
-            self.lead += ahead
-            self.spread += (now["h"] * (1 - now["h"]) * ahead) ** 2
-            surprise = now["s"] * hit * (now["raised"] - known)
-            self.losses[context] += surprise - now["s"] * now["raised"]
-            self.norms[context] += ((now["b"] * surprise) ** 2).sum()
-        self.n_updates += 1
-        self.index.learn(context, [place], np.array([reward]))
-        owed.earn(arm, reward)
+        self.blame(context, place, propensity, float(outcome))
+        owed.earn(arm, float(outcome))
         for k in range(self.n_arms):
             if owed.live_groups[k] == owed.groups[arm]:
                 self.refresh(k)
