@@ -7,7 +7,7 @@ floor promises a share of every round's draw: nu to every arm, or nu_G to every 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +150,7 @@ class Groups:
             if not self.named:
                 repair = "Make the policy with groups=, one per arm, to speak of them later."
                 raise validate.Refusal("groups", "left out: every arm of this policy is on its own", groups, repair)
-            arrived = list(_labels(groups, n_new))
+            arrived = _labels(groups, n_new)
         labels = [*(self.labels[g] for g in self.of_arms), *arrived]
         order = {label: g for g, label in enumerate(dict.fromkeys([*self.labels, *arrived]))}
         of_arms = np.array([order[label] for label in labels], dtype=np.int64)
@@ -189,25 +189,29 @@ class Groups:
         )
 
 
-def _labels(groups: Labels, n_arms: int) -> tuple[Label, ...]:
+def _labels(groups: Labels, n_arms: int) -> list[Label]:
     """As many labels as arms, each a text or a whole number."""
     repair = "Give the name or number of a group for every arm."
-    given = np.array(groups, dtype=object)
-    if given.shape != (n_arms,):
+    in_order = isinstance(groups, Collection) and not isinstance(groups, str | bytes | Mapping | Set)
+    given: list[Any] = (
+        (np.atleast_1d(groups).tolist() if isinstance(groups, np.ndarray) else list(groups)) if in_order else []
+    )
+    if len(given) != n_arms:
         raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
-    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in given.tolist())
-    for label in {type(label): label for label in labels}.values():
-        if not isinstance(label, str | int) or isinstance(label, bool):
-            raise validate.Refusal("groups", "texts or whole numbers", label, repair)
-    return labels
+    if not {*map(type, given)} <= {str, int}:
+        given = [label.item() if isinstance(label, np.generic) else label for label in given]
+        for label in given:
+            if not isinstance(label, str | int) or isinstance(label, bool):
+                raise validate.Refusal("groups", "texts or whole numbers", label, repair)
+    return given
 
 
 def _numbered(groups: Labels | None, n_arms: int) -> tuple[NDArray[np.int64], tuple[Label, ...]]:
     if groups is None:
         return np.arange(n_arms), tuple(range(n_arms))
     labels = _labels(groups, n_arms)
-    order: dict[Hashable, int] = {label: g for g, label in enumerate(dict.fromkeys(labels))}
-    return np.array([order[label] for label in labels], dtype=np.int64), tuple(dict.fromkeys(labels))
+    number = {label: g for g, label in enumerate(dict.fromkeys(labels))}
+    return np.array([number[label] for label in labels], dtype=np.int64), tuple(number)
 
 
 def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, missing: float) -> Vector:

@@ -20,6 +20,8 @@ from alphafair.reduction import Reduction, checked_presence
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows
+MOST_REWARD = 1e100  # in all
+RESCALE = "Map the rewards with alphafair.rescale_rewards."
 
 
 class CertificateWarning(UserWarning):
@@ -94,9 +96,9 @@ def offline_optimum(
     >>> sellers.distributions.round(2).tolist(), sellers.accounts.round(2).tolist()
     ([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], [7.6, 6.6])
     """
-    totals = validate.reward_table("context_reward_totals", context_reward_totals)
-    _refuse_negative("context_reward_totals", totals)
-    _refuse_huge("context_reward_totals", "in every cell", float(totals.max()))
+    totals = validate.reward_table(
+        "context_reward_totals", context_reward_totals, low=0.0, high=MOST_REWARD, repair=RESCALE
+    )
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     there = None if present is None else checked_presence(present, totals)
@@ -197,8 +199,8 @@ def offline_curve(
     stops = validate.indices("rounds", rounds, stream.n_rounds + 1, low=1).astype(np.int64)
     if (np.diff(stops) <= 0).any():
         raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
-    _refuse_negative("stream.reward_table", stream.reward_table)
-    _refuse_huge("stream.reward_table", "over all rounds", float(stream.reward_table.max()) * stream.n_rounds)
+    most = MOST_REWARD / stream.n_rounds
+    validate.reward_table("stream.reward_table", stream.reward_table, low=0.0, high=most, repair=RESCALE)
     reduction = Reduction.of(stream.n_arms, groups, entitlements, pull_floor, present_arms(stream))
     stream = by_epoch(stream)
     m, k = stream.n_contexts, reduction.groups.n_groups
@@ -212,7 +214,7 @@ def offline_curve(
     done = 0
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
-        which = done, stops[chunk], problem, reduction.merging, plain
+        which = done, stops[chunk], problem, reduction.owed, plain
         hindsight.curve(data, *which, alpha, tolerance, state, shares, accounts, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:
@@ -228,17 +230,6 @@ def _initial(value: ArrayLike, n_groups: int) -> Vector:
     if first.shape not in ((), (n_groups,)) or not (first > 0.0).all() or not (first <= 1e100).all():
         raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_groups}", value, repair)
     return np.broadcast_to(first, n_groups).copy()
-
-
-def _refuse_huge(argument: str, where: str, most: float) -> None:
-    if most > 1e100:
-        raise validate.Refusal(argument, f"at most 1e+100 {where}", most, "Divide them all by one number.")
-
-
-def _refuse_negative(argument: str, table: Matrix) -> None:
-    if table.min() < 0.0:
-        repair = "Map the rewards with alphafair.rescale_rewards."
-        validate.every(argument, table, table >= 0.0, "at least 0", repair)
 
 
 def _warn(gap: float, tolerance: float) -> None:

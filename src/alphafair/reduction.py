@@ -2,7 +2,7 @@
 
 In a context a group is best served by its best arm, so only max_{i in G} W_ji matters; and a policy that keeps floors
 is what they give away for certain, plus `room`, 1 less all of them, times any policy at all. docs/theory.md has the
-proof, `kernels.hindsight` the formulas.
+proof, `kernels.reduction` the formulas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.arrays import Matrix, Vector
 from alphafair.groups import Groups, Labels, PerGroup
-from alphafair.kernels import hindsight
+from alphafair.kernels import reduction as kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,39 +53,27 @@ class Reduction:
         return free and groups.n_groups == groups.n_arms and (present is None or bool(present.all()))
 
     @cached_property
-    def merging(self) -> hindsight.Merging:
+    def owed(self) -> kernels.Owed:
         """As kernels take it."""
         groups = self.groups
-        order = np.argsort(groups.of_arms, kind="stable")
-        starts = np.searchsorted(groups.of_arms[order], np.arange(groups.n_groups + 1))
         there = np.ones((1, groups.n_arms), dtype=np.bool_) if self.present is None else self.present
-        groups_there = np.logical_or.reduceat(there[:, order], starts[:-1], axis=1)
-        arm_floors = np.where(there, np.minimum(groups.arm_floor, 1.0 / there.sum(axis=1, keepdims=True)), 0.0)
-        group_floors = np.where(groups_there, groups.group_floors, 0.0)
-        room = np.maximum(1.0 - arm_floors.sum(axis=1) - group_floors.sum(axis=1), 0.0)
-        order, starts = order.astype(np.uint64), starts.astype(np.uint64)
-        return hindsight.Merging(order, starts, there, groups_there, arm_floors, group_floors, room)
+        return kernels.Owed(groups.of_arms, there, groups.arm_floor, groups.group_floors)
 
     def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Vector]:
         """W and R(0) of the problem with an arm per group."""
         if self.is_identity:
             return totals, initial
         merged, base = np.empty((len(totals), self.groups.n_groups)), np.empty(self.groups.n_groups)
-        hindsight.merge(totals, initial, self.merging, merged, base)
+        kernels.merge(totals, initial, self.owed, merged, base)
         return merged, base
 
     def spread(self, totals: Matrix, shares: Matrix, initial: Vector, accounts: Vector) -> tuple[Matrix, Vector]:
-        """From the shares and accounts of groups: the distributions over arms, and R by arm.
-
-        The arms of a group share alike in initial - 1, so that R_G = 1 + sum (R_i - 1) whatever it began with.
-        """
+        """From the shares and accounts of groups: the distributions over arms, and R by arm."""
         if self.is_identity:
             return shares, accounts.copy()
         distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
-        hindsight.spread(totals, self.merging, shares, distributions, earned)
-        of_arms = self.groups.of_arms
-        size = np.bincount(of_arms)[of_arms]
-        return distributions, np.where(size == 1, accounts[of_arms], 1.0 + (initial[of_arms] - 1.0) / size + earned)
+        kernels.spread(totals, initial, self.owed, shares, accounts, distributions, earned)
+        return distributions, earned
 
 
 @lru_cache(maxsize=8)

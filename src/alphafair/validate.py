@@ -313,16 +313,20 @@ def stream(argument: str, value: Any) -> None:
         raise Refusal(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
 
 
-def reward_table(argument: str, value: Any) -> NDArray[np.float64]:
-    """Rewards by row and arm, all finite; the array itself where it already is contiguous float64."""
+def reward_table(
+    argument: str, value: Any, *, low: float = -math.inf, high: float = math.inf, repair: str = ""
+) -> NDArray[np.float64]:
+    """Rewards by row and arm, finite and in [low, high]; the array itself where it already is contiguous float64."""
     table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column per arm."))
     if table.ndim != 2:
         raise Refusal(argument, "a table with one column per arm", f"shape {table.shape}", "Make it 2-D.")
     if table.size == 0:
-        repair = "Leave it out while there is nothing in it."
-        raise Refusal(argument, "a table with at least one row and one arm", f"shape {table.shape}", repair)
-    if not (math.isfinite(table.min()) and math.isfinite(table.max())):
+        wanted, here = "a table with at least one row and one arm", f"shape {table.shape}"
+        raise Refusal(argument, wanted, here, "Leave it out while there is nothing in it.")
+    least, most = table.min(), table.max()
+    if not (math.isfinite(least) and math.isfinite(most) and low <= least and most <= high):
         every(argument, table, np.isfinite(table), "a finite number", "Drop or fill such rows.")
+        every(argument, table, (low <= table) & (table <= high), f"in [{low:g}, {high:g}]", repair)
     return table
 
 

@@ -7,17 +7,16 @@ out of the running in context j; a row with one candidate left is settled, and a
 asks `certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the
 whole problem at once. Nothing but `certify` has to be trusted.
 
-Groups of arms, and floors under what is drawn, are no part of that problem. `merge` makes it out of theirs, one arm per
-group, and `spread` turns its answer back: nothing is lost on either way (docs/theory.md).
+Groups of arms, and floors under what is drawn, are no part of that problem: `kernels.reduction` makes it out of theirs.
 """
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from alphafair.jit import kernel, long_kernel
 from alphafair.kernels.interior_point import follow
+from alphafair.kernels.reduction import add, merge
 
 EPSILON = 2.220446049250313e-16
 LINEAR = 1e-15  # an alpha below this leaves every price at 1, to more digits than any tolerance can ask for
@@ -26,92 +25,6 @@ FIRST, SAMPLE = 20, 160  # rows per arm of a sample: where every arm is a candid
 FEW = 400  # rows per arm that are solved as they are, where few arms are candidates
 LARGE = 100_000  # entries
 MARGIN = 4.0  # how much more than last time prices may move until the next prefix
-
-
-@kernel
-def add(total, carry, term):
-    """total + term, and carry + what rounding lost of it (Knuth's two-sum)."""
-    grown = total + term
-    part = grown - total
-    return grown, carry + ((total - (grown - part)) + (term - part))
-
-
-class Merging(NamedTuple):
-    """Who is merged with whom, and by epoch who is there and what floors there are; rows of W belong to equal epochs.
-
-    Group g has the arms order[starts[g]:starts[g + 1]], without a sign, so that compiled code need not ask for it; room
-    is 1 less all floors.
-    """
-
-    order: Any
-    starts: Any
-    arms_there: Any
-    groups_there: Any
-    arm_floors: Any
-    group_floors: Any
-    room: Any
-
-
-@long_kernel
-def merge(totals, initial, merging, merged, base):
-    """One arm per group in place of its arms, and none of the floors; f and alpha stay.
-
-    merged_jG = room max_{i in G} W_ji ,   base_G = R_G(0) + sum_j (sum_{i in G} nu_i W_ji + nu_G max_{i in G} W_ji)
-    """
-    m, n_groups = merged.shape
-    carry, rows = np.zeros(n_groups), m // merging.room.shape[0]
-    for g in range(n_groups):
-        base[g] = initial[g]
-    for j in range(m):
-        epoch = j // rows
-        room, arm_floors, group_floors = merging.room[epoch], merging.arm_floors[epoch], merging.group_floors[epoch]
-        for g in range(n_groups):
-            best = given = 0.0
-            for k in range(merging.starts[g], merging.starts[g + 1]):
-                i = merging.order[k]
-                best = max(best, totals[j, i])
-                given += arm_floors[i] * totals[j, i]
-            merged[j, g] = room * best
-            base[g], carry[g] = add(base[g], carry[g], given + group_floors[g] * best)
-    for g in range(n_groups):
-        base[g] += carry[g]
-
-
-@long_kernel
-def spread(totals, merging, y, x, earned):
-    """What y, the answer to the merged problem, means to arms: the best arms of a group have all of its share.
-
-    x_ji = nu_i + (nu_G + room y_jG)/k if i is one of the k best arms of G that are there, else nu_i. Arm i earns
-    sum_j W_ji x_ji. What y leaves for groups that are not there goes to those that are, in proportion.
-    """
-    m, n = totals.shape
-    n_groups, rows = y.shape[1], m // merging.room.shape[0]
-    earned[:] = 0.0
-    for j in range(m):
-        epoch = j // rows
-        room, arm_floors, group_floors = merging.room[epoch], merging.arm_floors[epoch], merging.group_floors[epoch]
-        arms_there, groups_there = merging.arms_there[epoch], merging.groups_there[epoch]
-        played = 1.0
-        for g in range(n_groups):
-            played -= 0.0 if groups_there[g] else y[j, g]
-        for g in range(n_groups):
-            share, best, count = group_floors[g] + room * y[j, g] / played, 0.0, 0.0
-            if share > 0.0 and groups_there[g]:
-                for k in range(merging.starts[g], merging.starts[g + 1]):
-                    best = max(best, totals[j, merging.order[k]])
-                for k in range(merging.starts[g], merging.starts[g + 1]):  # no branch: a guess would often be wrong
-                    i = merging.order[k]
-                    x[j, i] = 1.0 if arms_there[i] & (totals[j, i] == best) else 0.0
-                    count += x[j, i]
-                for k in range(merging.starts[g], merging.starts[g + 1]):
-                    i = merging.order[k]
-                    x[j, i] = arm_floors[i] + x[j, i] * (share / count)
-            else:
-                for k in range(merging.starts[g], merging.starts[g + 1]):
-                    i = merging.order[k]
-                    x[j, i] = arm_floors[i]
-        for i in range(n):
-            earned[i] += totals[j, i] * x[j, i]
 
 
 @kernel
@@ -298,7 +211,7 @@ def add_rounds(contexts, items, table, first, last, totals):
 
 
 @long_kernel
-def curve(data, done, rounds, problem, merging, plain, alpha, tolerance, state, x, earned, values, gaps):
+def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, earned, values, gaps):
     """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds.
 
     Where `plain`, merged and base are the totals and the initial rewards themselves.
@@ -310,7 +223,7 @@ def curve(data, done, rounds, problem, merging, plain, alpha, tolerance, state, 
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
         if not plain:
-            merge(totals, initial, merging, merged, base)
+            merge(totals, initial, owed, merged, base)
         for g in range(doubt.shape[0]):
             doubt[g] = min(max(MARGIN * doubt[g], 1e-6), 1.0) if doubt[g] < np.inf else np.inf
         values[k], gaps[k], _ = solve(merged, base, factors, alpha, tolerance, prices, doubt, x, earned)
