@@ -237,7 +237,7 @@ def test_the_projection_is_the_nearest_point_that_keeps_the_floors() -> None:
         floors = rng.dirichlet(np.ones(of_arms.max() + 2))[:-1] * rng.choice([0.5, 1.0, 1.0])
         v, out = rng.normal(size=n), np.empty(n)
         work = attach(np.zeros((1, 16)), of_arms, np.ones(n), pooled=True, arm_floor=0.0, group_floors=floors)
-        project_on_floors(work, v, out)
+        project_on_floors(work, v, -np.inf, out)
         slow = naive_groups.project_on_floors(v, of_arms.tolist(), dict(enumerate(floors)))
         np.testing.assert_allclose(out, slow, atol=1e-12)
         assert out.sum() == pytest.approx(1.0, abs=1e-12)
@@ -258,7 +258,7 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
         floors = np.where(rng.random(n_groups) < 0.5, rng.dirichlet(np.ones(n_groups)), 0.0)
         v, out = 1 / n + scale * rng.normal(size=n), np.empty(n)
         work = attach(np.zeros((1, n)), of_arms, np.ones(n), pooled=True, arm_floor=0.0, group_floors=floors)
-        project_on_floors(work, v, out)
+        project_on_floors(work, v, -np.inf, out)
         share = np.bincount(of_arms, out)
         assert out.min() >= 0.0
         assert out.sum() == pytest.approx(1.0, abs=1e-9)

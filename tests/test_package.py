@@ -92,7 +92,7 @@ def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
         return
     for kernel in (draw.draw_arm, gradient_ascent.learn, log_barrier.absorb, pull_floor.solve):
         assert not kernel.targetoptions["nogil"], kernel
-    loop = loops.loop("play", "full", AlphaFair.kernels, gradient_ascent.learn)
+    loop = loops.loop("play", "full", AlphaFair(1, 2).kernels, gradient_ascent.learn_plainly)
     for whole in (loop, hindsight.solve, hindsight.curve):
         assert whole.targetoptions["nogil"], whole
         assert not whole.targetoptions.get("fastmath", False)

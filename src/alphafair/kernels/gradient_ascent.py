@@ -9,6 +9,7 @@ lemmas analyse), after it, or as it stands when the context comes again (the pap
 
 With groups and entitlements R is R_G/s_G of the arm's group (see `groups`). With a floor nu under every arm the
 distribution used is nu + (1 - n nu) x, and g is (1 - n nu) times as much; with floors under groups x keeps them itself.
+Without any of it, and R_* before the round, `draw_plainly` and `learn_plainly` do the same, sooner compiled.
 
     shared:    an account (see `utility`), head DRIFT
     learners:  X, heads SQUARED_NORMS (S), CLOSED_ROOTS, CLOSED_NORMS | for next_visit: WAITING, the rewards that wait
@@ -60,11 +61,11 @@ OWN_ACCOUNT = 1  # the first row of a learner's own account, where contexts are 
 SQUARED_NORMS, CLOSED_ROOTS, CLOSED_NORMS = 0, 1, 2  # heads of X
 DRIFT = 0  # head of TOTAL
 READING = 7  # among the settings, after those of the account
-STEP, HELD, SCALED = 1, 2, 3  # scratch
+STEP, HELD = 1, 2  # scratch
 
 
 def make_work(n_arms: int, alpha: float, reading: int = BEFORE) -> np.ndarray:
-    return blank_work(3, n_arms, *account_settings(alpha), reading)
+    return blank_work(2, n_arms, *account_settings(alpha), reading)
 
 
 def first_shared(n_arms: int, alpha: float) -> np.ndarray:
@@ -89,22 +90,15 @@ def first_independent_learner(n_arms: int, alpha: float) -> np.ndarray:
 
 
 @kernel
-def scaled(work, rewards, out):
-    """What of the rewards the choice of x decides about: (1 - n nu) r under a floor, r itself without."""
-    if work[SETTINGS, ARM_FLOOR] == 0.0:
-        return rewards
-    for i in range(rewards.shape[0]):
-        out[i] = work[SETTINGS, UNPROMISED] * rewards[i]
-    return out
+def climb(slope, x, squared_norms, rewards, part, step):
+    """Write x + g/sqrt(S), with g = phi'(R) r or a part of it, to `step`; the new S, and below the projection's theta.
 
-
-@kernel
-def ascend(work, slope, x, squared_norms, rewards, step, out):
-    """Take the step along g = phi'(R) r from x; writes the new x to `out` and returns the new S."""
+    It is theta itself if the support of x stays; NaN if there is no gradient, and so no step.
+    """
     n = rewards.shape[0]
     count = 0
     for i in range(n):
-        step[i] = slope[i] * rewards[i]
+        step[i] = slope[i] * (part * rewards[i])
         count += 1 if x[i] > 0.0 else 0
     q0 = q1 = s0 = s1 = 0.0  # the sums of g^2, and of g over the support of x, two side by side
     for i in range(0, n - 1, 2):
@@ -117,17 +111,40 @@ def ascend(work, slope, x, squared_norms, rewards, step, out):
         q0 += step[n - 1] * step[n - 1]
         s0 += step[n - 1] if x[n - 1] > 0.0 else 0.0
     squared_norms += q0 + q1
-    if q0 + q1 == 0.0:  # no gradient, no step
-        for i in range(n):
-            out[i] = x[i]
-        return squared_norms
+    if q0 + q1 == 0.0:
+        return squared_norms, np.nan
     step_size = 1.0 / math.sqrt(squared_norms)
     for i in range(n):
         step[i] = x[i] + step_size * step[i]
-    if work[SETTINGS, GROUP_FLOORED] > 0.0:
-        project_on_floors(work, step, out)
+    return squared_norms, step_size * ((s0 + s1) / count)
+
+
+@kernel
+def ascend(slope, x, squared_norms, rewards, step):
+    """x <- projection of x + g/sqrt(S), in place; returns the new S."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, 1.0, step)
+    if not math.isnan(theta):
+        settle(step, theta, x)
+    return squared_norms
+
+
+@kernel
+def at_stake(work):
+    """What part of the rewards the choice of x decides about: 1 - n nu under a floor nu for arms, all without."""
+    return work[SETTINGS, UNPROMISED] if work[SETTINGS, ARM_FLOOR] > 0.0 else 1.0
+
+
+@kernel
+def ascend_on_floors(work, slope, x, squared_norms, rewards, step, out):
+    """The same on the distributions that keep floors; writes the new x to `out`."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(work), step)
+    if math.isnan(theta):
+        for i in range(out.shape[0]):
+            out[i] = x[i]
+    elif work[SETTINGS, GROUP_FLOORED] > 0.0:
+        project_on_floors(work, step, theta, out)
     else:
-        settle(step, step_size * ((s0 + s1) / count), out)  # theta, if the support of x stays; else below it
+        settle(step, theta, out)
     return squared_norms
 
 
@@ -137,12 +154,22 @@ def catch_up(work, shared, learners, context, out):
     n = out.shape[0]
     x, waiting = learners[context, X, ARMS:], learners[context, WAITING, ARMS:]
     squared_norms = learners[context, X, SQUARED_NORMS]
-    return ascend(work, shared[0, SLOPE, ARMS:], x, squared_norms, waiting, work[STEP, :n], out)
+    return ascend_on_floors(work, shared[0, SLOPE, ARMS:], x, squared_norms, waiting, work[STEP, :n], out)
+
+
+@kernel
+def draw_plainly(work, shared, learners, context, uniform, out):
+    """Write the context's distribution to `out` and draw an arm from it."""
+    x = learners[context, X, ARMS:]
+    for i in range(out.shape[0]):
+        out[i] = x[i]
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
 
 
 @kernel
 def draw(work, shared, learners, context, uniform, out):
-    """Write the context's distribution to `out` and draw an arm from it."""
+    """The same with floors, and with the step that has waited for this visit."""
     if work[SETTINGS, READING] == NEXT_VISIT:
         catch_up(work, shared, learners, context, out)
     else:
@@ -156,22 +183,29 @@ def draw(work, shared, learners, context, uniform, out):
 
 
 @kernel
-def learn(work, shared, learners, context, probabilities, rewards):
-    """Earn x r and take the ascent step, with phi' of the time that the reading asks for."""
-    n = rewards.shape[0]
-    settings, step = work[SETTINGS], work[STEP, :n]
+def learn_plainly(work, shared, learners, context, probabilities, rewards):
+    """Take the ascent step and earn x r."""
     head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
-    slope, seen = shared[0, SLOPE, ARMS:], scaled(work, rewards, work[SCALED, :n])
-    reading = settings[READING]
+    step = work[STEP, : rewards.shape[0]]
+    head[SQUARED_NORMS] = ascend(shared[0, SLOPE, ARMS:], x, head[SQUARED_NORMS], rewards, step)
+    earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
+
+
+@kernel
+def learn(work, shared, learners, context, probabilities, rewards):
+    """The same with groups, floors, and phi' of the time that the reading asks for."""
+    n = rewards.shape[0]
+    head, x, slope = learners[context, X, :ARMS], learners[context, X, ARMS:], shared[0, SLOPE, ARMS:]
+    reading = work[SETTINGS, READING]
     if reading == AFTER:
         earn_together(work, shared, probabilities, rewards)
     if reading == NEXT_VISIT:
         waiting = learners[context, WAITING, ARMS:]
-        head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], waiting, step, x)
+        head[SQUARED_NORMS] = catch_up(work, shared, learners, context, x)
         for i in range(n):
-            waiting[i] = seen[i]
+            waiting[i] = rewards[i]
     else:
-        head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], seen, step, x)
+        head[SQUARED_NORMS] = ascend_on_floors(work, slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
     if reading != AFTER:
         earn_together(work, shared, probabilities, rewards)
 
@@ -203,7 +237,7 @@ def learn_independently(work, shared, learners, context, probabilities, rewards)
     n = rewards.shape[0]
     head, x = learners[context, X, :ARMS], learners[context, X, ARMS:]
     slope = learners[context, OWN_ACCOUNT + SLOPE, ARMS:]
-    head[SQUARED_NORMS] = ascend(work, slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
+    head[SQUARED_NORMS] = ascend(slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n])
     earn(learners, context, OWN_ACCOUNT, work[SETTINGS], probabilities, rewards)
 
 

@@ -21,8 +21,9 @@ from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import earn
 
 LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was, when groups that left had floors
-POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED = 12, 13, 14, 15  # among the settings; UNPROMISED: 1 less all floors
-GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group and 1/s; of every group its floor
+POOLED, ARM_FLOOR, UNPROMISED = 12, 13, 14  # among the settings; UNPROMISED: 1 less all floors
+GROUP_FLOORED = 15  # among the settings: how many groups there are, if some have floors; else 0
+GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group (read without a sign) and 1/s; of groups their floor
 POOL, GROUP_SHARE, COUNT, INCREMENT, ONES, EXTRA_ROWS = -4, -5, -6, -7, -8, 8  # scratch, the first three by group
 
 
@@ -41,7 +42,8 @@ def attach(
     work[GROUP, :n], work[INVERSE, :n], work[ONES] = group, inverse, 1.0
     work[FLOOR, : len(group_floors)] = group_floors
     keep = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
-    work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, group_floors.any()
+    n_floored = len(group_floors) if group_floors.any() else 0
+    work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, n_floored
     work[SETTINGS, LEAST_UNPROMISED] = keep
     return work
 
@@ -53,10 +55,11 @@ def pool(work, probabilities, rewards):
     group, inverse, pooled, increment = work[GROUP], work[INVERSE], work[POOL], work[INCREMENT]
     for i in range(n):
         pooled[i] = 0.0
+        increment[i] = probabilities[i] * rewards[i]
     for i in range(n):
-        pooled[int(group[i])] += probabilities[i] * rewards[i]
+        pooled[np.uint32(group[i])] += increment[i]
     for i in range(n):
-        increment[i] = pooled[int(group[i])] * inverse[i]
+        increment[i] = pooled[np.uint32(group[i])] * inverse[i]
 
 
 @kernel
@@ -88,12 +91,12 @@ def earn_one(work, shared, first, arm, reward):
 
 @kernel
 def sum_by_group(work, values, sums):
-    """The sum of every group's values."""
-    n, group = values.shape[0], work[GROUP]
-    for g in range(n):
+    """The sum of every group's values, where some have floors."""
+    group = work[GROUP]
+    for g in range(int(work[SETTINGS, GROUP_FLOORED])):
         sums[g] = 0.0
-    for i in range(n):
-        sums[int(group[i])] += values[i]
+    for i in range(values.shape[0]):
+        sums[np.uint32(group[i])] += values[i]
 
 
 @kernel
@@ -102,7 +105,7 @@ def lift_groups(work, y):
     group, floor, share, keep = work[GROUP], work[FLOOR], work[GROUP_SHARE], work[SETTINGS, UNPROMISED]
     sum_by_group(work, y, share)
     for i in range(y.shape[0]):
-        g = int(group[i])
+        g = np.uint32(group[i])
         y[i] *= keep + floor[g] / share[g]
 
 
@@ -145,16 +148,18 @@ def _mask_groups(work, p, available):
     """The same with floors of groups: y(G) = (p(G) - nu_G)/(1 - sum nu), of which what is available stays."""
     n, group, floor, keep = p.shape[0], work[GROUP], work[FLOOR], work[SETTINGS, UNPROMISED]
     whole, left, count = work[POOL], work[GROUP_SHARE], work[COUNT]
+    n_groups = int(work[SETTINGS, GROUP_FLOORED])
     sum_by_group(work, p, whole)
+    for g in range(n_groups):
+        count[g] = 0.0
     for i in range(n):
-        count[i] = 0.0
         if not available[i]:
             p[i] = 0.0
     for i in range(n):
-        count[int(group[i])] += 1.0 if available[i] else 0.0
+        count[np.uint32(group[i])] += 1.0 if available[i] else 0.0
     sum_by_group(work, p, left)
     total, promised, n_available = 0.0, 0.0, 0.0
-    for g in range(n):
+    for g in range(n_groups):
         if count[g] > 0.0:
             own = max(0.0, whole[g] - floor[g]) if keep > 0.0 else whole[g]
             whole[g] = own * left[g] / whole[g] if whole[g] > 0.0 else 0.0
@@ -163,53 +168,60 @@ def _mask_groups(work, p, available):
             n_available += count[g]
     for i in range(n):
         if available[i]:
-            g = int(group[i])
+            g = np.uint32(group[i])
             share = floor[g] + (1.0 - promised) * (whole[g] / total if total > 0.0 else count[g] / n_available)
             p[i] = share * (p[i] / left[g] if left[g] > 0.0 else 1.0 / count[g])
 
 
 @kernel
 def _own_thresholds(work, v):
-    """theta_G with sum max(v_i - theta_G, 0) = nu_G over the arms of every group, into POOL; infinite if nu_G is 0."""
-    n, group, floor = v.shape[0], work[GROUP], work[FLOOR]
+    """theta_G with sum max(v_i - theta_G, 0) = nu_G over the arms of every group, into POOL; infinite if nu_G is 0.
+
+    Any set of a group's arms bounds it from below: first its largest arm, then those above the bound before.
+    """
+    n, n_groups, group, floor = v.shape[0], int(work[SETTINGS, GROUP_FLOORED]), work[GROUP], work[FLOOR]
     theta, total, number, before = work[POOL], work[GROUP_SHARE], work[COUNT], work[INCREMENT]
-    for g in range(n):
+    for g in range(n_groups):
         theta[g], before[g] = -np.inf if floor[g] > 0.0 else np.inf, n + 1.0
+    for i in range(n):
+        g = np.uint32(group[i])
+        theta[g] = max(theta[g], v[i] - floor[g])
     some_rose = True
     while some_rose:
-        for g in range(n):
+        for g in range(n_groups):
             total[g] = number[g] = 0.0
         for i in range(n):
-            g = int(group[i])
+            g = np.uint32(group[i])
             if v[i] > theta[g]:
                 total[g] += v[i]
                 number[g] += 1.0
         some_rose = False
-        for g in range(n):
+        for g in range(n_groups):
             if 0.0 < number[g] < before[g]:  # by rounding, an arm equal to theta may come back
                 theta[g], before[g], some_rose = (total[g] - floor[g]) / number[g], number[g], True
 
 
 @kernel
-def project_on_floors(work, v, out):
+def project_on_floors(work, v, theta, out):
     """The nearest x >= 0 with sum 1 and x(G) >= nu_G: v less one theta, but in groups that this leaves short their own.
 
-    Those are the groups with theta_G < theta. The sum of x is convex in theta, so Newton's method from below rises to
-    it in few steps, and whoever has dropped out or is short stays so.
+    Those are the groups with theta_G < theta. The sum of x is convex in theta, so Newton's method from any lower bound
+    rises to it in few steps, and whoever has dropped out or is short stays so.
     """
-    n, group, floor, own = v.shape[0], work[GROUP], work[FLOOR], work[POOL]
+    n, n_groups, group = v.shape[0], int(work[SETTINGS, GROUP_FLOORED]), work[GROUP]
+    floor, own = work[FLOOR], work[POOL]
     _own_thresholds(work, v)
-    theta, before = -np.inf, n + 1
+    before = n + 1
     while True:
         free, total, number = 1.0, 0.0, 0
-        for g in range(n):
+        for g in range(n_groups):
             free -= floor[g] if own[g] < theta else 0.0
         for i in range(n):
-            if v[i] > theta and own[int(group[i])] >= theta:
+            if v[i] > theta and own[np.uint32(group[i])] >= theta:
                 total += v[i]
                 number += 1
         if number == 0 or number >= before:
             break
         theta, before = (total - free) / number, number
     for i in range(n):
-        out[i] = max(v[i] - min(theta, own[int(group[i])]), 0.0)
+        out[i] = max(v[i] - min(theta, own[np.uint32(group[i])]), 0.0)

@@ -19,7 +19,7 @@ import math
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.gradient_ascent import ascend, new_epoch, scaled
+from alphafair.kernels.gradient_ascent import ascend_on_floors, at_stake, new_epoch
 from alphafair.kernels.groups import ARM_FLOOR, GROUP_FLOORED, UNPROMISED, earn_together
 from alphafair.kernels.index import (
     BASE,
@@ -63,7 +63,7 @@ from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import SLOPE
 
 ROUNDING = 1e-12
-STEP, SCALED = FREE_ROW, FREE_ROW + 1  # scratch
+STEP = FREE_ROW  # scratch
 
 
 @kernel
@@ -118,9 +118,9 @@ def learn(work, shared, learners, context, probabilities, rewards):
     described = work[SETTINGS, DESCRIBED] > 0.0
     head, x = learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
     share, ahead, both, drift = numbers[SHARE], 0.0, 0.0, 0.0
-    seen, (floor, keep) = scaled(work, rewards, work[SCALED, :n]), held_back(work)
+    part, (floor, keep) = at_stake(work), held_back(work)
     for i in range(n):
-        gain = slope[i] * seen[i]
+        gain = slope[i] * (part * rewards[i])
         ahead += (x[i] - index[i]) * gain
         both += (x[i] + index[i]) * gain
         held = floor + keep * ((1.0 - share) * index[i] + share * x[i])
@@ -131,7 +131,7 @@ def learn(work, shared, learners, context, probabilities, rewards):
         numbers[SHARE] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[SPREAD])))
     else:
         numbers[DRIFT] += abs(ahead)
-    head[NORMS] = ascend(work, slope, x, head[NORMS], seen, work[STEP, :n], x)
+    head[NORMS] = ascend_on_floors(work, slope, x, head[NORMS], rewards, work[STEP, :n], x)
     if numbers[LARGEST] > 0.0:
         forget(numbers)
         if described:

@@ -102,6 +102,8 @@ class AlphaFair(GroupedPolicy):
         settings = {"alpha": self.alpha, "marginal": self.marginal}
         shared = gradient_ascent.first_shared(n_arms, self.alpha)
         owed = Groups.of(n_arms, groups, entitlements, pull_floor)
+        if owed.are_plain and marginal == "before" and self.kernels is AlphaFair.kernels:
+            self.kernels = PLAIN
         super().__init__(n_contexts, n_arms, seed, settings, shared, owed)
 
     @classmethod
@@ -152,6 +154,11 @@ class AlphaFair(GroupedPolicy):
             norms = gradient_ascent.squared_gradient_norms(self._work, memory.shared, memory.learners)
             closed, drift = memory.learners[:, X, CLOSED_ROOTS].sum(), memory.shared[0, TOTAL, DRIFT]
         return float(2.0 * np.sqrt(norms).sum() + closed + drift)
+
+
+PLAIN = AlphaFair.kernels._replace(
+    draw=gradient_ascent.draw_plainly, learn_in_order=gradient_ascent.learn_plainly
+)  # quicker, and sooner compiled
 
 
 def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:

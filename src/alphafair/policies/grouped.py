@@ -105,7 +105,7 @@ class GroupedPolicy(BasePolicy):
         if self._projected_row is not None and self._live_groups.group_floors.any():
             for learner in learners:
                 x = learner[self._projected_row, ARMS:]
-                of_groups.project_on_floors(self._work, x.copy(), x)
+                of_groups.project_on_floors(self._work, x.copy(), -np.inf, x)
 
     # arms that come and go
 
