@@ -168,9 +168,9 @@ def _mask_groups(work, p, available):
             n_available += count[g]
     for i in range(n):
         if available[i]:
-            g = np.uint32(group[i])
-            share = floor[g] + (1.0 - promised) * (whole[g] / total if total > 0.0 else count[g] / n_available)
-            p[i] = share * (p[i] / left[g] if left[g] > 0.0 else 1.0 / count[g])
+            k = np.uint32(group[i])
+            share = floor[k] + (1.0 - promised) * (whole[k] / total if total > 0.0 else count[k] / n_available)
+            p[i] = share * (p[i] / left[k] if left[k] > 0.0 else 1.0 / count[k])
 
 
 @kernel
@@ -184,17 +184,17 @@ def _own_thresholds(work, v):
     for g in range(n_groups):
         theta[g], before[g] = -np.inf if floor[g] > 0.0 else np.inf, n + 1.0
     for i in range(n):
-        g = np.uint32(group[i])
-        theta[g] = max(theta[g], v[i] - floor[g])
+        k = np.uint32(group[i])
+        theta[k] = max(theta[k], v[i] - floor[k])
     some_rose = True
     while some_rose:
         for g in range(n_groups):
             total[g] = number[g] = 0.0
         for i in range(n):
-            g = np.uint32(group[i])
-            if v[i] > theta[g]:
-                total[g] += v[i]
-                number[g] += 1.0
+            k = np.uint32(group[i])
+            if v[i] > theta[k]:
+                total[k] += v[i]
+                number[k] += 1.0
         some_rose = False
         for g in range(n_groups):
             if 0.0 < number[g] < before[g]:  # by rounding, an arm equal to theta may come back
