@@ -97,7 +97,7 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
         ({"entitlements": {"sofa": 2.0}}, "entitlements must be by arm"),
         ({"groups": GROUPS, "entitlements": {"cyd": 2.0}}, "for groups among"),
         ({"pull_floor": 0.5}, "one over 3 arms"),
-        ({"groups": GROUPS, "policy": "hedge"}, "those of hedge"),
+        ({"groups": GROUPS, "policy": "hedge"}, "groups must be left out: hedge takes "),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:

@@ -240,6 +240,10 @@ def test_the_projection_is_the_nearest_point_that_keeps_the_floors() -> None:
         project_on_floors(work, v, -np.inf, out)
         slow = naive_groups.project_on_floors(v, of_arms.tolist(), dict(enumerate(floors)))
         np.testing.assert_allclose(out, slow, atol=1e-12)
+        some, begun_above = rng.random(n) < 0.5, np.empty(n)  # any set of arms gives a lower bound to begin from
+        some[0] = True
+        project_on_floors(work, v, (v[some].sum() - 1.0) / some.sum(), begun_above)
+        np.testing.assert_allclose(begun_above, slow, atol=1e-12)
         assert out.sum() == pytest.approx(1.0, abs=1e-12)
         y, z = rng.dirichlet(np.ones(n)), np.zeros(n)
         for g, floor in enumerate(floors):

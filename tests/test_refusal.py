@@ -1,6 +1,7 @@
 """A refusal is an error whose parts can be asked for."""
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -21,3 +22,10 @@ def test_a_refusal_survives_the_way_to_another_process() -> None:
     refusal = Refusal("alpha", "in [0, 1)", 1.5, "Take 0.9.")
     twin = pickle.loads(pickle.dumps(refusal))
     assert (twin.argument, str(twin)) == ("alpha", str(refusal))
+
+
+@pytest.mark.parametrize("said", [{"alpha": "0.9"}, {"alpha": b"0"}, {"pull_floor": "0.1"}])
+def test_a_text_is_no_number(said: dict[str, Any]) -> None:
+    """Python's own `float` would read it."""
+    with pytest.raises(Refusal, match=f"{next(iter(said))} must be a number"):
+        AlphaFair(2, 3, **said)

@@ -49,6 +49,13 @@ def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> 
     return number
 
 
+def as_float(value: Any) -> float:
+    """As `float`, which also reads texts."""
+    if isinstance(value, str | bytes):
+        raise TypeError
+    return float(value)
+
+
 def number(
     argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
 ) -> float:
@@ -56,7 +63,7 @@ def number(
     low_open, high_open = low_open or low == -math.inf, high_open or high == math.inf
     allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
     try:
-        real = float(value)
+        real = as_float(value)
     except (TypeError, ValueError):
         raise Refusal(argument, allowed, value, "Pass a float.") from None
     inside = (low < real if low_open else low <= real) and (real < high if high_open else real <= high)
@@ -68,7 +75,7 @@ def number(
 def alpha(value: Any) -> float:
     """The fairness exponent, in [0, 1)."""
     try:
-        real = float(value)
+        real = as_float(value)
     except (TypeError, ValueError):
         raise Refusal("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
     if not 0.0 <= real < 1.0:

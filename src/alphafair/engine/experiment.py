@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
 LONGEST_LABEL = 200
+NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -313,7 +315,7 @@ def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]
         if groups is None and isinstance(value, Mapping):
             unknown = sorted({*value} - {*arms}, key=str)
             if unknown:
-                raise Refused("unknown_arm", name, "by arm", unknown[0], "Name arms, or say groups.")
+                raise Refused("bad_request", name, "by arm", unknown[0], "Name arms, or say groups.")
             said[name] = [value.get(arm, missing) for arm in arms]
     return said
 
@@ -321,10 +323,13 @@ def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a registered policy is made with; refused where it would not be."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
-    try:
-        made = kind(1, len(arms), **by_label(settings, arms))
-    except TypeError as problem:
-        raise Refused("bad_request", "settings", f"those of {policy}", sorted(settings), f"{problem}.") from None
+    said = by_label(settings, arms)
+    known = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
+    for name in said:
+        if name not in known:
+            allowed = f"left out: {policy} takes {', '.join(known) or 'no settings'}"
+            raise Refused("bad_request", name, allowed, said[name], "Leave it out, or choose a policy that takes it.")
+    made = kind(1, len(arms), **said)
     if made.n_features:
         repair = "Turn features into context labels first: see alphafair.contexts.cluster."
         raise Refused("bad_request", "n_features", "left out: the log keeps no features", made.n_features, repair)
