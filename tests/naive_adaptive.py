@@ -150,6 +150,8 @@ def best_of(values: Vector) -> Vector:
 class AlphaFairAdaptive(Policy):
     """p = (1 - q) a + q ((1 - gamma) B + gamma / N), or p = (1 - h) a + h x with full information."""
 
+    at_stake = 1.0  # less where something is promised to arms whatever is chosen
+
     def __init__(
         self,
         n_contexts: int,
@@ -224,7 +226,7 @@ class AlphaFairAdaptive(Policy):
             hit = np.eye(self.n_arms)[arm] / chance
             known = min(reward, self.index.largest)
             gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()
-            ahead = (now["a"] - now["played"]) @ gain
+            ahead = self.at_stake * ((now["a"] - now["played"]) @ gain)
             self.lead += ahead
             self.spread += (now["h"] * (1 - now["h"]) * ahead) ** 2
             surprise = now["s"] * hit * (now["raised"] - known)

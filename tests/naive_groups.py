@@ -189,6 +189,10 @@ class Adaptive(AlphaFairAdaptive):
 
     keep_floors = AlphaFair.keep_floors
 
+    @property
+    def at_stake(self) -> float:  # type: ignore[override]
+        return self.owed.keep if self.owed.nu > 0 else 1.0
+
     def slopes(self) -> Vector:
         """With the credit of all of a group's arms."""
         credits = [self.credit[self.owed.members(g)].sum() / self.owed.s(g) for g in self.owed.live_groups]
@@ -266,8 +270,7 @@ class Adaptive(AlphaFairAdaptive):
 
     def learn_all(self, context: int, used: Vector, rewards: Vector) -> None:
         owed, live = self.owed, self.owed.live
-        scale = owed.keep if owed.nu > 0 else 1.0
-        g, x, a = self.slopes() * (scale * rewards[live]), self.distributions[context], self.favourite(context)
+        g, x, a = self.slopes() * (self.at_stake * rewards[live]), self.distributions[context], self.favourite(context)
         d = (x - a) @ g
         if abs(d) > 1e-12 * ((x + a) @ g):
             self.spread += d**2

@@ -55,15 +55,15 @@ def test_lemma_4_for_any_play_against_any_policy(drawn: bool, seed: int, alpha: 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(seed=SEED)
 def test_the_reach_of_the_master_under_floors(seed: int) -> None:
-    """Step (viii): |xi| <= c/(kappa_0 (1 - kappa)), where a and B have anything at all on any number of arms."""
+    """Step (viii): |xi| <= c/(1 - kappa), where a and B have anything at all on any number of arms."""
     rng = np.random.default_rng(seed)
     n, share, left = int(rng.integers(2, 60)), rng.random() ** rng.choice([0.05, 1.0, 20.0]), 1.0 - rng.random()
     a, b = (rng.dirichlet(np.full(n, rng.choice([0.01, 1.0]))) for _ in range(2))
     safe = KAPPA + (1.0 - KAPPA) * share
     p = (1.0 - left) / n + left * ((1.0 - safe) * a + safe * b)
     predicted, rewards = rng.random((2, n)).round()
-    ahead = (a - b) @ predicted + (b - a) * (predicted - rewards) / p
-    assert np.abs(share * (1.0 - share) * ahead).max() <= (1.0 + 1e-12) / (left * (1.0 - KAPPA))
+    ahead = left * ((a - b) @ predicted + (b - a) * (predicted - rewards) / p)
+    assert np.abs(share * (1.0 - share) * ahead).max() <= (1.0 + 1e-12) / (1.0 - KAPPA)
 
 
 @pytest.mark.parametrize("policy", [AlphaFair, AlphaFairAdaptive])

@@ -35,7 +35,7 @@ from alphafair.kernels.groups import (
     GROUP_FLOORED,
     INCREMENT,
     POOLED,
-    UNPROMISED,
+    at_stake,
     earn_together,
     keep_floors,
     pool,
@@ -126,12 +126,6 @@ def ascend(slope, x, squared_norms, rewards, step):
     if not math.isnan(theta):
         settle(step, theta, x)
     return squared_norms
-
-
-@kernel
-def at_stake(work):
-    """What part of the rewards the choice of x decides about: 1 - n nu under a floor nu for arms, all without."""
-    return work[SETTINGS, UNPROMISED] if work[SETTINGS, ARM_FLOOR] > 0.0 else 1.0
 
 
 @kernel

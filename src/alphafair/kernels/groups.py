@@ -90,6 +90,12 @@ def earn_one(work, shared, first, arm, reward):
 
 
 @kernel
+def at_stake(work):
+    """What part of the rewards the choice of y decides about: 1 - n nu under a floor nu for arms, all without."""
+    return work[SETTINGS, UNPROMISED] if work[SETTINGS, ARM_FLOOR] > 0.0 else 1.0
+
+
+@kernel
 def sum_by_group(work, values, sums):
     """The sum of every group's values, where some have floors."""
     group = work[GROUP]

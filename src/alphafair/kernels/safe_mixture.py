@@ -9,8 +9,9 @@ Before the draw of round t, w = (R + what is on its way)^-alpha, W = max w, m an
     B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is what m' says of this round
     p = (1-q) a + q Bt,   Bt = (1-gamma) B + gamma/n
 
-With groups R is R_G/s_G (see `groups`). With a floor under every arm, p above is nu + (1 - n nu) times as much; with
-floors under groups, a and Bt are raised to them, and a gives what it must to the best arms of every group.
+With groups R is R_G/s_G (see `groups`). With a floor under every arm, p above is nu + (1 - n nu) times as much, and so
+is D without nu; with floors under groups, a and Bt are raised to them, and a gives what it must to the best arms of
+every group.
 
 a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
 arm I drawn with probability p_I and the reward r, r' = min(r, c):
@@ -44,6 +45,7 @@ from alphafair.kernels.groups import (
     LEAST_UNPROMISED,
     POOLED,
     UNPROMISED,
+    at_stake,
     earn_one,
     lift_groups,
 )
@@ -252,6 +254,7 @@ def blame(work, shared, learners, context, arm, propensity, reward, n):
         expected += (index[i] - played[i]) * slope[i] * predicted[i]
         losses[i] -= (1.0 - gamma) * slope[i] / peak * raised[i]
     ahead = (expected + (played[arm] - index[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / peak
+    ahead *= at_stake(work)
     move = share * (1.0 - share) * ahead
     numbers[LEAD] += ahead
     numbers[SPREAD] += move * move

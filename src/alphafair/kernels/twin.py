@@ -19,8 +19,8 @@ import math
 from alphafair.jit import kernel
 from alphafair.kernels import index as of_index
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.gradient_ascent import ascend_on_floors, at_stake, new_epoch
-from alphafair.kernels.groups import ARM_FLOOR, GROUP_FLOORED, UNPROMISED, earn_together
+from alphafair.kernels.gradient_ascent import ascend_on_floors, new_epoch
+from alphafair.kernels.groups import ARM_FLOOR, GROUP_FLOORED, UNPROMISED, at_stake, earn_together
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,

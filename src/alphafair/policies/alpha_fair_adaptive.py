@@ -264,19 +264,16 @@ class AlphaFairAdaptive(GroupedPolicy):
         """With bandit feedback, what Theorem 1 of docs/theory.md adds up; its mean over draws bounds the mean regret.
 
         None where the theorem does not speak: fewer than two rounds or arms, rewards that came late or for masked
-        decisions, arms that came or went, another alpha than at first, floors under groups, or under arms where they
-        take more than 0.4897 of all draws.
+        decisions, arms that came or went, another alpha than at first, or floors under groups.
         """
         with self._lock:
             numbers, n = self._numbers(), len(self._memory.live_arms)
             left = float(self._work[SETTINGS, UNPROMISED])  # 1, or 1 - n nu
         n_rounds = numbers[ROUNDS]
-        reach = 1.0 / (2.0 * max(left, 1e-9) * (1.0 - safe_mixture.KAPPA))  # of the master's steps: below 1
-        outside = numbers[OUTSIDE] > 0.0 or self.groups.group_floors.any() or reach >= 1.0
+        outside = numbers[OUTSIDE] > 0.0 or self.groups.group_floors.any()
         if self.feedback is Feedback.FULL or outside or min(n_rounds, n) < 2:
             return None
         log = math.log(n_rounds)
         learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[ROOTS]
-        stretch = -math.log1p(-reach * reach) / (reach * reach) * (1.0 + math.sqrt(1.0 + 0.5 * reach * reach))
-        master = (0.5 * log + max(2.4, stretch)) * numbers[MASTER_ROOTS]
-        return left * float(learners + master + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / n_rounds)
+        master = (0.5 * log + 2.4) * numbers[MASTER_ROOTS]
+        return float(left * (learners + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / n_rounds) + master)
