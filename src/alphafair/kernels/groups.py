@@ -204,7 +204,9 @@ def _own_thresholds(work, v):
         some_rose = False
         for g in range(n_groups):
             if 0.0 < number[g] < before[g]:  # by rounding, an arm equal to theta may come back
-                theta[g], before[g], some_rose = (total[g] - floor[g]) / number[g], number[g], True
+                risen, before[g] = (total[g] - floor[g]) / number[g], number[g]
+                some_rose |= risen > theta[g]  # not if it was the largest arm's alone
+                theta[g] = risen
 
 
 @kernel
