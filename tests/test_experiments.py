@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
+from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
 from alphafair.experiments.digests import digest, stream_digest
-from alphafair.experiments.experiment import Contender, Experiment, Task, Work
+from alphafair.experiments.experiment import Contender, Experiment, Task, Work, record_rounds
 from alphafair.experiments.run import read, run
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.experiments.sources import Data
@@ -163,15 +163,15 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
-    experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
-    part = tables.part(read(run(experiment.on(stream), tmp_path), paper.UNIFORM.key(0.9)))
-    np.testing.assert_allclose(measured.uniform_rewards(stream), part.rewards[0, -1], rtol=1e-12)
+    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,)).on(stream)
+    rewards, _ = measured.Run(plan, run(plan, tmp_path)).part(paper.UNIFORM, 0.9)
+    np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
     table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
-    assert table["round"].unique(maintain_order=True).to_list() == tables.record_rounds(stream.n_rounds, 7).tolist()
+    assert table["round"].unique(maintain_order=True).to_list() == record_rounds(stream.n_rounds, 7).tolist()
 
 
 @pytest.fixture
@@ -450,7 +450,6 @@ PLAYS += (
     "jit.py",
     "metrics.py",
     "types.py",
-    "experiments/tables.py",
     "experiments/experiment.py",
     "experiments/published.py",
 )

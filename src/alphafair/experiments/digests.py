@@ -24,7 +24,7 @@ COMPUTING = (  # all code that a table depends on
     "streams/*.py",
     *(f"{name}.py" for name in ("arrays", "contexts", "decision", "drive", "groups", "jit", "log", "metrics")),
     *(f"{name}.py" for name in ("offline", "played", "reduction", "rewards", "simulation", "types")),
-    *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival", "tables")),
+    *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 

@@ -6,19 +6,23 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from alphafair.experiments import tables
+from alphafair import metrics, streams
 from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
-from alphafair.policies import POLICIES, BasePolicy
+from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
+from alphafair.policies import POLICIES, AlphaFair, BasePolicy
 from alphafair.policies.fitting import known_settings
+from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
 
 Task = Callable[[], pl.DataFrame]
@@ -70,10 +74,45 @@ class Contender:
         return short_digest([self.unlabelled(), alpha])
 
     def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
-        """Under full information rewards are booked as expected, so one seed says it all."""
-        policy = self.make(stream, alpha)
-        seeds = range(n_seeds if policy.feedback is Feedback.BANDIT else 1)
-        return tables.played(policy, stream, seeds, n_records)
+        """The cumulative rewards of every arm at every recorded round, and how often it was pulled, seed by seed.
+
+        Under full information rewards are booked as expected, so one seed says it all.
+        """
+        policy, every = self.make(stream, alpha), record_every(stream.n_rounds, n_records)
+        frames = []
+        for seed in range(n_seeds if policy.feedback is Feedback.BANDIT else 1):
+            trace = simulate(policy.fresh(), stream, seed=seed, record_every=every)
+            n_rows, n_arms = trace.cumulative_rewards.shape
+            columns = {
+                "seed": np.full(n_rows * n_arms, seed, dtype=np.int32),
+                "round": np.repeat(trace.rounds, n_arms),
+                "arm": np.tile(np.arange(n_arms, dtype=np.int32), n_rows),
+                "reward": trace.cumulative_rewards.ravel(),
+                "pulls": np.tile(trace.pulls, n_rows),
+            }
+            frames.append(pl.DataFrame(columns))
+        return pl.concat(frames)
+
+
+def record_every(n_rounds: int, n_records: int) -> int:
+    return -(-n_rounds // n_records)
+
+
+def record_rounds(n_rounds: int, n_records: int) -> NDArray[np.int64]:
+    """The rounds that `simulate` records: every so many, and the last."""
+    every = record_every(n_rounds, n_records)
+    return np.minimum(np.arange(every, n_rounds + every, every), n_rounds)
+
+
+def optimum(stream: Stream, alpha: float, n_records: int) -> pl.DataFrame:
+    """The certified optimum of every recorded prefix, with its gaps."""
+    rounds = record_rounds(stream.n_rounds, n_records)
+    values, gaps = offline_curve(stream, alpha, rounds)
+    return pl.DataFrame({"round": rounds, "value": values, "gap": gaps})
+
+
+def optimum_key(alpha: float) -> str:
+    return f"optimum-{alpha:g}"
 
 
 @dataclass(frozen=True)
@@ -139,13 +178,8 @@ class Loaded(Experiment):
             for alpha in self.alphas
         }
         if self.n_records > 1:
-            optimum = partial(tables.optimum, self.stream, n_records=self.n_records)
-            tasks |= {optimum_key(alpha): partial(optimum, alpha) for alpha in self.alphas}
+            tasks |= {optimum_key(a): partial(optimum, self.stream, a, self.n_records) for a in self.alphas}
         return tasks
-
-
-def optimum_key(alpha: float) -> str:
-    return f"optimum-{alpha:g}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +197,7 @@ class Impossibility:
 
     def tasks(self) -> dict[str, Task]:
         return {
-            self.key(alpha, n_half): partial(tables.two_contexts, n_half, alpha, self.seeds)
+            self.key(alpha, n_half): partial(two_contexts, n_half, alpha, self.seeds)
             for alpha in self.alphas
             for n_half in self.halves
         }
@@ -173,3 +207,14 @@ class Impossibility:
 
     def smoke(self) -> Self:
         return replace(self, halves=self.halves[:3])
+
+
+def two_contexts(n_half: int, alpha: float, seeds: Sequence[int]) -> pl.DataFrame:
+    """OPT/ALG of alpha-FairCB on the impossibility instance; the seed is its coin."""
+    ratios = []
+    for seed in seeds:
+        stream = streams.impossibility(n_half, seed=seed)
+        earned = simulate(AlphaFair(2, 2, alpha=alpha), stream).final
+        best = offline_optimum(context_reward_totals(stream), alpha).value
+        ratios.append(float(metrics.performance_ratio(best, earned, alpha)))
+    return pl.DataFrame({"seed": list(seeds), "ratio": ratios})

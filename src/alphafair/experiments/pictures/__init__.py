@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.experiments.pictures import arena, arms, corrections, learned, over_alpha, over_time, rivals
+from alphafair.experiments.pictures import arena, lines, rows
 from alphafair.experiments.results import Experiments
 from alphafair.words import ALPHA
 
@@ -30,10 +30,10 @@ class Picture(NamedTuple):
 
 def _over_time(key: str, setting: str) -> list[Picture]:
     """The pictures of A, and of B."""
-    drawn = {
-        metric: (title, partial(over_time.picture, metric=metric)) for metric, (title, _) in over_time.METRICS.items()
+    drawn: dict[str, tuple[str, Callable[..., Figure]]] = {
+        metric: (title, partial(lines.over_time, metric=metric)) for metric, (title, _) in lines.OVER_TIME.items()
     }
-    drawn["who_gets_what"] = ("Who gets what, arm by arm", arms.who_gets_what)  # type: ignore[assignment]
+    drawn["who_gets_what"] = ("Who gets what, arm by arm", rows.who_gets_what)
     return [
         Picture(f"{key}-{name.replace('_', '-')}", f"{title} ({setting})", key, key, draw, name)
         for name, (title, draw) in drawn.items()
@@ -42,7 +42,7 @@ def _over_time(key: str, setting: str) -> list[Picture]:
 
 def _over_alpha(metric: str, title: str) -> Picture:
     name = f"C-{metric.replace('_', '-')}"
-    return Picture(name, title, "C", "C", partial(over_alpha.picture, metric=metric), f"{metric}_over_alpha")
+    return Picture(name, title, "C", "C", partial(lines.over_alpha, metric=metric), f"{metric}_over_alpha")
 
 
 _TOY = "Which arm is pulled: one context, three arms, no fairness asked"
@@ -54,14 +54,14 @@ _LIMITS = "Where no online policy can match the optimum"
 PICTURES = (
     *_over_time("A", "full information"),
     *_over_time("B", "bandit feedback"),
-    *(_over_alpha(metric, title) for metric, (title, _) in over_alpha.METRICS.items()),
-    Picture("price-of-fairness", "The price of fairness", "price", "C", over_alpha.price, "price"),
-    Picture("how-much-was-learned", "How much was learned", "learned", "", learned.picture, "learned"),
-    Picture("sign-toy", _TOY, "corrections", "sign", corrections.toy, "toy"),
-    Picture("sign-ratings", _SIGN, "corrections", "sign", corrections.sign, "sign"),
-    Picture("step", _STEP, "corrections", "step", corrections.step, "step"),
-    Picture("readings", _READINGS, "corrections", "readings", corrections.readings, "readings"),
-    Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", rivals.floor_sweep, "floor_sweep"),
-    Picture("impossibility", _LIMITS, "rivals", "impossibility", rivals.impossibility, "impossibility"),
+    *(_over_alpha(metric, title) for metric, (title, _) in lines.OVER_ALPHA.items()),
+    Picture("price-of-fairness", "The price of fairness", "price", "C", lines.price, "price"),
+    Picture("how-much-was-learned", "How much was learned", "learned", "", rows.learned, "learned"),
+    Picture("sign-toy", _TOY, "corrections", "sign", rows.toy, "toy"),
+    Picture("sign-ratings", _SIGN, "corrections", "sign", lines.sign, "sign"),
+    Picture("step", _STEP, "corrections", "step", lines.step, "step"),
+    Picture("readings", _READINGS, "corrections", "readings", lines.readings, "readings"),
+    Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", lines.floor_sweep, "floor_sweep"),
+    Picture("impossibility", _LIMITS, "rivals", "impossibility", lines.impossibility, "impossibility"),
     Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena"),
 )
