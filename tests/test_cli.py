@@ -20,7 +20,7 @@ import typer
 from typer.testing import CliRunner
 
 import alphafair
-from alphafair import AlphaFair, FairCB, Hedge, Uniform, cli, metrics, offline_optimum, streams
+from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, offline_optimum, streams
 from alphafair import cli as package
 from alphafair.cli import app
 from alphafair.offline import context_reward_totals
