@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources
+from alphafair.experiments import compiling, measured, paper, report, reproduce, sources
+from alphafair.experiments import run as running
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
-from alphafair.experiments.digests import digest, stream_digest
-from alphafair.experiments.experiment import Contender, Experiment, Task, Work, record_rounds
-from alphafair.experiments.run import read, run
+from alphafair.experiments.experiment import Contender, Experiment, record_rounds
+from alphafair.experiments.run import Task, Work, digest, read, run, stream_digest
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
@@ -420,7 +420,7 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest(paper.IMPOSSIBILITY)
-    monkeypatch.setattr(digests, "code_digest", lambda: "another")
+    monkeypatch.setattr(running, "code_digest", lambda: "another")
     assert digest(paper.IMPOSSIBILITY) != before
 
 
@@ -441,9 +441,9 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
     assert digest(replace(paper.IMPOSSIBILITY, seeds=(0,))) != digest(paper.IMPOSSIBILITY)
 
 
-PACKAGE = Path(digests.alphafair.__file__).parent
+PACKAGE = Path(running.alphafair.__file__).parent
 SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
-SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/page.py", "experiments/pictures/canvas.py")
+SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/report.py", "experiments/pictures/canvas.py")
 SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
 PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
 PLAYS += (
@@ -459,11 +459,11 @@ PLAYS += (
 def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
     """Both make the report again."""
     package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    before = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
-    assert before[0] == digests.code_digest()
+    before = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    assert before[0] == running.code_digest()
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    after = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
+    after = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
     assert (before[0] != after[0]) == (name in PLAYS)
     assert before[1] != after[1]
 
@@ -484,13 +484,13 @@ def imported(path: Path) -> set[Path]:
 def test_all_code_that_a_table_depends_on_is_digested() -> None:
     """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
     aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
-    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "digests.py")}
+    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "run.py")}
     found: set[Path] = set()
     left = {PACKAGE / "experiments" / name for name in ("experiment.py", "match.py")}
     while left:
         found |= left
         left = {each for path in left for each in imported(path)} - found - aside
-    digested = {path for pattern in digests.COMPUTING for path in PACKAGE.glob(pattern)}
+    digested = {path for pattern in running.COMPUTING for path in PACKAGE.glob(pattern)}
     assert found <= digested, f"not digested: {sorted(str(path) for path in found - digested)}"
 
 

@@ -6,39 +6,27 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import metrics, streams
-from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
+from alphafair.experiments.run import Task, short_digest, stream_digest
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
 from alphafair.policies import POLICIES, AlphaFair, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
 
-Task = Callable[[], pl.DataFrame]
 UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)
 KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in UNLISTED}}
-
-
-class Work(Protocol):
-    """What the runner asks of an experiment: what names its results, and tasks by name, each of which makes a table."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    def settings(self) -> dict[str, Any]: ...
-    def tasks(self) -> dict[str, Task]: ...
 
 
 def resolve(value: Any, stream: Stream) -> Any:

@@ -11,11 +11,10 @@ import polars as pl
 
 from alphafair import metrics
 from alphafair.experiments import results
-from alphafair.experiments.digests import digest
-from alphafair.experiments.experiment import Contender, Impossibility, Loaded, Work, optimum_key
+from alphafair.experiments.experiment import Contender, Impossibility, Loaded, optimum_key
 from alphafair.experiments.paper import FLOORS, UNIFORM
 from alphafair.experiments.results import Band, Floats, Series
-from alphafair.experiments.run import read
+from alphafair.experiments.run import Work, digest, read
 from alphafair.offline import context_reward_totals
 from alphafair.types import Feedback, Matrix, Stream, Vector
 

@@ -8,13 +8,12 @@ from alphafair.experiments import measured, paper
 from alphafair.experiments.arena import meeting, short_plan
 from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
-from alphafair.experiments.digests import stream_digest
-from alphafair.experiments.experiment import Experiment, Loaded, Work
+from alphafair.experiments.experiment import Experiment, Loaded
 from alphafair.experiments.measured import Run, over_time
 from alphafair.experiments.pictures import PICTURES
 from alphafair.experiments.report import Report, is_written, write_report
 from alphafair.experiments.results import Compared, DataFacts, Experiments, OverTime, Results, Sign
-from alphafair.experiments.run import Started, is_done, run, untold, versions
+from alphafair.experiments.run import Started, Work, is_done, run, stream_digest, untold, versions
 from alphafair.experiments.sources import Data, check_counts, described
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.words import counted
