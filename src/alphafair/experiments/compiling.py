@@ -27,7 +27,7 @@ def compiled(name: str) -> None:
     stream, alpha = streams.impossibility(1), 0.5
     if name == OPTIMUM:
         experiment.optimum(stream, alpha, n_records=1)
-        experiment.two_contexts(1, alpha, seeds=[0])
+        paper.IMPOSSIBILITY[0].played(0)
     for contender in CONTENDERS:
         if contender.policy == name:
             contender.played(stream, alpha, n_seeds=1, n_records=1)

@@ -6,7 +6,6 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -15,12 +14,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphafair import metrics, streams
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
 from alphafair.experiments.run import Task, short_digest, stream_digest
-from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
-from alphafair.policies import POLICIES, AlphaFair, BasePolicy
+from alphafair.offline import offline_curve
+from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
 from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
@@ -168,41 +166,3 @@ class Loaded(Experiment):
         if self.n_records > 1:
             tasks |= {optimum_key(a): partial(optimum, self.stream, a, self.n_records) for a in self.alphas}
         return tasks
-
-
-@dataclass(frozen=True)
-class Impossibility:
-    """The two-context instance, for rising lengths, at several alphas, under both outcomes of its coin."""
-
-    name: str
-    title: str
-    halves: tuple[int, ...]
-    alphas: tuple[float, ...]
-    seeds: tuple[int, ...]
-
-    def settings(self) -> dict[str, Any]:
-        return {"halves": self.halves, "alphas": self.alphas, "seeds": self.seeds}
-
-    def tasks(self) -> dict[str, Task]:
-        return {
-            self.key(alpha, n_half): partial(two_contexts, n_half, alpha, self.seeds)
-            for alpha in self.alphas
-            for n_half in self.halves
-        }
-
-    def key(self, alpha: float, n_half: int) -> str:
-        return f"{alpha:g}-{n_half}"
-
-    def smoke(self) -> Self:
-        return replace(self, halves=self.halves[:3])
-
-
-def two_contexts(n_half: int, alpha: float, seeds: Sequence[int]) -> pl.DataFrame:
-    """OPT/ALG of alpha-FairCB on the impossibility instance; the seed is its coin."""
-    ratios = []
-    for seed in seeds:
-        stream = streams.impossibility(n_half, seed=seed)
-        earned = simulate(AlphaFair(2, 2, alpha=alpha), stream).final
-        best = offline_optimum(context_reward_totals(stream), alpha).value
-        ratios.append(float(metrics.performance_ratio(best, earned, alpha)))
-    return pl.DataFrame({"seed": list(seeds), "ratio": ratios})

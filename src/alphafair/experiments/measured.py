@@ -1,6 +1,6 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,11 @@ import polars as pl
 
 from alphafair import metrics
 from alphafair.experiments import results
-from alphafair.experiments.experiment import Contender, Impossibility, Loaded, optimum_key
-from alphafair.experiments.paper import FLOORS, UNIFORM
+from alphafair.experiments.experiment import Contender, Loaded, optimum_key
+from alphafair.experiments.match import Match
+from alphafair.experiments.paper import FLOORS, LIMIT, UNIFORM
 from alphafair.experiments.results import Band, Floats, Series
-from alphafair.experiments.run import Work, digest, read
+from alphafair.experiments.run import Work, digest, read, short_digest
 from alphafair.offline import context_reward_totals
 from alphafair.types import Feedback, Matrix, Stream, Vector
 
@@ -217,20 +218,25 @@ def over_floor(run: Run) -> results.OverFloor:
     )
 
 
-def impossibility(instance: Impossibility, folder: Path) -> results.Limits:
+def impossibility(matches: Sequence[Match], folders: Sequence[Path]) -> results.Limits:
     """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
+    alphas = matches[0].alphas
 
-    def ratio(alpha: float, n_half: int) -> float:
-        return float(read(folder, instance.key(alpha, n_half))["ratio"].to_numpy().mean())
+    def ratio(match: Match, folder: Path, alpha: float) -> float:
+        """The mean over the seeds."""
+        played = [read(folder, task).filter(alpha=alpha) for task in match.tasks()]
+        found = [metrics.performance_ratio(each["optimum"][0], each["reward"].to_numpy(), alpha) for each in played]
+        return float(np.mean(found))
 
+    pairs = list(zip(matches, folders, strict=True))
     return results.Limits(
-        title=instance.title,
-        digest=digest(instance),
-        seeds=instance.seeds,
-        halves=instance.halves,
-        alphas=instance.alphas,
-        limits=tuple(2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in instance.alphas),
-        ratios=tuple(tuple(ratio(alpha, n_half) for n_half in instance.halves) for alpha in instance.alphas),
+        title=LIMIT,
+        digest=short_digest([digest(match) for match in matches]),
+        seeds=tuple(range(matches[0].course.n_seeds)),
+        halves=tuple(dict(match.course.settings)["n_half"] for match in matches),
+        alphas=alphas,
+        limits=tuple(2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in alphas),
+        ratios=tuple(tuple(ratio(*pair, alpha) for pair in pairs) for alpha in alphas),
     )
 
 

@@ -58,10 +58,10 @@ def measure(
     if the_papers and not smoke:
         for name, experiment in ready.items():
             check_counts(name, experiment.stream)
-    limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
+    limits = paper.IMPOSSIBILITY[:3] if smoke else paper.IMPOSSIBILITY
     toy = paper.toy(smoke=smoke)
     matches = short_plan(smoke=smoke)
-    works: list[Work] = [*ready.values(), limit, toy, *matches]
+    works: list[Work] = [*ready.values(), *limits, toy, *matches]
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))
     runs = {name: Run(experiment, ran(experiment)) for name, experiment in ready.items()}
@@ -72,7 +72,7 @@ def measure(
         B=over_time(Compared, runs["B"], first=measured.first(runs["B"].samples)),
         C=measured.over_alpha(runs["C"], name),
         floor_sweep=measured.over_floor(runs["floor_sweep"]),
-        impossibility=measured.impossibility(limit, ran(limit)),
+        impossibility=measured.impossibility(limits, [ran(match) for match in limits]),
         sign=over_time(Sign, runs["sign"], toy=measured.pull_shares(toy, pulls)),
         step=over_time(OverTime, runs["step"]),
         readings=over_time(OverTime, runs["readings"]),
