@@ -20,7 +20,7 @@ from alphafair.experiments import facts, paper
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import obstacle, verdict
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.results import Arena, Band, Results, Rows
+from alphafair.experiments.results import Arena, Results, Rows
 from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
@@ -127,7 +127,6 @@ def environment() -> Environment:
         "counted": lambda count: f"{count:,}",
         "general": lambda value: f"{value:g}",
         "scientific": lambda value: f"{value:.1e}",
-        "band": with_band,
         "side": lambda lead: f"{words.number(abs(lead), 3)} {'above' if lead > 0.0 else 'below'}",
         "settings": settings,
     }
@@ -144,14 +143,6 @@ def html(results: Results, drawings: Mapping[str, str]) -> str:
     """The page of the report."""
     values = {"results": results, "experiments": results.experiments, "pictures": PICTURES, "paper": paper}
     return render("page.html", drawings, **values)
-
-
-def with_band(found: Band, digits: int = 4) -> str:
-    """A mean, with its interval if it has one."""
-    text = words.number(found.mean, digits)
-    if found.random:
-        text += f" (95%: {words.number(found.low, digits)} to {words.number(found.high, digits)})"
-    return text
 
 
 def settings(given: Mapping[str, Any] | Rows) -> str:
