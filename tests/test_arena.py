@@ -19,11 +19,10 @@ from typer.testing import CliRunner
 from alphafair import streams
 from alphafair.cli import app
 from alphafair.experiments import arena, courses, paper
-from alphafair.experiments.digests import digest
 from alphafair.experiments.experiment import KINDS, Contender
 from alphafair.experiments.match import Course, Match, key
 from alphafair.experiments.results import Arena, Score
-from alphafair.experiments.run import run
+from alphafair.experiments.run import digest, run
 from alphafair.policies import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries

@@ -27,7 +27,7 @@ from alphafair.experiments.claims import (
     obstacle,
     verdict,
 )
-from alphafair.experiments.measured import Measured
+from alphafair.experiments.measured import Samples
 from alphafair.experiments.paper import FLOORS
 from alphafair.experiments.results import Claim, Experiments, Lead
 from alphafair.types import Matrix, Vector
@@ -58,7 +58,7 @@ class Given(NamedTuple):
     """What claims are made from."""
 
     experiments: Experiments
-    samples: dict[str, dict[str, Measured]]
+    samples: dict[str, Samples]
     pulls: dict[str, Matrix]
 
     def claims(self, data: str = "x") -> dict[str, Claim]:
@@ -71,7 +71,7 @@ class Given(NamedTuple):
 def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Given:
     """What the paper says, or all of it turned round; noise of each policy, and of each seed."""
     common = shared * np.random.default_rng(0).normal(size=N_SEEDS)
-    samples: dict[str, dict[str, Measured]] = {}
+    samples: dict[str, Samples] = {}
     for name, labels in BEST_FIRST.items():
         samples[name] = {}
         for rank, label in enumerate(labels):
@@ -81,14 +81,14 @@ def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Giv
             def made(level: float, label: str = label, random: bool = random) -> Vector:
                 return by_seed(label, random, level, own, common)
 
-            samples[name][label] = Measured(
-                alpha_performance=made(9.0 + good),
-                jain_index=made(0.5 + good / 10),
-                average_reward=made(0.0),
-                standard_regret=made(5.0 - good),
-                approximate_regret=made(5.0 - good),
-                ratio=made(1.5 if turned else 1.1),
-            )
+            samples[name][label] = {
+                "alpha_performance": made(9.0 + good),
+                "jain_index": made(0.5 + good / 10),
+                "average_reward": made(0.0),
+                "standard_regret": made(5.0 - good),
+                "approximate_regret": made(5.0 - good),
+                "ratio": made(1.5 if turned else 1.1),
+            }
     best, worst = np.array([0.9, 0.05, 0.05]), np.array([0.01, 0.02, 0.97])
     ours, theirs = (worst, best) if turned else (best, worst)
     noise = np.random.default_rng(1).normal(size=(N_SEEDS, 1))
@@ -113,7 +113,7 @@ def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Giv
 
 def changed(found: Given, name: str, label: str, **metrics: Matrix) -> None:
     """With other numbers of one policy."""
-    found.samples[name][label] = replace(found.samples[name][label], **metrics)
+    found.samples[name][label] |= metrics
 
 
 def test_every_claim_can_hold_and_fail() -> None:
@@ -156,7 +156,7 @@ def test_many_rounds_are_no_proof_by_luck() -> None:
     changed(found, "B", SCALE_FREE, jain_index=np.full((20, 500), 0.5))
     assert (stats.ttest_1samp(noise[:, 250:], 0.0).confidence_interval(0.95).high < 0.0).any()
     assert found.verdicts()["B3"] == OPEN
-    found.samples["B"][ALPHA_FAIR_BANDIT].jain_index[:, 300] -= 0.1
+    found.samples["B"][ALPHA_FAIR_BANDIT]["jain_index"][:, 300] -= 0.1
     assert found.verdicts()["B3"] == FAILS
 
 
@@ -178,7 +178,7 @@ def test_three_verdicts(intervals: list[tuple[float, float]], word: str) -> None
 def test_scale_free_may_lead_early_but_not_late() -> None:
     for place, word in ((0, HOLDS), (1, FAILS)):
         found = given()
-        found.samples["B"][SCALE_FREE].jain_index[:, place] = 0.95
+        found.samples["B"][SCALE_FREE]["jain_index"][:, place] = 0.95
         claim = found.claims()["B3"]
         assert claim.verdict == word
         assert f"its mean leads up to round {found.experiments.B.rounds[place]}" in claim.measured
@@ -237,7 +237,7 @@ def test_what_uniform_play_passes_too_is_said(identity: str) -> None:
     for ratio, passes in ((1.1, True), (1.3, False)):
         found = given()
         for name in ("A", "B"):
-            changed(found, name, UNIFORM, ratio=np.full_like(found.samples[name][UNIFORM].jain_index, ratio))
+            changed(found, name, UNIFORM, ratio=np.full_like(found.samples[name][UNIFORM]["jain_index"], ratio))
         claim = found.claims()[identity]
         assert claim.verdict == HOLDS
         assert f"{UNIFORM} {ratio:.4f}" in claim.measured

@@ -414,6 +414,7 @@ def test_docs_say_what_the_program_says() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert sorted(commands) == sorted(COMMANDS)
     for name, command in commands.items():  # another version of typer lays the same words out otherwise
+        assert (command.help or "").split("\n")[0] == package.COMMANDS[name], "the program's help has another sentence"
         assert f"<!-- paste: alphafair {name} --help -->" in page
         for parameter in command.params:
             assert (parameter.help or "") in words

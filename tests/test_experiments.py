@@ -20,16 +20,18 @@ from typer.testing import CliRunner
 
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, digests, measured, paper, report, reproduce, sources, tables
+from alphafair.experiments import compiling, measured, paper, report, reproduce, sources
+from alphafair.experiments import run as running
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
-from alphafair.experiments.digests import digest, stream_digest
-from alphafair.experiments.experiment import Contender, Experiment, Task, Work
-from alphafair.experiments.run import read, run
+from alphafair.experiments.experiment import Contender, Experiment, record_rounds
+from alphafair.experiments.run import Task, Work, digest, read, run, stream_digest
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
 from tests.made_up_results import made_up_results, value
+
+LIMIT = paper.IMPOSSIBILITY[0]
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,10 @@ def test_experiments_are_values(stream: Stream) -> None:
 
 
 def test_instances_made_here_are_values_too() -> None:
-    assert replace(paper.IMPOSSIBILITY) == paper.IMPOSSIBILITY
-    assert digest(paper.IMPOSSIBILITY) != digest(paper.IMPOSSIBILITY.smoke())
+    assert replace(LIMIT) == LIMIT
+    assert len({*map(digest, paper.IMPOSSIBILITY)}) == len(paper.HALVES)
     assert digest(paper.toy()) == digest(paper.toy()) != digest(paper.toy(smoke=True))
-    coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in paper.IMPOSSIBILITY.seeds}
+    coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(LIMIT.course.n_seeds)}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
     assert paper.TOY.n_seeds >= 30
 
@@ -96,7 +98,7 @@ class Counted:
         return {name: partial(counted, task) for name, task in self.work.tasks().items()}
 
 
-WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), paper.IMPOSSIBILITY.smoke(), paper.TOY.smoke()]
+WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), LIMIT, paper.TOY.smoke()]
 
 
 @pytest.mark.parametrize("value", WORKS, ids=lambda value: value.name)
@@ -163,15 +165,15 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
-    experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
-    part = tables.part(read(run(experiment.on(stream), tmp_path), paper.UNIFORM.key(0.9)))
-    np.testing.assert_allclose(measured.uniform_rewards(stream), part.rewards[0, -1], rtol=1e-12)
+    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,)).on(stream)
+    rewards, _ = measured.Run(plan, run(plan, tmp_path)).part(paper.UNIFORM, 0.9)
+    np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
     table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
-    assert table["round"].unique(maintain_order=True).to_list() == tables.record_rounds(stream.n_rounds, 7).tolist()
+    assert table["round"].unique(maintain_order=True).to_list() == record_rounds(stream.n_rounds, 7).tolist()
 
 
 @pytest.fixture
@@ -419,9 +421,9 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = digest(paper.IMPOSSIBILITY)
-    monkeypatch.setattr(digests, "code_digest", lambda: "another")
-    assert digest(paper.IMPOSSIBILITY) != before
+    before = digest(LIMIT)
+    monkeypatch.setattr(running, "code_digest", lambda: "another")
+    assert digest(LIMIT) != before
 
 
 def test_titles_and_labels_name_nothing(stream: Stream) -> None:
@@ -437,20 +439,20 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
         first, *rest = plan.contenders
         set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
         assert digest(set_otherwise.on(stream)) != digest(work)
-    assert digest(replace(paper.IMPOSSIBILITY, title="x", name="y")) == digest(paper.IMPOSSIBILITY)
-    assert digest(replace(paper.IMPOSSIBILITY, seeds=(0,))) != digest(paper.IMPOSSIBILITY)
+    course = replace(LIMIT.course, title="x", name="y")
+    assert digest(replace(LIMIT, course=course)) == digest(LIMIT)
+    assert digest(replace(LIMIT, course=replace(course, n_seeds=1))) != digest(LIMIT)
 
 
-PACKAGE = Path(digests.alphafair.__file__).parent
+PACKAGE = Path(running.alphafair.__file__).parent
 SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
-SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/page.py", "experiments/pictures/canvas.py")
+SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/report.py", "experiments/pictures/canvas.py")
 SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
 PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
 PLAYS += (
     "jit.py",
     "metrics.py",
     "types.py",
-    "experiments/tables.py",
     "experiments/experiment.py",
     "experiments/published.py",
 )
@@ -460,11 +462,11 @@ PLAYS += (
 def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
     """Both make the report again."""
     package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    before = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
-    assert before[0] == digests.code_digest()
+    before = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    assert before[0] == running.code_digest()
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    after = [digests.files_digest(package, patterns) for patterns in (digests.COMPUTING, digests.REPORTING)]
+    after = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
     assert (before[0] != after[0]) == (name in PLAYS)
     assert before[1] != after[1]
 
@@ -485,13 +487,13 @@ def imported(path: Path) -> set[Path]:
 def test_all_code_that_a_table_depends_on_is_digested() -> None:
     """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
     aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
-    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "digests.py")}
+    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "run.py")}
     found: set[Path] = set()
     left = {PACKAGE / "experiments" / name for name in ("experiment.py", "match.py")}
     while left:
         found |= left
         left = {each for path in left for each in imported(path)} - found - aside
-    digested = {path for pattern in digests.COMPUTING for path in PACKAGE.glob(pattern)}
+    digested = {path for pattern in running.COMPUTING for path in PACKAGE.glob(pattern)}
     assert found <= digested, f"not digested: {sorted(str(path) for path in found - digested)}"
 
 

@@ -15,10 +15,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from alphafair import figures
-from alphafair.experiments import page
 from alphafair.experiments import pictures as report_pictures
 from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
-from alphafair.experiments.report import write_report
+from alphafair.experiments.report import html, write_report
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.words import ALPHA
 from tests import naive_words
@@ -93,7 +92,7 @@ def text_page(results: dict[str, Any]) -> Reader:
 
 
 def page_of(results: dict[str, Any]) -> str:
-    return page.html(value(results), dict.fromkeys(PICTURES, ""))
+    return html(value(results), dict.fromkeys(PICTURES, ""))
 
 
 def plain_text(piece: str) -> str:

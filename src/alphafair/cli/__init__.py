@@ -1,36 +1,67 @@
-"""The command line: one file per command, registered by one line; nothing heavy loads before a command runs."""
+"""The command line: one file per command, named by one line; nothing loads before it is asked for."""
 
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.cli import (
-    arena,
-    backup,
-    check,
-    data,
-    doctor,
-    erase,
-    evaluate,
-    export,
-    frontier,
-    keys,
-    offline,
-    reproduce,
-    restore,
-    serve,
-    simulate,
-    verify,
-)
+
+COMMANDS = {  # in the order of the help, which shows these sentences without loading the files
+    "reproduce": "Reproduce the paper: its experiments, and a report of them.",
+    "arena": "Let all policies play all courses, and say who learns what.",
+    "simulate": "Compare policies: how much arms earn, and how fairly.",
+    "offline": "The fair optimum in hindsight: who should get what.",
+    "evaluate": "What policies would have earned on a log, and how fairly.",
+    "frontier": "What fairness costs, from a log.",
+    "doctor": "Is a log fit to learn from?",
+    "check": "Check a policy of your own as ours are checked.",
+    "verify": "Prove that an engine's log leads to its state.",
+    "export": "Write an experiment's decisions as a table.",
+    "backup": "Copy an engine's file while it is in use.",
+    "restore": "Make a new file from a backup, verified.",
+    "erase": "Forget a context's label for good.",
+    "serve": "Serve decisions over HTTP, on disk before they are answered.",
+    "keys": "Make, list and revoke keys of the service.",
+    "data": "Get public data sets, once; see what is there.",
+}
 
 
-class _OneLineRefusals(TyperGroup):
+class _Commands(Mapping[str, Any]):
+    """The files of this folder, each of which has a `command`, or an `app` of several."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        module = importlib.import_module(f"alphafair.cli.{name}")
+        if hasattr(module, "app"):
+            return typer.main.get_group(module.app)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(module.command)
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Program(TyperGroup):
     """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback.
 
     A file that cannot be used, or an extra that is not installed, is one line too, exit code 1.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
 
     def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
         try:
@@ -51,29 +82,13 @@ class _OneLineRefusals(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_OneLineRefusals,
+    cls=_Program,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help: the same in a terminal, a pipe and docs/cli.md
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("reproduce")(reproduce.command)
-app.command("arena")(arena.command)
-app.command("simulate")(simulate.command)
-app.command("offline")(offline.command)
-app.command("evaluate")(evaluate.command)
-app.command("frontier")(frontier.command)
-app.command("doctor")(doctor.command)
-app.command("check")(check.command)
-app.command("verify")(verify.command)
-app.command("export")(export.command)
-app.command("backup")(backup.command)
-app.command("restore")(restore.command)
-app.command("erase")(erase.command)
-app.command("serve")(serve.command)
-app.add_typer(keys.app, name="keys")
-app.add_typer(data.app, name="data")
 
 
 def _show_version(wanted: bool) -> None:

@@ -26,10 +26,9 @@ from alphafair.experiments.courses import (
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match, key
 from alphafair.experiments.measured import about, band, has_room
-from alphafair.experiments.page import render
 from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
 from alphafair.experiments.pictures import arena as drawing
-from alphafair.experiments.report import Report, write_page
+from alphafair.experiments.report import Report, render, write_page
 from alphafair.experiments.results import Arena, Meeting, Score
 from alphafair.experiments.run import Started, is_done, read, run, untold, versions
 from alphafair.types import Adversary, Vector

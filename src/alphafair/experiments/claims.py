@@ -19,9 +19,9 @@ import numpy as np
 
 from alphafair import metrics
 from alphafair.experiments import paper
-from alphafair.experiments.measured import Measured, Pulls, Samples, band, has_room, joint_bands
+from alphafair.experiments.measured import Pulls, Samples, band, has_room, joint_bands
 from alphafair.experiments.results import Claim, Compared, Experiments, Lead, OnRatings, OverAlpha
-from alphafair.types import Vector
+from alphafair.types import Matrix, Vector
 from alphafair.words import counted, fixed
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
@@ -118,7 +118,7 @@ def _everybody(samples: Samples, labels: Iterable[str], metric: str) -> str:
     decimals = METRICS[metric][1]
     words, n_seeds = [], 1
     for label in labels:
-        ends = samples[label].ends(metric)
+        ends = samples[label][metric][:, -1]
         found = band(ends)
         spread = f" \u00b1 {fixed((found.high - found.low) / 2.0, decimals)}" if len(ends) > 1 else ""
         words.append(f"{label} {fixed(found.mean, decimals)}{spread}")
@@ -154,8 +154,8 @@ def _said(leads: Sequence[Lead], decimals: int) -> str:
 def _ahead(samples: Samples, first: str, others: Iterable[str], metric: str, way: str = "above") -> Differences:
     """By how much the first ends above, or below, each of the others, seed by seed."""
     sign = 1.0 if way == "above" else -1.0
-    ours = samples[first].ends(metric)
-    return {f"{first} {way} {other}": sign * (ours - samples[other].ends(metric)) for other in others}
+    ours = samples[first][metric][:, -1]
+    return {f"{first} {way} {other}": sign * (ours - samples[other][metric][:, -1]) for other in others}
 
 
 def _compared(
@@ -206,7 +206,7 @@ def _bandit(section: Compared, samples: Samples) -> Iterator[Claim]:
     for identity, metric in (("B1", "alpha_performance"), ("B2", "jain_index")):
         text = f"With bandit feedback \u03b1-FairCB ends above the scale-free bandit in {METRICS[metric][0]}."
         yield _compared(identity, "B", PAPER, text, samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric)
-    differences = samples[ALPHA_FAIR_BANDIT].jain_index - samples[SCALE_FREE].jain_index
+    differences = samples[ALPHA_FAIR_BANDIT]["jain_index"] - samples[SCALE_FREE]["jain_index"]
     rounds = np.array(section.rounds)
     late = np.flatnonzero(rounds > section.n_rounds / 2)
     leads = joint_leads(
@@ -223,13 +223,13 @@ def _bandit(section: Compared, samples: Samples) -> Iterator[Claim]:
     yield _compared("B5", "B", FOUND, text, samples, ALPHA_FAIR_BANDIT, [UNIFORM])
 
 
-def _theorem(identity: str, name: str, words: str, ours: Samples, uniform: Measured) -> Claim:
+def _theorem(identity: str, name: str, words: str, ours: Samples, uniform: dict[str, Matrix]) -> Claim:
     """The regret bound, as the ratio that it comes to in the long run; uniform play may pass it too."""
     (alpha,) = paper.FULL_INFORMATION.alphas
     factor = metrics.approximation_factor(alpha)
     shown = {**ours, UNIFORM: uniform}
     *leads, idle = (
-        joint_leads({f"OPT/ALG of {label} below c_\u03b1": factor - each.ends("ratio")})[0]
+        joint_leads({f"OPT/ALG of {label} below c_\u03b1": factor - each["ratio"][:, -1]})[0]
         for label, each in shown.items()
     )
     measured = f"c_\u03b1 {fixed(factor, 4)}; OPT/ALG: {_everybody(shown, shown, 'ratio')}"

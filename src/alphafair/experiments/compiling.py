@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable
 
 from alphafair import streams
-from alphafair.experiments import paper, tables
+from alphafair.experiments import experiment, paper
 from alphafair.experiments.courses import BANDIT, COURSES, GUARANTEED
 from alphafair.experiments.match import Match
 from alphafair.jit import cache_folder
 
 OPTIMUM = "optimum"
 APART = ("alpha-fair-adaptive", "fair-cb", OPTIMUM)
-CONTENDERS = {contender for experiment in (*paper.EXPERIMENTS, paper.TOY) for contender in experiment.contenders}
+CONTENDERS = {contender for each in (*paper.EXPERIMENTS, paper.TOY) for contender in each.contenders}
 CONTENDERS |= {*BANDIT} - {GUARANTEED}  # of the arena; that one has the adaptive policy's kernels
 ADVERSARY = next(course for course in COURSES if course.maker == "adversary").smoke()
 NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *APART)  # the longest last
@@ -26,8 +26,8 @@ def compiled(name: str) -> None:
     """A policy, or the optimum, on two rounds."""
     stream, alpha = streams.impossibility(1), 0.5
     if name == OPTIMUM:
-        tables.optimum(stream, alpha, n_records=1)
-        tables.two_contexts(1, alpha, seeds=[0])
+        experiment.optimum(stream, alpha, n_records=1)
+        paper.IMPOSSIBILITY[0].played(0)
     for contender in CONTENDERS:
         if contender.policy == name:
             contender.played(stream, alpha, n_seeds=1, n_records=1)

@@ -6,35 +6,25 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from alphafair.experiments import tables
-from alphafair.experiments.digests import short_digest, stream_digest
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
+from alphafair.experiments.run import Task, short_digest, stream_digest
+from alphafair.offline import offline_curve
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
+from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
 
-Task = Callable[[], pl.DataFrame]
 UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)
 KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in UNLISTED}}
-
-
-class Work(Protocol):
-    """What the runner asks of an experiment: what names its results, and tasks by name, each of which makes a table."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    def settings(self) -> dict[str, Any]: ...
-    def tasks(self) -> dict[str, Task]: ...
 
 
 def resolve(value: Any, stream: Stream) -> Any:
@@ -70,10 +60,45 @@ class Contender:
         return short_digest([self.unlabelled(), alpha])
 
     def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
-        """Under full information rewards are booked as expected, so one seed says it all."""
-        policy = self.make(stream, alpha)
-        seeds = range(n_seeds if policy.feedback is Feedback.BANDIT else 1)
-        return tables.played(policy, stream, seeds, n_records)
+        """The cumulative rewards of every arm at every recorded round, and how often it was pulled, seed by seed.
+
+        Under full information rewards are booked as expected, so one seed says it all.
+        """
+        policy, every = self.make(stream, alpha), record_every(stream.n_rounds, n_records)
+        frames = []
+        for seed in range(n_seeds if policy.feedback is Feedback.BANDIT else 1):
+            trace = simulate(policy.fresh(), stream, seed=seed, record_every=every)
+            n_rows, n_arms = trace.cumulative_rewards.shape
+            columns = {
+                "seed": np.full(n_rows * n_arms, seed, dtype=np.int32),
+                "round": np.repeat(trace.rounds, n_arms),
+                "arm": np.tile(np.arange(n_arms, dtype=np.int32), n_rows),
+                "reward": trace.cumulative_rewards.ravel(),
+                "pulls": np.tile(trace.pulls, n_rows),
+            }
+            frames.append(pl.DataFrame(columns))
+        return pl.concat(frames)
+
+
+def record_every(n_rounds: int, n_records: int) -> int:
+    return -(-n_rounds // n_records)
+
+
+def record_rounds(n_rounds: int, n_records: int) -> NDArray[np.int64]:
+    """The rounds that `simulate` records: every so many, and the last."""
+    every = record_every(n_rounds, n_records)
+    return np.minimum(np.arange(every, n_rounds + every, every), n_rounds)
+
+
+def optimum(stream: Stream, alpha: float, n_records: int) -> pl.DataFrame:
+    """The certified optimum of every recorded prefix, with its gaps."""
+    rounds = record_rounds(stream.n_rounds, n_records)
+    values, gaps = offline_curve(stream, alpha, rounds)
+    return pl.DataFrame({"round": rounds, "value": values, "gap": gaps})
+
+
+def optimum_key(alpha: float) -> str:
+    return f"optimum-{alpha:g}"
 
 
 @dataclass(frozen=True)
@@ -139,37 +164,5 @@ class Loaded(Experiment):
             for alpha in self.alphas
         }
         if self.n_records > 1:
-            optimum = partial(tables.optimum, self.stream, n_records=self.n_records)
-            tasks |= {optimum_key(alpha): partial(optimum, alpha) for alpha in self.alphas}
+            tasks |= {optimum_key(a): partial(optimum, self.stream, a, self.n_records) for a in self.alphas}
         return tasks
-
-
-def optimum_key(alpha: float) -> str:
-    return f"optimum-{alpha:g}"
-
-
-@dataclass(frozen=True)
-class Impossibility:
-    """The two-context instance, for rising lengths, at several alphas, under both outcomes of its coin."""
-
-    name: str
-    title: str
-    halves: tuple[int, ...]
-    alphas: tuple[float, ...]
-    seeds: tuple[int, ...]
-
-    def settings(self) -> dict[str, Any]:
-        return {"halves": self.halves, "alphas": self.alphas, "seeds": self.seeds}
-
-    def tasks(self) -> dict[str, Task]:
-        return {
-            self.key(alpha, n_half): partial(tables.two_contexts, n_half, alpha, self.seeds)
-            for alpha in self.alphas
-            for n_half in self.halves
-        }
-
-    def key(self, alpha: float, n_half: int) -> str:
-        return f"{alpha:g}-{n_half}"
-
-    def smoke(self) -> Self:
-        return replace(self, halves=self.halves[:3])

@@ -11,8 +11,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from alphafair.experiments.atomic_write import write_text
-from alphafair.experiments.page import environment
-from alphafair.experiments.report import inline, save_picture
+from alphafair.experiments.report import environment, inline, save_picture
 from alphafair.experiments.run import versions
 
 

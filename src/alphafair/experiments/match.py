@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from alphafair import contexts, metrics, streams
-from alphafair.experiments.digests import short_digest, stream_digest
-from alphafair.experiments.experiment import KINDS, Contender, Task
+from alphafair.experiments.experiment import KINDS, Contender
+from alphafair.experiments.run import Task, short_digest, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies.fitting import accepted
 from alphafair.simulation import simulate, simulate_against

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from alphafair.experiments.experiment import Contender, Experiment, Impossibility, Loaded
+from alphafair.experiments.experiment import Contender, Experiment, Loaded
+from alphafair.experiments.match import Course, Match
 from alphafair.types import Stream
 
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
@@ -55,12 +56,13 @@ FLOOR_SWEEP = Experiment(
     ),
     n_records=1,
 )
-IMPOSSIBILITY = Impossibility(
-    "impossibility",
-    "Why c_\u03b1 cannot be 1",
-    halves=(10, 100, 1000, 10_000, 100_000),
-    alphas=(0.25, 0.5, 0.75, 0.9),
-    seeds=(0, 1, 2, 3),
+LIMIT = "Why c_\u03b1 cannot be 1"
+HALVES = (10, 100, 1000, 10_000, 100_000)
+IMPOSSIBILITY = tuple(  # the two-context instance, longer and longer, under both outcomes of its coin
+    Match(course, (ALPHA_FAIR,), alphas=(0.25, 0.5, 0.75, 0.9))
+    for course in (
+        Course(f"limit-{n}", f"{LIMIT}: n = {n:,}", "impossibility", (("n_half", n),), n_seeds=4) for n in HALVES
+    )
 )
 TOY = Experiment("toy", "Three arms of fixed pay", SIGN.contenders, alphas=(0.0,), rows=None, n_records=1)
 TOY_ARMS, TOY_ROUNDS = (0.9, 0.5, 0.1), 3000

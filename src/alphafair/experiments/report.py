@@ -1,19 +1,26 @@
-"""The report: one page that needs nothing else, the numbers beside it, and every picture in three formats."""
+"""The report: one page that needs nothing else, the numbers beside it, and every picture in three formats.
 
+All words and all layout of the page are in the templates.
+"""
+
+import json
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from html import escape
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from alphafair import figures
+from alphafair import figures, words
+from alphafair.experiments import facts, paper
 from alphafair.experiments.atomic_write import write_text
-from alphafair.experiments.page import html
+from alphafair.experiments.claims import obstacle, verdict
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.results import Arena, Results
+from alphafair.experiments.results import Arena, Results, Rows
 from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
@@ -102,3 +109,45 @@ def inline(svg: str, name: str, title: str) -> str:
 
 def _two_decimals(found: re.Match[str]) -> str:
     return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+
+
+@cache
+def environment() -> Environment:
+    """Templates beside this file; everything that is not a template is escaped, and nothing may be missing."""
+    made = Environment(
+        loader=PackageLoader("alphafair.experiments"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"facts": facts, "look": figures.look, "obstacle": obstacle, "verdict": verdict, "words": words}
+    made.filters |= {word: getattr(words, word) for word in ("number", "percent", "fixed", "listed", "capital")}
+    made.filters |= {
+        "counted": lambda count: f"{count:,}",
+        "general": lambda value: f"{value:g}",
+        "scientific": lambda value: f"{value:.1e}",
+        "side": lambda lead: f"{words.number(abs(lead), 3)} {'above' if lead > 0.0 else 'below'}",
+        "settings": settings,
+    }
+    return made
+
+
+def render(template: str, drawings: Mapping[str, str], **values: Any) -> str:
+    """A whole page. `drawings` are the pictures by name, as inline SVG."""
+    inline = {name: Markup(svg) for name, svg in drawings.items()}
+    return environment().get_template(template).render(drawings=inline, **values)
+
+
+def html(results: Results, drawings: Mapping[str, str]) -> str:
+    """The page of the report."""
+    values = {"results": results, "experiments": results.experiments, "pictures": PICTURES, "paper": paper}
+    return render("page.html", drawings, **values)
+
+
+def settings(given: Mapping[str, Any] | Rows) -> str:
+    """Settings as they were given; those that are None say nothing."""
+    pairs = sorted((vars(given) if isinstance(given, Rows) else given).items())
+    said = {key: value for key, value in pairs if value is not None}
+    text = ", ".join(f"{key} = {value if isinstance(value, str) else json.dumps(value)}" for key, value in said.items())
+    return text or words.DASH

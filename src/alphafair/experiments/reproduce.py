@@ -8,17 +8,16 @@ from alphafair.experiments import measured, paper
 from alphafair.experiments.arena import meeting, short_plan
 from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
-from alphafair.experiments.digests import stream_digest
-from alphafair.experiments.experiment import Experiment, Loaded, Work
+from alphafair.experiments.experiment import Experiment, Loaded
+from alphafair.experiments.measured import Run, over_time
 from alphafair.experiments.pictures import PICTURES
 from alphafair.experiments.report import Report, is_written, write_report
 from alphafair.experiments.results import Compared, DataFacts, Experiments, OverTime, Results, Sign
-from alphafair.experiments.run import Started, is_done, run, untold, versions
+from alphafair.experiments.run import Started, Work, is_done, run, stream_digest, untold, versions
 from alphafair.experiments.sources import Data, check_counts, described
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.words import counted
 
-OVER_TIME = ("A", "B", "sign", "step", "readings", "delta")
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 
 
@@ -59,32 +58,28 @@ def measure(
     if the_papers and not smoke:
         for name, experiment in ready.items():
             check_counts(name, experiment.stream)
-    limit = paper.IMPOSSIBILITY.smoke() if smoke else paper.IMPOSSIBILITY
+    limits = paper.IMPOSSIBILITY[:3] if smoke else paper.IMPOSSIBILITY
     toy = paper.toy(smoke=smoke)
     matches = short_plan(smoke=smoke)
-    works: list[Work] = [*ready.values(), limit, toy, *matches]
+    works: list[Work] = [*ready.values(), *limits, toy, *matches]
     if not all(is_done(work, folder) for work in works):
         compile_all(jobs=jobs, advance=started("Compiling", len(NAMES)))
-    runs = {name: (experiment, ran(experiment)) for name, experiment in ready.items()}
-    samples = {name: measured.samples(*runs[name]) for name in (*OVER_TIME, "floor_sweep")}
-    pulls = measured.pulls(toy, ran(toy))
+    runs = {name: Run(experiment, ran(experiment)) for name, experiment in ready.items()}
+    pulls = measured.pulls(Run(toy, ran(toy)))
     name = described(data, part)
-
-    def over_time(kind: type[measured.Kind], key: str, **more: Any) -> measured.Kind:
-        return measured.over_time(kind, *runs[key], samples[key], **more)
-
     found = Experiments(
-        A=over_time(Compared, "A", first=measured.first(samples["A"])),
-        B=over_time(Compared, "B", first=measured.first(samples["B"])),
-        C=measured.over_alpha(*runs["C"], name),
-        floor_sweep=measured.over_floor(ready["floor_sweep"], samples["floor_sweep"]),
-        impossibility=measured.impossibility(limit, ran(limit)),
-        sign=over_time(Sign, "sign", toy=measured.pull_shares(toy, pulls)),
-        step=over_time(OverTime, "step"),
-        readings=over_time(OverTime, "readings"),
-        delta=over_time(OverTime, "delta"),
+        A=over_time(Compared, runs["A"], first=measured.first(runs["A"].samples)),
+        B=over_time(Compared, runs["B"], first=measured.first(runs["B"].samples)),
+        C=measured.over_alpha(runs["C"], name),
+        floor_sweep=measured.over_floor(runs["floor_sweep"]),
+        impossibility=measured.impossibility(limits, [ran(match) for match in limits]),
+        sign=over_time(Sign, runs["sign"], toy=measured.pull_shares(toy, pulls)),
+        step=over_time(OverTime, runs["step"]),
+        readings=over_time(OverTime, runs["readings"]),
+        delta=over_time(OverTime, runs["delta"]),
         arena=tuple(meeting(match, ran(match)) for match in matches),
     )
+    samples = {name: run.samples for name, run in runs.items() if name != "C"}
     note = _note(name, n_ratings, ready["A"], ready["C"])
     facts = DataFacts(name, not the_papers, stream_digest(ready["A"].stream), note, part)
     return Results(command, versions(), facts, claims(found, samples, pulls, name), found)

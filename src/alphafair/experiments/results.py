@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from alphafair import metrics
 from alphafair.policies import POLICIES
 
@@ -56,6 +58,9 @@ class Series:
     def end(self) -> Band:
         return self[-1]
 
+    def minus(self, level: Floats) -> Self:
+        return type(self)(*(tuple(np.subtract(side, level).tolist()) for side in self.sides))
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -82,25 +87,17 @@ class Outcome:
         gap = self.gap_closed
         return Band(*(round(side, 6) + 0.0 for side in (gap.mean, gap.low, gap.high)))
 
+    @property
+    def least(self) -> float:
+        """What the worst-off arm has earned."""
+        return min(self.final_rewards)
+
 
 class Entry(NamedTuple):
     """A contender under its label."""
 
     label: str
     outcome: Outcome
-
-
-class Curve(NamedTuple):
-    """One metric of one contender."""
-
-    label: str
-    policy: str
-    feedback: str
-    series: Series
-
-    @property
-    def end(self) -> Band:
-        return self.series.end
 
 
 @dataclass(frozen=True)
@@ -173,13 +170,10 @@ class OverTime(OnRatings):
 
         return sorted((Entry(*item) for item in self.contenders.items()), key=key)
 
-    def curves(self, metric: str) -> list[Curve]:
-        return [Curve(label, each.policy, each.feedback, getattr(each, metric)) for label, each in self.ordered]
-
-    def ranked(self, metric: str) -> list[Curve]:
+    def ranked(self, metric: str) -> list[Entry]:
         """By where they end, the best first: regrets are better the lower they are."""
         sign = 1.0 if metric.endswith("regret") else -1.0
-        return sorted(self.curves(metric), key=lambda curve: (sign * curve.end.mean, curve.label))
+        return sorted(self.ordered, key=lambda entry: (sign * getattr(entry.outcome, metric).end.mean, entry.label))
 
     def of(self, policy: str, feedback: str | None = None) -> Outcome:
         """The contender that is this policy, with this feedback if given."""

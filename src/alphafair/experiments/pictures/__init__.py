@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.experiments.pictures import arena, arms, corrections, learned, over_alpha, over_time, rivals
+from alphafair.experiments.pictures import arena, lines, rows
 from alphafair.experiments.results import Experiments
 from alphafair.words import ALPHA
 
@@ -28,23 +28,10 @@ class Picture(NamedTuple):
         return self.drawn(self.run(experiments), self.title)
 
 
-def _over_time(key: str, setting: str) -> list[Picture]:
-    """The pictures of A, and of B."""
-    drawn = {
-        metric: (title, partial(over_time.picture, metric=metric)) for metric, (title, _) in over_time.METRICS.items()
-    }
-    drawn["who_gets_what"] = ("Who gets what, arm by arm", arms.who_gets_what)  # type: ignore[assignment]
-    return [
-        Picture(f"{key}-{name.replace('_', '-')}", f"{title} ({setting})", key, key, draw, name)
-        for name, (title, draw) in drawn.items()
-    ]
-
-
-def _over_alpha(metric: str, title: str) -> Picture:
-    name = f"C-{metric.replace('_', '-')}"
-    return Picture(name, title, "C", "C", partial(over_alpha.picture, metric=metric), f"{metric}_over_alpha")
-
-
+_OVER_TIME: dict[str, tuple[str, Callable[..., Figure]]] = {  # of A, and of B
+    **{metric: (title, partial(lines.over_time, metric=metric)) for metric, (title, _) in lines.OVER_TIME.items()},
+    "who_gets_what": ("Who gets what, arm by arm", rows.who_gets_what),
+}
 _TOY = "Which arm is pulled: one context, three arms, no fairness asked"
 _SIGN = "The sign of the bandit reward, on the ratings"
 _STEP = "The step size: squares of gradients added up, or norms"
@@ -52,16 +39,23 @@ _READINGS = "Three readings of when the slope \N{GREEK SMALL LETTER PHI}\N{PRIME
 _FLOORS = f"FairCB along its floor, against {ALPHA}-FairCB, which has none"
 _LIMITS = "Where no online policy can match the optimum"
 PICTURES = (
-    *_over_time("A", "full information"),
-    *_over_time("B", "bandit feedback"),
-    *(_over_alpha(metric, title) for metric, (title, _) in over_alpha.METRICS.items()),
-    Picture("price-of-fairness", "The price of fairness", "price", "C", over_alpha.price, "price"),
-    Picture("how-much-was-learned", "How much was learned", "learned", "", learned.picture, "learned"),
-    Picture("sign-toy", _TOY, "corrections", "sign", corrections.toy, "toy"),
-    Picture("sign-ratings", _SIGN, "corrections", "sign", corrections.sign, "sign"),
-    Picture("step", _STEP, "corrections", "step", corrections.step, "step"),
-    Picture("readings", _READINGS, "corrections", "readings", corrections.readings, "readings"),
-    Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", rivals.floor_sweep, "floor_sweep"),
-    Picture("impossibility", _LIMITS, "rivals", "impossibility", rivals.impossibility, "impossibility"),
+    *(
+        Picture(f"{key}-{name.replace('_', '-')}", f"{title} ({setting})", key, key, drawn, name)
+        for key, setting in (("A", "full information"), ("B", "bandit feedback"))
+        for name, (title, drawn) in _OVER_TIME.items()
+    ),
+    *(
+        Picture(f"C-{name}", title, "C", "C", partial(lines.over_alpha, metric=metric), f"{metric}_over_alpha")
+        for metric, (title, _) in lines.OVER_ALPHA.items()
+        for name in [metric.replace("_", "-")]
+    ),
+    Picture("price-of-fairness", "The price of fairness", "price", "C", lines.price, "price"),
+    Picture("how-much-was-learned", "How much was learned", "learned", "", rows.learned, "learned"),
+    Picture("sign-toy", _TOY, "corrections", "sign", rows.toy, "toy"),
+    Picture("sign-ratings", _SIGN, "corrections", "sign", lines.sign, "sign"),
+    Picture("step", _STEP, "corrections", "step", lines.step, "step"),
+    Picture("readings", _READINGS, "corrections", "readings", lines.readings, "readings"),
+    Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", lines.floor_sweep, "floor_sweep"),
+    Picture("impossibility", _LIMITS, "rivals", "impossibility", lines.impossibility, "impossibility"),
     Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena"),
 )

@@ -1,4 +1,4 @@
-"""What the report's pictures share: one size, one way to draw a line with its band, one way to say what was run."""
+"""What the report's pictures share: one size, one way to draw lines with their bands, one way to say what was run."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alphafair import figures
-from alphafair.experiments.results import Band, Curve, OverAlpha, OverFloor, OverTime, Series
+from alphafair.experiments.results import Band, OnRounds, OverTime, Series
 from alphafair.figures import INK, LABEL_SIZE, Dashes, Look, look
-from alphafair.words import ALPHA, counted, tick
+from alphafair.words import counted, tick
 
 WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
@@ -22,16 +22,13 @@ STYLES = "solid: sees all rewards, dashed: sees one"
 
 
 class Line(NamedTuple):
-    """A curve, ready to be drawn."""
+    """A series with its bands along x, ready to be drawn."""
 
     label: str
     look: Look
     dashes: Dashes
+    x: Sequence[float]
     series: Series
-
-
-def line(curve: Curve) -> Line:
-    return Line(curve.label, look(curve.policy), figures.dashes(curve.feedback), curve.series)
 
 
 @contextmanager
@@ -53,56 +50,50 @@ def place(figure: Figure, top: float, bottom: float = BOTTOM, labels: Sequence[s
     return figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, (top - bottom) / height))
 
 
-def draw(axes: Axes, x: Sequence[float], curves: Sequence[Line], *, markers: int = 6) -> None:
-    """The lines with their bands; the first stands in front, a guide behind all."""
-    keep = figures.evenly(len(x), MOST_POINTS)
-    at = np.asarray(x, dtype=np.float64)[keep]
-    for number, curve in enumerate(curves):
-        mean, low, high = (np.array(side)[keep] for side in curve.series.sides)
-        if (high > low).any():
-            order = 2.0 - number / len(curves)
-            axes.fill_between(at, low, high, color=curve.look.colour, alpha=0.22, linewidth=0.0, zorder=order)
-        width = 1.2 if curve.dashes == GUIDE else 1.8
-        place = (number, len(curves))
-        figures.line(axes, at, mean, curve.look, curve.dashes, curve.label, place, markers, linewidth=width)
-
-
-def over_time(
-    run: OverTime,
+def chart(
     title: str,
-    notes: Sequence[str],
-    lines: Sequence[Line],
-    unit: str,
-    scale: Callable[[Axes], object],
+    notes: Iterable[str],
+    panels: dict[str, list[Line]],
+    finish: Callable[[Axes], object],
+    *,
     height: float = HEIGHT,
+    left: float = LEFT,
+    gap: float = 0.1,
+    markers: int = 6,
 ) -> Figure:
-    """Lines over the rounds, named at their ends; `scale` sees to the upright axis."""
-    with page(title, (settings(run), *notes), height) as (figure, top):
-        axes = place(figure, top, labels=[line.label for line in lines])
-        draw(axes, run.rounds, lines)
-        figures.over_rounds(axes, run.rounds[-1])
-        axes.set_ylabel(unit)
-        scale(axes)
-        name_lines(axes, lines)
+    """Lines in panels over one axis, from top to bottom by their units, named at their ends unless there is only one.
+
+    `finish` sees to the axes of every panel; only the last has numbers below.
+    """
+    with page(title, notes, height) as (figure, top):
+        step = (top + 0.1 - BOTTOM) / len(panels)
+        for row, (unit, lines) in enumerate(reversed(panels.items())):
+            labels, bottom = [line.label for line in lines], BOTTOM + step * row
+            named = len(lines) > 1
+            axes = place(figure, bottom + step - gap, bottom, labels if named else (), left)
+            draw(axes, lines, markers)
+            axes.set_ylabel(unit)
+            finish(axes)
+            if row > 0:
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+            if named:
+                axes.set_ylim(axes.get_ylim())  # settles the scale before the ends are looked up
+                figures.label_ends(axes, labels, [line.look for line in lines])
     return figure
 
 
-def panels(
-    figure: Figure, top: float, gap: float, units: dict[str, str], labels: Sequence[str], left: float = LEFT
-) -> Iterator[tuple[str, Axes]]:
-    """One panel per metric, from top to bottom over one axis, with its unit; only the last has numbers below."""
-    step = (top + 0.1 - BOTTOM) / len(units)
-    for row, (metric, unit) in enumerate(reversed(units.items())):
-        bottom = BOTTOM + step * row
-        axes = place(figure, bottom + step - gap, bottom, labels=labels, left=left)
-        axes.set_ylabel(unit)
-        axes.tick_params(labelbottom=row == 0)
-        yield metric, axes
-
-
-def name_lines(axes: Axes, curves: Sequence[Line]) -> None:
-    axes.set_ylim(axes.get_ylim())  # settles the scale before the ends are looked up
-    figures.label_ends(axes, [curve.label for curve in curves], [curve.look for curve in curves])
+def draw(axes: Axes, lines: Sequence[Line], markers: int) -> None:
+    """The lines with their bands; the first stands in front, a guide behind all."""
+    for number, line in enumerate(lines):
+        keep = figures.evenly(len(line.x), MOST_POINTS)
+        x, mean, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (line.x, *line.series.sides))
+        if (high > low).any():
+            order = 2.0 - number / len(lines)
+            axes.fill_between(x, low, high, color=line.look.colour, alpha=0.22, linewidth=0.0, zorder=order)
+        look = line.look._replace(marker="") if len(x) == 2 else line.look  # a level has its mark beside its name
+        width, place = 1.2 if line.dashes == GUIDE else 1.8, (number, len(lines))
+        figures.line(axes, x, mean, look, line.dashes, line.label, place, markers, linewidth=width)
 
 
 def dot(axes: Axes, at: float, found: Band, policy: str, limits: tuple[float, float], size: float, label: str) -> None:
@@ -124,10 +115,9 @@ def gap_axis(axes: Axes, ticks: Sequence[float]) -> None:
     axes.xaxis.set_major_formatter(lambda part, _: f"{tick(100.0 * part)}%")
 
 
-def settings(run: OverTime | OverAlpha | OverFloor) -> str:
+def sizes(run: OnRounds) -> str:
     """What was run: the first note under a title."""
-    sizes = [counted(run.n_rounds, "round"), counted(run.n_contexts, "context"), counted(run.n_arms, "arm")]
-    return ", ".join(sizes if isinstance(run, OverAlpha) else [f"{ALPHA} = {run.alpha:g}", *sizes])
+    return ", ".join(counted(getattr(run, f"n_{noun}s"), noun) for noun in ("round", "context", "arm"))
 
 
 def bands(*runs: OverTime) -> str:
