@@ -24,10 +24,12 @@ def command(
         typer.Option(metavar="X", help="Points of the curve; repeat. Default: eleven from 0 to 0.99."),
     ] = None,
     least_share: Annotated[
-        float | None, typer.Option(metavar="S", help="Ask for the alpha at which no arm gets less than this share.")
+        float | None,
+        typer.Option(metavar="S", min=0, max=1, help="Ask for the alpha at which no arm gets less than this share."),
     ] = None,
     cost: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Ask for the alpha that costs at most so much reward.")
+        float | None,
+        typer.Option(metavar="PERCENT", min=0, max=100, help="Ask for the alpha that costs at most so much reward."),
     ] = None,
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,

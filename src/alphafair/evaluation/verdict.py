@@ -47,7 +47,8 @@ def judge(scores: Scores) -> tuple[Verdict, list[str]]:
     unusable, thin = list(_unusable(scores)), list(_thin(scores))
     size = effective_sample_size(scores)
     if size < FEW:
-        (unusable if size < FEWEST else thin).append(f"the log is worth only {number(size, 2)} rounds of the policy")
+        rounds = "one round" if size == 1.0 else f"{number(size, 2)} rounds"
+        (unusable if size < FEWEST else thin).append(f"the log is worth only {rounds} of the policy")
     verdict: Verdict = "do not use" if unusable else "thin" if thin else "trustworthy"
     return verdict, unusable + thin
 
