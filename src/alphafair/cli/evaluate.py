@@ -55,8 +55,8 @@ def command(
     from alphafair.experiments.log_report import LogReport
     from alphafair.experiments.pictures import logs as pictures
 
-    named = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
-    file = LogFile(log, **named)  # type: ignore[arg-type]
+    named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
+    file = LogFile(log, **named)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
     said = read_groups(groups, file.arm_labels, file.n_arms, pull_floor).settings()
     fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
@@ -67,7 +67,7 @@ def command(
         elif (table := fixed_policy(name, file)) is not None:
             found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **fair_to, **settings)
         else:
-            found |= _learning(name, Log.from_table(log, **named), alpha, said, fair_to)  # type: ignore[arg-type]
+            found |= _learning(name, Log.from_table(log, **named), alpha, said, fair_to)
     sizes = _logs.sizes(file)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons

@@ -51,6 +51,7 @@ class Measured:
     alpha: float
     n_rounds: int
     cumulative_rewards: Vector  # per arm, the initial 1 included
+    reward_per_round: Interval  # of all arms together, without the initial 1
     alpha_performance: Interval
     jain_index: Interval
     average_reward: Interval
@@ -62,8 +63,7 @@ class Measured:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None where nothing is known."""
         known = {each.name: getattr(self, each.name) for each in fields(self)}
-        known |= {"rounds": known.pop("n_rounds"), "reward_per_round": self.reward_per_round}  # type: ignore[attr-defined]
-        return dict(intervals.plain(known))
+        return dict(intervals.plain({"rounds": known.pop("n_rounds"), **known}))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,12 +75,6 @@ class Estimate(Measured):
     accounts: Vector  # R per group, which the metrics are of; per arm where those are on their own
     bias: dict[str, float]  # of the plain plug-in, by metric: what was or could be taken off
     effective_sample_size: float
-
-    @property
-    def reward_per_round(self) -> Interval:
-        """Mean reward of a round: the average reward per arm or group, without the initial 1, over the rounds."""
-        n_accounts = len(self.accounts)
-        return Interval(*(n_accounts * (side - 1.0) / self.n_rounds for side in self.average_reward))
 
 
 def evaluate(
@@ -149,11 +143,13 @@ def estimated(scores: Scores, estimator: str, asked: Asked, progress: bool = Fal
             drawn = intervals.replicates(scores, asked.n_replicates, asked.seed, advance)
         found = metric_intervals(earned, drawn, scores.freedom, asked)
         bias = {name: float(plain(drawn, alpha, s).mean() - plain(earned, alpha, s)) for name, plain in PLAIN.items()}
+    per_round = (len(earned) * (side - 1.0) / scores.n_rounds for side in found["average_reward"])
     return Estimate(
         estimator=estimator,
         alpha=alpha,
         confidence=asked.confidence,
         n_rounds=scores.n_rounds,
+        reward_per_round=Interval(*per_round),
         cumulative_rewards=by_arm,
         accounts=earned,
         bias=bias,

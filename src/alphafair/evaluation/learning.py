@@ -50,7 +50,6 @@ class Learned(Measured):
     policy: str
     how: str  # "replay" or "model"
     assumes: str
-    reward_per_round: Interval
 
 
 def replay(
