@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ FAR, OFF = 5.0, 0.1  # standard errors, and as a part: weights that do not add u
 
 def effective_sample_size(scores: Scores) -> float:
     """(sum w)^2 / sum w^2: as many rounds of the policy itself would tell as much (Kish, 1965)."""
-    return _effective(scores.arm_weights[WEIGHT].sum(), scores.arm_weights[SQUARE].sum())
+    return float(_effective(scores.arm_weights[WEIGHT].sum(), scores.arm_weights[SQUARE].sum()))
 
 
 def judge(scores: Scores) -> tuple[Verdict, list[str]]:
@@ -101,11 +101,14 @@ def _thin(scores: Scores) -> Iterator[str]:
         arm = int(parts.argmax())
         part = percent(parts[arm], 2)
         yield f"{part} of the weight of {_name(scores, arm)} was cut, and no interval has that in it"
-    rewarded = _rewarded(scores)
+    paid, rewarded = rewarded_rounds(scores.arm_weights)
     poor = shown & (rewarded < FEW_REWARDED)
     if poor.any():
         which, _, _ = _which(scores, poor, -rewarded)
-        yield f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds"
+        if (paid[poor] < FEW_REWARDED).any():
+            yield f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds"
+        else:
+            yield f"rewards are so uneven that those of {which} tell less than {FEW_REWARDED:g} equal ones would"
     if len(scores.shares) < min(FEW_GROUPS, scores.n_rounds):
         yield f"there are only {len(scores.shares)} users"
 
@@ -121,18 +124,16 @@ def _which(scores: Scores, arms: NDArray[np.bool_], worst: Vector) -> tuple[str,
     return (name, "was", "it") if arms.sum() == 1 else (f"{arms.sum()} arms, such as {name},", "were", "them")
 
 
-def _rewarded(scores: Scores) -> Vector:
-    """By arm: as many rewarded rounds of the policy itself, all of which pay alike, would tell as much.
+def rewarded_rounds(sums: Matrix) -> tuple[Vector, Vector]:
+    """By arm: as many rounds of the policy itself that paid anything, and as many that all pay alike, tell as much.
 
     (sum w r)^2 / sum (w r)^2 are those that were seen. Where rewards are very uneven most logs lack the largest, and
     look even. So their logarithms, which hardly depend on the largest, are asked as well: of n rounds' worth that paid
     anything, and with c = E r^2/(E r)^2, there are n/c for the spread and LOPSIDED n/c^2 for the skewness.
     """
-    sums = scores.arm_weights
-    kinds, none = ((PAID_WEIGHT, PAID_SQUARE), (WORTH, WORTH_SQUARE)), np.zeros_like(sums[PAID])
-    paid, seen = (divided(sums[weight] ** 2, sums[square], none) for weight, square in kinds)
+    paid, seen = _effective(sums[PAID_WEIGHT], sums[PAID_SQUARE]), _effective(sums[WORTH], sums[WORTH_SQUARE])
     c = max(1.0, min(_lognormal(sums), 2.0 * float(paid.sum()) / max(float(seen.sum()), 1e-300)))
-    return np.minimum(seen, paid * min(1.0 / c, LOPSIDED / c**2))
+    return paid, np.minimum(seen, paid * min(1.0 / c, LOPSIDED / c**2))
 
 
 def _lognormal(sums: Matrix) -> float:
@@ -142,8 +143,8 @@ def _lognormal(sums: Matrix) -> float:
     return math.exp(min(100.0, max(0.0, squares) / max(1.0, float((paid - 1.0).sum()))))
 
 
-def _effective(total: float, squares: float) -> float:
-    return float(total**2 / squares) if squares > 0.0 else 0.0
+def _effective(totals: Any, squares: Any) -> Any:
+    return divided(totals**2, squares, np.zeros_like(totals))
 
 
 def _name(scores: Scores, arm: int) -> str:
