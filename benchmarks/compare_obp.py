@@ -27,7 +27,7 @@ AGREEMENT = 1e-9
 def compared(ope: Any, log: Log, policy: Any) -> Iterator[tuple[str, float, float]]:
     """The mean reward of a round by each estimator: its name, ours, theirs."""
     rows = np.arange(log.n_rounds)
-    model = fit(count_cells(log, lambda done: None)[0])
+    model = fit(count_cells(log))
     means = model.means[log.contexts]
     means[rows, log.arms] = [
         left_out(model, c, a, r) for c, a, r in zip(log.contexts, log.arms, log.rewards, strict=True)
@@ -44,7 +44,7 @@ def compared(ope: Any, log: Log, policy: Any) -> Iterator[tuple[str, float, floa
         ("snips", ope.SelfNormalizedInverseProbabilityWeighting()),
         ("dr", ope.DoublyRobust()),
     ):
-        earned = score(log, policy[None], ESTIMATORS[name], lambda done: None).earned()[0]
+        earned = score(log, policy[None], ESTIMATORS[name]).earned()[0]
         yield name, float((earned - 1.0).sum() / log.n_rounds), float(theirs.estimate_policy_value(**given))
 
 

@@ -70,3 +70,27 @@ def cumulative_rewards(log: Any, policy: Sequence[Sequence[float]], estimator: s
             total[i].append(policy[c][i] * m + (v * (r - m) if i == a else 0.0))
     scale = log.n_rounds / math.fsum(weights) if estimator == "snips" else 1.0
     return [max(1.0, 1.0 + scale * math.fsum(each)) for each in total]
+
+
+def rewarded_rounds(log: Any, policy: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    """Per arm, Kish's count of weights of rows that paid, and the same cut down for rewards that are uneven."""
+    rows = list(
+        zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), log.propensities.tolist(), strict=True)
+    )
+    kish = [[math.fsum(x) ** 2 / math.fsum(y * y for y in x) for x in arms] for arms in _paid_weights(rows, policy)]
+    deviations, spare = [], 0
+    for i in range(log.n_arms):
+        logs = [math.log(r) for _, a, r, _ in rows if a == i and r > 0.0]
+        deviations += [(x - math.fsum(logs) / len(logs)) ** 2 for x in logs]
+        spare += len(logs) - 1
+    paid, seen = kish
+    c = max(1.0, min(math.exp(math.fsum(deviations) / spare), 2.0 * math.fsum(paid) / math.fsum(seen)))
+    return paid, [min(s, n / c, 10.0 / 3.0 * n / c / c) for n, s in zip(paid, seen, strict=True)]
+
+
+def _paid_weights(rows: Any, policy: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """w, and w r, of the rows of every arm that paid anything."""
+    arms = range(len(policy[0]))
+    weights = [[policy[c][a] / p for c, a, r, p in rows if a == i and r > 0.0] for i in arms]
+    worths = [[policy[c][a] / p * r for c, a, r, p in rows if a == i and r > 0.0] for i in arms]
+    return weights, worths

@@ -83,6 +83,10 @@ def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None
     assert len(numbers["curves"]["jain_index"]["low"]) == 2
     impossible = run("frontier", str(log_file), *options, "--least-share", "0.9")
     assert "At no alpha of the curve" in " ".join(impossible.stdout.split())
+    for name, value in (("--least-share", "2"), ("--cost", "-1")):
+        refused = run("frontier", "no-such-file.csv", name, value)  # before anything is read
+        assert refused.exit_code == 2
+        assert name in refused.stderr
 
 
 def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None:

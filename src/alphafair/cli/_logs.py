@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from alphafair.cli._shared import make_folder, plain_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from alphafair.evaluation import LogFile
     from alphafair.experiments.log_report import LogReport
 
 File = Annotated[
@@ -82,5 +83,9 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     console.print(f"Page: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
 
 
-def columns(context: str, arm: str, reward: str, propensity: str, user: str | None) -> dict[str, Any]:
-    return {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
+def sizes(log: LogFile) -> str:
+    """How much there is to learn from."""
+    from alphafair.words import counted, listed
+
+    numbers = {"round": log.n_rounds, "context": log.n_contexts, "arm": log.n_arms}
+    return listed([counted(number, noun) for noun, number in numbers.items()])

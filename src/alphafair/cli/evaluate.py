@@ -13,7 +13,7 @@ from alphafair.cli._logs import interval
 
 if TYPE_CHECKING:
     from alphafair.evaluation import LogFile
-    from alphafair.types import Matrix
+    from alphafair.types import Log, Matrix
 
 FIXED = ("logged", "uniform", "fair")
 
@@ -50,16 +50,15 @@ def command(
     and every policy with a verdict: trustworthy, thin, or do not use. A learning policy is replayed on the rounds that
     match its draws, and played against a model of the log: both say what they assume.
     """
+    from alphafair import Log
     from alphafair.evaluation import LogFile, evaluate, frontier
     from alphafair.experiments.log_report import LogReport
     from alphafair.experiments.pictures import logs as pictures
-    from alphafair.words import counted
 
-    named = _logs.columns(context, arm, reward, propensity, user)
+    named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     file = LogFile(log, **named)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
-    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
-    said = owed.settings()
+    said = read_groups(groups, file.arm_labels, file.n_arms, pull_floor).settings()
     fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
     found: dict[str, Any] = {}
     for name in dict.fromkeys(policy or FIXED):
@@ -68,20 +67,17 @@ def command(
         elif (table := fixed_policy(name, file)) is not None:
             found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **fair_to, **settings)
         else:
-            found |= _learning(name, log, named, alpha, said)
-    sizes = ", ".join(counted(n, noun) for n, noun in ((file.n_rounds, "round"), (file.n_contexts, "context")))
-    notes = (f"{log.name}: {sizes}, {counted(file.n_arms, 'arm')}", f"intervals at {confidence:.0%}")
+            found |= _learning(name, Log.from_table(log, **named), alpha, said, fair_to)
+    sizes = _logs.sizes(file)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
     assumed = [f"{name} assumes that {each.assumes}." for name, each in found.items() if hasattr(each, "assumes")]
-    headings = ("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict")
     report = LogReport(
         name="evaluate",
         title="What policies would have earned",
-        lead=f"What policies would have earned on {sizes} and {counted(file.n_arms, 'arm')} of {log.name}, "
-        f"at alpha {alpha:g}",
-        headings=headings,
+        lead=f"What policies would have earned on {sizes} of {log.name}, at alpha {alpha:g}",
+        headings=("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
         caption=f"In brackets {confidence:.0%} intervals; of learning policies, 95% bands. Worth: as many rounds of "
         "the policy itself would tell as much.",
@@ -90,6 +86,7 @@ def command(
         command=_logs.said(),
         numbers={"log": log.name, "alpha": alpha, "policies": {name: each.as_dict() for name, each in found.items()}},
     )
+    notes = (f"{log.name}: {sizes}", f"intervals at {confidence:.0%}")
     _logs.tell(report, pictures.policies(found, notes), output, as_json)
 
 
@@ -125,9 +122,9 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     return np.array([rows[label] for label in log.context_labels], dtype=np.float64)
 
 
-def _learning(name: str, path: Path, named: dict[str, Any], alpha: float, said: dict[str, Any]) -> dict[str, Any]:
+def _learning(name: str, log: Log, alpha: float, said: dict[str, Any], fair_to: dict[str, Any]) -> dict[str, Any]:
     """A policy that learns, on the rounds that match and against the model."""
-    from alphafair import Log, validate
+    from alphafair import validate
     from alphafair.cli.check import find_policy, make
     from alphafair.evaluation import replay, simulate_model
     from alphafair.policies import POLICIES
@@ -136,14 +133,12 @@ def _learning(name: str, path: Path, named: dict[str, Any], alpha: float, said: 
     known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
     names = dict.fromkeys([*FIXED, *known])
     kind = find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
-    log = Log.from_table(path, **named)
     offered = accepted(kind, {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit", **said})
     player = make(kind, log.n_contexts, log.n_arms, offered)
     found: dict[str, Any] = {}
     for how, play in (("replayed", replay), ("on the model", simulate_model)):
         try:
-            by = {key: value for key, value in said.items() if key != "pull_floor"}
-            found[f"{name}, {how}"] = play(log, player, alpha=alpha, **by)
+            found[f"{name}, {how}"] = play(log, player, alpha=alpha, **fair_to)
         except validate.Refusal as refusal:
             if how != "replayed" or refusal.argument != "log":
                 raise

@@ -24,10 +24,12 @@ def command(
         typer.Option(metavar="X", help="Points of the curve; repeat. Default: eleven from 0 to 0.99."),
     ] = None,
     least_share: Annotated[
-        float | None, typer.Option(metavar="S", help="Ask for the alpha at which no arm gets less than this share.")
+        float | None,
+        typer.Option(metavar="S", min=0, max=1, help="Ask for the alpha at which no arm gets less than this share."),
     ] = None,
     cost: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Ask for the alpha that costs at most so much reward.")
+        float | None,
+        typer.Option(metavar="PERCENT", min=0, max=100, help="Ask for the alpha that costs at most so much reward."),
     ] = None,
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
@@ -45,11 +47,11 @@ def command(
     """
     from alphafair import validate
     from alphafair.evaluation import LogFile, frontier, regret
+    from alphafair.evaluation.intervals import plain
     from alphafair.experiments.log_report import LogReport
     from alphafair.experiments.pictures import logs as pictures
-    from alphafair.words import counted
 
-    file = LogFile(log, **_logs.columns(context, arm, reward, propensity, user))
+    file = LogFile(log, context=context, arm=arm, reward=reward, propensity=propensity, user=user)
     alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
     owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, **owed.settings()}
@@ -61,9 +63,7 @@ def command(
         answers[f"no {unit} gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
     if cost is not None:
         answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
-    sizes = (
-        f"{counted(file.n_rounds, 'round')}, {counted(file.n_contexts, 'context')} and {counted(file.n_arms, 'arm')}"
-    )
+    sizes = _logs.sizes(file)
     sentences = [_answer(question, *answer) for question, answer in answers.items()]
     doubts = [f"The verdict is {found.verdict}: {'; '.join(found.reasons)}."] if found.reasons else []
     curves = {name: found.curve(name) for name in ("average_reward", "jain_index", "least_share", "greatest_share")}
@@ -72,16 +72,7 @@ def command(
     for k, value in enumerate(alphas):
         cells = [interval((c.value[k], c.low[k], c.high[k]), written.get(name, "{:.4g}")) for name, c in curves.items()]
         rows.append([f"{value:g}", *cells])
-    numbers = {
-        "log": log.name,
-        **found.as_dict(),
-        "curves": {name: {side: _plain(v) for side, v in c._asdict().items()} for name, c in curves.items()},
-        "answers": {question: answer._asdict() for question, answer in answers.items()},
-        "regret": {
-            **worst._asdict(),
-            **{k: _plain([v])[0] for k, v in worst._asdict().items() if isinstance(v, float)},
-        },
-    }
+    numbers = {"log": log.name, **found.as_dict(), **plain({"curves": curves, "answers": answers, "regret": worst})}
     report = LogReport(
         name="frontier",
         title="What fairness costs",
@@ -104,7 +95,3 @@ def _answer(question: str, alpha: float | None, safe: float | None) -> str:
         return f"At no alpha of the curve can it be expected that {question}."
     sure = "no alpha is sure to" if safe is None else f"on the safe side of the band, {safe:g}"
     return f"So that {question}: alpha {alpha:g}; {sure}."
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [float(value) if value == value else None for value in values]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from alphafair.kernels.log_scores import Rows
 from alphafair.types import Log
 
 AnyLog = Log | LogFile
+Advance = Callable[[int], None]  # of a progress bar: so many more rows, or replicates, are done
 BLOCK = 1 << 18  # rows per piece: the progress bar moves, and all else stays small
 MOST_GROUPS, MOST_SCORES = 4096, 1 << 22
 
@@ -29,6 +31,28 @@ def check_log(log: AnyLog) -> None:
 def refuse_negative(least: float) -> None:
     repair = "Map them with alphafair.rescale_rewards: fairness is about what arms earn."
     raise validate.Refusal("log.rewards", "at least 0", least, repair)
+
+
+def in_memory(log: object) -> Log:
+    """A log whose rows a policy can learn from in their order."""
+    if not isinstance(log, Log):
+        raise validate.Refusal("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
+    return log
+
+
+def some_rows(log: Log, rows: Any, least: float = 0.0) -> Log:
+    """Some rows of a log, propensities raised to the least."""
+    columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
+    features = None if log.features is None else log.features[rows]
+    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms, features=features)
+
+
+def arm_names(log: AnyLog) -> list[str]:
+    return list(log.arm_labels) if log.arm_labels is not None else [str(arm) for arm in range(log.n_arms)]
+
+
+def silent(done: int) -> None:
+    """Where there is no progress bar."""
 
 
 def group_count(log: AnyLog) -> int:

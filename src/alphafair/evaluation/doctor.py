@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.evaluation.batches import AnyLog, batches, check_log
-from alphafair.evaluation.estimate import arm_names
+from alphafair.evaluation.batches import AnyLog, arm_names, batches, check_log
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.kernels.log_scores import SQUARE, WEIGHT
@@ -188,8 +187,8 @@ def _of_small_propensities(log: AnyLog, where: Where) -> Iterator[Finding]:
 
 
 def _of_arms(log: AnyLog) -> Iterator[Finding]:
-    (cells,) = count_cells(log, lambda rows: None)
-    names, n_rounds, shown = arm_names(log), log.n_rounds, cells.counts.sum(axis=0)
+    cells, names, n_rounds = count_cells(log), arm_names(log), log.n_rounds
+    shown = cells.counts.sum(axis=0)
     never = [clipped(names[arm], 24) for arm in np.flatnonzero(shown == 0.0)]
     if never:
         yield Finding("look", f"{counted(len(never), 'arm')} never shown, so nothing can be said of: {_some(never)}")
@@ -207,7 +206,7 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
 def inverse_propensities(log: AnyLog) -> InversePropensities:
     """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
-    weights = score(log, uniform, ESTIMATORS["ips"], lambda rows: None).arm_weights
+    weights = score(log, uniform, ESTIMATORS["ips"]).arm_weights
     seen = np.flatnonzero(weights[WEIGHT])
     means, squares = (
         log.n_arms**power * weights[row, seen] / log.n_rounds for power, row in ((1, WEIGHT), (2, SQUARE))

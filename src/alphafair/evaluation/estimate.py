@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,53 +24,57 @@ METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """What a policy would have earned, from a log of another.
+class Asked(NamedTuple):
+    """What is to be measured, whom it shall be fair to, and how sure one wants to be."""
 
-    Each of the five metrics is (value, low, high). Where the verdict is "do not use" they are all NaN: there is no
-    number that would not mislead.
-    """
-
-    estimator: str
+    owed: Groups
     alpha: float
     confidence: float
+    n_replicates: int
+    seed: int
+
+    @classmethod
+    def checked(cls, owed: Groups, alpha: float, confidence: float, n_replicates: int, seed: int) -> Asked:
+        return cls(
+            owed,
+            validate.alpha(alpha),
+            validate.number("confidence", confidence, low=0.5, high=0.999),
+            validate.integer("n_replicates", n_replicates, low=100, high=100_000),
+            validate.integer("seed", seed, low=0),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """What a policy would have earned and how fairly; where the verdict is "do not use" all numbers are NaN."""
+
+    alpha: float
     n_rounds: int
     cumulative_rewards: Vector  # per arm, the initial 1 included
-    accounts: Vector  # the same per group, which the metrics are of; per arm where those are on their own
+    reward_per_round: Interval  # of all arms together, without the initial 1
     alpha_performance: Interval
     jain_index: Interval
     average_reward: Interval
     least_share: Interval
     greatest_share: Interval
-    bias: dict[str, float]  # of the plain plug-in, by metric: what was or could be taken off
-    effective_sample_size: float
     verdict: Verdict
     reasons: tuple[str, ...]  # why the verdict is not better
 
-    @property
-    def reward_per_round(self) -> Interval:
-        """Mean reward of a round: the average reward per arm or group, without the initial 1, over the rounds."""
-        n_accounts = len(self.accounts)
-        return Interval(*(n_accounts * (side - 1.0) / self.n_rounds for side in self.average_reward))
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None where nothing is known."""
-        known = {name: getattr(self, name)._asdict() for name in (*METRICS, "reward_per_round")}
-        plain = {name: {side: or_none(x) for side, x in each.items()} for name, each in known.items()}
-        return {
-            "estimator": self.estimator,
-            "alpha": self.alpha,
-            "confidence": self.confidence,
-            "rounds": self.n_rounds,
-            "verdict": self.verdict,
-            "reasons": list(self.reasons),
-            "effective_sample_size": self.effective_sample_size,
-            "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
-            "accounts": [or_none(x) for x in self.accounts.tolist()],
-            "bias": {name: or_none(x) for name, x in self.bias.items()},
-            **plain,
-        }
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        return dict(intervals.plain({"rounds": known.pop("n_rounds"), **known}))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Estimate(Measured):
+    """What a fixed policy would have earned, from a log of another; each of the five metrics is (value, low, high)."""
+
+    estimator: str
+    confidence: float
+    accounts: Vector  # R per group, which the metrics are of; per arm where those are on their own
+    bias: dict[str, float]  # of the plain plug-in, by metric: what was or could be taken off
+    effective_sample_size: float
 
 
 def evaluate(
@@ -118,45 +122,34 @@ def evaluate(
     """
     check_log(log)
     table = checked_distributions(distributions, log)
-    alpha = validate.alpha(alpha)
-    estimator = validate.choice("estimator", estimator, ESTIMATORS)
-    chosen = ESTIMATORS[estimator]
-    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
+    chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
+    asked = Asked.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_replicates, seed)
     with bar("Evaluating", n_passes(chosen) * log.n_rounds, progress) as advance:
         scores = score(log, table[None], chosen, advance)
-    owed = Groups.of(log.n_arms, groups, entitlements)
-    return estimated(scores, arm_names(log), owed, estimator, alpha, confidence, n_replicates, seed, progress)
+    return estimated(scores, estimator, asked, progress)
 
 
-def estimated(
-    scores: Scores,
-    arm_labels: list[str],
-    owed: Groups,
-    estimator: str,
-    alpha: float,
-    confidence: float,
-    n_replicates: int,
-    seed: int,
-    progress: bool = False,
-) -> Estimate:
+def estimated(scores: Scores, estimator: str, asked: Asked, progress: bool = False) -> Estimate:
     """The estimate that scores amount to."""
-    verdict, reasons = judge(scores, arm_labels)
-    by_arm, scores = scores.earned()[0], scores.pooled(owed)
-    earned, s = scores.earned()[0], owed.entitlements
+    verdict, reasons = judge(scores)
+    by_arm, scores = scores.earned()[0], scores.pooled(asked.owed)
+    earned, alpha, s = scores.earned()[0], asked.alpha, asked.owed.entitlements
     found = dict.fromkeys(METRICS, UNKNOWN)
     bias = dict.fromkeys(METRICS, math.nan)
     if verdict == "do not use":
         earned, by_arm = np.full_like(earned, math.nan), np.full_like(by_arm, math.nan)
     else:
-        with bar("Replicates", n_replicates, progress) as advance:
-            drawn = intervals.replicates(scores, n_replicates, seed, advance)
-        found = metric_intervals(earned, drawn, scores.freedom, alpha, s, confidence)
+        with bar("Replicates", asked.n_replicates, progress) as advance:
+            drawn = intervals.replicates(scores, asked.n_replicates, asked.seed, advance)
+        found = metric_intervals(earned, drawn, scores.freedom, asked)
         bias = {name: float(plain(drawn, alpha, s).mean() - plain(earned, alpha, s)) for name, plain in PLAIN.items()}
+    per_round = (len(earned) * (side - 1.0) / scores.n_rounds for side in found["average_reward"])
     return Estimate(
         estimator=estimator,
         alpha=alpha,
-        confidence=confidence,
+        confidence=asked.confidence,
         n_rounds=scores.n_rounds,
+        reward_per_round=Interval(*per_round),
         cumulative_rewards=by_arm,
         accounts=earned,
         bias=bias,
@@ -177,13 +170,14 @@ PLAIN: dict[str, Callable[..., Any]] = {  # of R, alpha and what is entitled to
 
 
 def metric_intervals(
-    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], alpha: float, s: Vector, confidence: float
+    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], asked: Asked
 ) -> dict[str, Interval]:
     """Every metric of R with its interval, from replicates of R and the degrees of freedom in a direction of R."""
+    alpha, s = asked.alpha, asked.owed.entitlements
     shares, performance, average = metrics.shares(earned), PLAIN["alpha_performance"], PLAIN["average_reward"]
 
     def surely(direction: Vector) -> Surely:
-        return Surely(confidence, freedom(direction))
+        return Surely(asked.confidence, freedom(direction))
 
     def of_share(arm: int) -> Surely:
         return surely(np.eye(len(earned))[arm] - shares[arm])
@@ -203,19 +197,6 @@ def metric_intervals(
     }
 
 
-def checked(confidence: float, n_replicates: int, seed: int) -> tuple[float, int, int]:
-    """The settings of a bootstrap."""
-    return (
-        validate.number("confidence", confidence, low=0.5, high=0.999),
-        validate.integer("n_replicates", n_replicates, low=100, high=100_000),
-        validate.integer("seed", seed, low=0),
-    )
-
-
-def arm_names(log: AnyLog) -> list[str]:
-    return list(log.arm_labels) if log.arm_labels is not None else [str(arm) for arm in range(log.n_arms)]
-
-
 @contextmanager
 def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
     """A progress bar, or nothing."""
@@ -224,7 +205,3 @@ def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None
     with progress_bar(disable=not progress) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
-
-
-def or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -10,23 +10,14 @@ import numpy as np
 
 from alphafair import metrics, validate
 from alphafair.evaluation.batches import AnyLog, check_log, folds_of, group_count
-from alphafair.evaluation.estimate import (
-    METRICS,
-    UNKNOWN,
-    Estimate,
-    arm_names,
-    bar,
-    checked,
-    estimated,
-    metric_intervals,
-)
+from alphafair.evaluation.estimate import METRICS, UNKNOWN, Asked, Estimate, bar, estimated, metric_intervals
 from alphafair.evaluation.intervals import Interval, replicates
 from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
 from alphafair.evaluation.plausible import plausible_totals
-from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, score
+from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_halves, score
 from alphafair.evaluation.verdict import Verdict
 from alphafair.groups import Groups, Labels, PerGroup
-from alphafair.offline import offline_optimum
+from alphafair.offline import OfflineOptimum, offline_optimum
 from alphafair.types import Matrix, Vector
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -166,47 +157,36 @@ def frontier(
     exponents = [validate.alpha(alpha) for alpha in alphas]
     if not exponents or sorted(set(exponents)) != exponents:
         raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
-    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
-    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
-    folds, names, settings = folds_of(group_count(log)), arm_names(log), (confidence, n_replicates, seed)
+    asked = Asked.checked(Groups.of(log.n_arms, groups, entitlements, pull_floor), 0.0, confidence, n_replicates, seed)
+    folds = folds_of(group_count(log))
     along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
     with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
-        halves = count_cells(log, advance, folds)
+        halves = count_halves(log, folds, advance)
         cells = Cells(*(sum(parts) for parts in zip(*halves, strict=True)))
-        model, learned = fit(cells), model_totals(cells)
+        model = fit(cells)
         draws = list(plausible_totals(cells, N_DRAWS, seed))
-        times = [log.n_rounds / max(half.visits.sum(), 1.0) for half in halves]
+        others = [model_totals(half) * (log.n_rounds / max(half.visits.sum(), 1.0)) for half in halves[::-1]]
+        totals = [*others, robust_totals(cells), model_totals(cells)]
         found: list[tuple[Any, ...]] = []
         for alpha in exponents:
-            crossed = [
-                _optimum(model_totals(half) * n_times, alpha, owed) for half, n_times in zip(halves, times, strict=True)
-            ]
-            own = score(log, np.stack(crossed[::-1]), ESTIMATORS["dr"], advance, folds=folds, model=model)
-            flattering = _optimum(robust_totals(cells), alpha, owed)[None]
-            same = score(log, flattering, ESTIMATORS["dr"], advance, model=model)
-            estimates = [estimated(scores, names, owed, "dr", alpha, *settings) for scores in (own, same)]
+            here = asked._replace(alpha=alpha)
+            *crossed, flattering, learned = (_best(each, alpha, asked.owed).distributions for each in totals)
+            own = score(log, np.stack(crossed), ESTIMATORS["dr"], advance, folds=folds, model=model)
+            same = score(log, flattering[None], ESTIMATORS["dr"], advance, model=model)
+            estimates = [estimated(scores, "dr", here) for scores in (own, same)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
-                plausible = _plausible(draws, same.pooled(owed), alpha, owed, along, n_replicates, seed)
-            found.append((*estimates, plausible, _optimum(learned, alpha, owed)))
+                plausible = _plausible(draws, same.pooled(here.owed), here._replace(confidence=along))
+            found.append((*estimates, plausible, learned))
     return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
 
 
-def _plausible(
-    draws: Sequence[Matrix],
-    scores: Scores,
-    alpha: float,
-    owed: Groups,
-    confidence: float,
-    n_replicates: int,
-    seed: int,
-) -> dict[str, Interval]:
+def _plausible(draws: Sequence[Matrix], scores: Scores, asked: Asked) -> dict[str, Interval]:
     """The optimum of draws, as uncertain as the draws differ and as a bootstrap of the rounds makes it."""
-    said: dict[str, Any] = owed.settings()
-    earned = np.array([offline_optimum(totals, alpha, tolerance=TOLERANCE, **said).accounts for totals in draws])
-    errors = replicates(scores, n_replicates, seed, lambda done: None) / scores.earned()[0]
-    drawn = np.maximum(1.0, earned[np.arange(n_replicates) % len(draws)] * errors)
-    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, alpha, owed.entitlements, confidence)
+    earned = np.array([_best(totals, asked.alpha, asked.owed).accounts for totals in draws])
+    errors = replicates(scores, asked.n_replicates, asked.seed) / scores.earned()[0]
+    drawn = np.maximum(1.0, earned[np.arange(asked.n_replicates) % len(draws)] * errors)
+    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, asked)
 
 
 class RegretStatement(NamedTuple):
@@ -252,13 +232,11 @@ def regret(
     True
     """
     check_log(log)
-    alpha = validate.alpha(alpha)
-    confidence, n_replicates, seed = checked(confidence, n_replicates, seed)
-    (cells,) = count_cells(log, lambda rows: None)
-    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
-    policy = _optimum(robust_totals(cells), alpha, owed)
-    scores = score(log, policy[None], ESTIMATORS["dr"], lambda rows: None, model=fit(cells))
-    best = estimated(scores, arm_names(log), owed, "dr", alpha, 2.0 * confidence - 1.0, n_replicates, seed)
+    owed, cells = Groups.of(log.n_arms, groups, entitlements, pull_floor), count_cells(log)
+    asked = Asked.checked(owed, alpha, confidence, n_replicates, seed)
+    one_sided = asked._replace(confidence=2.0 * asked.confidence - 1.0)
+    policy = _best(robust_totals(cells), asked.alpha, owed).distributions
+    best = estimated(score(log, policy[None], ESTIMATORS["dr"], model=fit(cells)), "dr", one_sided)
     accounts = owed.accounts(1.0 + cells.sums.sum(axis=0))
     achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     most = best.alpha_performance.high
@@ -277,19 +255,19 @@ def fair_policy(
     """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms)."""
     check_log(log)
     owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
-    return _optimum(model_totals(count_cells(log, lambda rows: None)[0]), validate.alpha(alpha), owed)
+    return _best(model_totals(count_cells(log)), validate.alpha(alpha), owed).distributions
 
 
 def logged_policy(log: AnyLog) -> Matrix:
     """How often the log shows every arm in every context: (n_contexts, n_arms). Contexts without rows are uniform."""
     check_log(log)
-    counts = count_cells(log, lambda rows: None)[0].counts
+    counts = count_cells(log).counts
     visits = counts.sum(axis=1, keepdims=True)
     return divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
 
 
-def _optimum(totals: Matrix, alpha: float, owed: Groups) -> Matrix:
-    return offline_optimum(totals, alpha, tolerance=TOLERANCE, **owed.settings()).distributions
+def _best(totals: Matrix, alpha: float, owed: Groups) -> OfflineOptimum:
+    return offline_optimum(totals, alpha, tolerance=TOLERANCE, **owed.settings())
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:

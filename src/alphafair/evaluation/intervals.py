@@ -14,13 +14,14 @@ around. Jain's index and the least share are not, where arms earn nearly alike:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from alphafair import metrics
+from alphafair.evaluation.batches import Advance, silent
 from alphafair.evaluation.scores import Scores
 from alphafair.types import Matrix, Vector
 
@@ -33,6 +34,19 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+
+def plain(value: Any) -> Any:
+    """As JSON can hold it: named tuples by name, arrays as lists, and None for a number that nobody knows."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return value
 
 
 class Surely(NamedTuple):
@@ -56,7 +70,7 @@ class Surely(NamedTuple):
         return self.t / NormalDist().inv_cdf(self.tail)
 
 
-def replicates(scores: Scores, n_replicates: int, seed: int, advance: Callable[[int], None]) -> Matrix:
+def replicates(scores: Scores, n_replicates: int, seed: int, advance: Advance = silent) -> Matrix:
     """R of every replicate, (n_replicates, n_arms)."""
     generator, found = np.random.default_rng(seed), []
     for first in range(0, n_replicates, BLOCK):

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair import drive, metrics, validate
-from alphafair.evaluation.batches import check_log
+from alphafair.evaluation.batches import arm_names, check_log, in_memory, some_rows
 from alphafair.evaluation.doctor import inverse_propensities
-from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, arm_names, or_none
+from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured
 from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
@@ -38,44 +38,18 @@ MOST_CELLS, MOST_DRAWS = 4_000_000, 1024
 FEW_SHOWN = 10  # rewards of an arm in a context: below it, the model leans on the arm's mean elsewhere
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Learned(Measured):
     """A learning policy on a log, over several seeds: means with 95% bands, and a verdict.
 
     Bands of a replay are of a single run on a log of other rounds, since all seeds have the rounds of one log; those of
     a model are over its draws, and have nothing of the model's own error in them. So no verdict is better than "thin".
-    Where it is "do not use" all numbers are NaN.
+    Rounds are those that counted, on average.
     """
 
     policy: str
     how: str  # "replay" or "model"
     assumes: str
-    alpha: float
-    n_rounds: int  # that counted, on average
-    cumulative_rewards: Vector  # per arm, the initial 1 included, mean over seeds
-    reward_per_round: Interval
-    alpha_performance: Interval
-    jain_index: Interval
-    average_reward: Interval
-    least_share: Interval
-    greatest_share: Interval
-    verdict: Verdict
-    reasons: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        names = ("reward_per_round", *METRICS)
-        return {
-            "policy": self.policy,
-            "how": self.how,
-            "assumes": self.assumes,
-            "alpha": self.alpha,
-            "rounds": self.n_rounds,
-            "verdict": self.verdict,
-            "reasons": list(self.reasons),
-            "cumulative_rewards": [or_none(x) for x in self.cumulative_rewards.tolist()],
-            **{name: {side: or_none(x) for side, x in getattr(self, name)._asdict().items()} for name in names},
-        }
 
 
 def replay(
@@ -110,7 +84,7 @@ def replay(
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
-        n, played = drive.over_matches(player, _rows(log, kept), generator)
+        n, played = drive.over_matches(player, some_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
     return _learned(log, policy, "replay", REPLAY, alpha, Groups.of(log.n_arms, groups, entitlements), runs)
 
@@ -149,7 +123,7 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
     """
     check_log(log)
     generator = validate.random_generator("seed", seed)
-    means = fit(count_cells(log, lambda rows: None)[0]).means
+    means = fit(count_cells(log)).means
     low, high = float(log.rewards.min()), float(log.rewards.max())
     n_draws = int(np.clip(MOST_CELLS // means.size, 1, MOST_DRAWS))
     chances = (means - low) / (high - low) if high > low else np.zeros_like(means)
@@ -161,18 +135,11 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
     )
 
 
-def _check(log: Any, policy: Policy) -> None:
-    if not isinstance(log, Log):
-        raise validate.Refusal("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
-    check_log(log)
+def _check(log: Log, policy: Policy) -> None:
+    check_log(in_memory(log))
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
         raise validate.Refusal("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
-
-
-def _rows(log: Log, rows: Any) -> Log:
-    columns = (log.contexts, log.arms, log.rewards, log.propensities)
-    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms)
 
 
 class Run(NamedTuple):
@@ -225,8 +192,8 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owe
 
 def _judged(log: Log, how: str, n_rounds: int) -> tuple[Verdict, tuple[str, ...]]:
     """From what is assumed, and how many rounds are left."""
-    (cells,) = count_cells(log, lambda rows: None)
-    names, unusable, thin = arm_names(log), [], []
+    cells, names = count_cells(log), arm_names(log)
+    unusable, thin = [], []
     never = [clipped(names[arm], 24) for arm in np.flatnonzero(cells.counts.sum(axis=0) == 0.0)]
     if never:
         unusable.append(f"arms never shown, which a policy that learns would try: {listed(never[:3])}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.evaluation.batches import AnyLog, batches, group_count
+from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, silent
 from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.groups import Groups
 from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
@@ -47,6 +47,7 @@ class Scores(NamedTuple):
 
     n_rounds: int
     n_contexts: int  # that came
+    arm_labels: Sequence[str]
     sums: Matrix  # (n_groups of rows, n_arms, or groups of arms)
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
@@ -82,12 +83,21 @@ class Scores(NamedTuple):
         return int(np.clip(2.0 * squares**2 / spare, 1.0, MOST_FREEDOM)) if spare > 0.0 else MOST_FREEDOM
 
 
-def count_cells(log: AnyLog, advance: Callable[[int], None], folds: NDArray[np.int64] | None = None) -> list[Cells]:
-    """A pass over the log: the cells of every fold, or of all rows."""
-    found = [Cells.blank(log.n_contexts, log.n_arms) for _ in range(1 if folds is None else int(folds.max()) + 1)]
+def count_cells(log: AnyLog, advance: Advance = silent) -> Cells:
+    """A pass over the log: the cells of all rows."""
+    cells = Cells.blank(log.n_contexts, log.n_arms)
+    for rows in batches(log):
+        cells.add(rows)
+        advance(len(rows.contexts))
+    return cells
+
+
+def count_halves(log: AnyLog, folds: NDArray[np.int64], advance: Advance) -> list[Cells]:
+    """A pass over the log: the cells of every fold."""
+    found = [Cells.blank(log.n_contexts, log.n_arms) for _ in range(int(folds.max()) + 1)]
     for rows in batches(log):
         for fold, cells in enumerate(found):
-            inside = slice(None) if folds is None else folds[rows.groups] == fold
+            inside = folds[rows.groups] == fold
             cells.add(Rows._make([column[inside] for column in rows]))
         advance(len(rows.contexts))
     return found
@@ -97,7 +107,7 @@ def score(
     log: AnyLog,
     policies: Matrix,
     estimator: Estimator,
-    advance: Callable[[int], None],
+    advance: Advance = silent,
     *,
     folds: NDArray[np.int64] | None = None,
     model: Model | None = None,
@@ -108,7 +118,7 @@ def score(
     """
     n_groups, n_arms = group_count(log), log.n_arms
     if model is None:
-        model = fit(count_cells(log, advance)[0] if estimator.with_model else Cells.blank(1, n_arms))
+        model = fit(count_cells(log, advance) if estimator.with_model else Cells.blank(1, n_arms))
     tally = Tally(
         np.zeros((n_groups, n_arms)),
         np.zeros(n_groups),
@@ -130,7 +140,8 @@ def score(
     shares = tally.weights if estimator.normalised else tally.rounds
     unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
     n_contexts = int(tally.visits.any(axis=0).sum())
-    return Scores(log.n_rounds, n_contexts, tally.scores[used], shares[used], expected, tally.arm_weights, unseen, cut)
+    sums, about_arms = (tally.scores[used], shares[used]), (expected, tally.arm_weights, unseen, cut)
+    return Scores(log.n_rounds, n_contexts, arm_names(log), *sums, *about_arms)
 
 
 def improbable(shown: Matrix) -> Matrix:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from alphafair import drive, validate
+from alphafair.evaluation.batches import in_memory, some_rows
 from alphafair.types import Log, Policy
 
 Kind = TypeVar("Kind", bound=Policy)
@@ -37,19 +38,11 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     >>> policy.cumulative_rewards.tolist()
     [1.0, 1.0, 1.2]
     """
-    if not isinstance(log, Log):
-        raise validate.Refusal("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
+    in_memory(log)
     weight = validate.number("weight", weight, low=0.0, high=1.0)
     policy = kind(log.n_contexts, log.n_arms, **settings, seed=seed)  # type: ignore[call-arg]
     places = np.floor(np.arange(log.n_rounds + 1) * weight)
     rows = np.flatnonzero(np.diff(places))
     if len(rows):
-        drive.over_log(policy, _part(log, rows, least=0.5 / log.n_arms))
+        drive.over_log(policy, some_rows(log, rows, least=0.5 / log.n_arms))
     return policy
-
-
-def _part(log: Log, rows: Any, least: float) -> Log:
-    """Some rows of a log, propensities raised to the least."""
-    columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
-    features = None if log.features is None else log.features[rows]
-    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms, features=features)

@@ -18,6 +18,7 @@ Each group of rows belongs to a fold, and each fold has a policy of its own, so 
 scored on the others.
 """
 
+import math
 from typing import Any, NamedTuple
 
 from alphafair.jit import kernel, long_kernel
@@ -55,7 +56,8 @@ class Tally(NamedTuple):
 
 
 WEIGHT, SQUARE, WORTH, WORTH_SQUARE, GREATEST = range(5)  # per arm: sums of w, w^2, w r, (w r)^2; the greatest w
-N_ARM_WEIGHTS = 5
+PAID_WEIGHT, PAID_SQUARE, PAID, LOG, LOG_SQUARE = range(5, 10)  # where r > 0: sums of w, w^2, 1, log r, (log r)^2
+N_ARM_WEIGHTS = 10
 
 
 @long_kernel
@@ -82,6 +84,23 @@ def left_out(model, context, arm, reward):
     return (model.sums[context, arm] - reward + k * target) / (n + k)
 
 
+@kernel
+def add_weight(sums, arm, weight, reward):
+    """What a verdict needs to know."""
+    sums[WEIGHT, arm] += weight
+    sums[SQUARE, arm] += weight * weight
+    sums[GREATEST, arm] = max(sums[GREATEST, arm], weight)
+    if reward > 0.0:
+        size = math.log(reward)
+        sums[WORTH, arm] += weight * reward
+        sums[WORTH_SQUARE, arm] += weight * reward * weight * reward
+        sums[PAID_WEIGHT, arm] += weight
+        sums[PAID_SQUARE, arm] += weight * weight
+        sums[PAID, arm] += 1.0
+        sums[LOG, arm] += size
+        sums[LOG_SQUARE, arm] += size * size
+
+
 @long_kernel
 def add_rows(rows, policies, folds, model, with_model, threshold, beyond, tally):
     """Add what the rows say about every arm to their groups; `folds` has the fold of every group."""
@@ -101,9 +120,4 @@ def add_rows(rows, policies, folds, model, with_model, threshold, beyond, tally)
         tally.rounds[group] += 1.0
         tally.weights[group] += weight
         tally.visits[fold, context] += 1.0
-        worth = weight * reward
-        tally.arm_weights[WEIGHT, arm] += weight
-        tally.arm_weights[SQUARE, arm] += weight * weight
-        tally.arm_weights[WORTH, arm] += worth
-        tally.arm_weights[WORTH_SQUARE, arm] += worth * worth
-        tally.arm_weights[GREATEST, arm] = max(tally.arm_weights[GREATEST, arm], weight)
+        add_weight(tally.arm_weights, arm, weight, reward)
