@@ -1,6 +1,7 @@
 """Learning from logs: a bootstrap against a NumPy loop over replicates, memory on a file of 100 million rows, accuracy.
 
-`python -m benchmarks.bench_evaluation accuracy` prints bias, error and coverage of every estimator in several settings;
+`python -m benchmarks.bench_evaluation accuracy [LOGS [NAME]]` prints bias, error and coverage of every estimator in all
+settings, or in those with such a name;
 `... file ROWS` evaluates a Parquet file of so many rows, made for it, in a process of its own.
 """
 
@@ -143,8 +144,10 @@ def settings() -> Iterator[Setting]:
         ("purchases, at the border", (5, 6), 4000, 0.9, 1.0),
         ("purchases, very uneven", (3, 4), 40_000, 0.9, 1.5),
         ("purchases, very uneven, fewer", (5, 6), 6000, 0.9, 1.5),
-        ("rare clicks", (4, 5), 5000, 0.9, "rare"),
-        ("rare clicks, more rounds", (4, 5), 30_000, 0.9, "rare"),
+        ("purchases, one log in ten trusted", (3, 5), 4000, 0.7, 1.2),
+        ("rare clicks", (4, 5), 5000, 0.9, "mixed"),
+        ("rare clicks, more rounds", (4, 5), 30_000, 0.9, "mixed"),
+        ("rare clicks, logged by ε-greedy, at the border", (4, 5), 45_000, 0.9, constant(0.2)),
         ("logged by a fair learner", (4, 5), 4000, 0.9, "fair learner"),
         ("logged by a greedy learner", (4, 5), 4000, 0.9, "greedy learner"),
         ("logged by ε-greedy, ε = 0.1", (4, 5), 12_000, 0.9, constant(0.1)),
@@ -152,7 +155,8 @@ def settings() -> Iterator[Setting]:
         ("logged by ε-greedy, ε falls", (4, 5), 12_000, 0.9, lambda t: np.minimum(1.0, 5.0 / (t + 1.0) ** (1.0 / 3.0))),
     ):
         rng = np.random.default_rng(1)
-        means = rng.uniform(0.2, 1.0, (n_contexts, n_arms)) if kind != "rare" else rng.uniform(0.005, 0.05, (4, 5))
+        low, high = (0.005, 0.05) if name.startswith("rare clicks") else (0.2, 1.0)
+        means = rng.uniform(low, high, (n_contexts, n_arms))
         visits = rng.dirichlet(np.full(n_contexts, 5.0))
         logging = 0.8 * rng.dirichlet(np.full(n_arms, 2.0), n_contexts) + 0.2 / n_arms
         target = 0.9 * rng.dirichlet(np.full(n_arms, 0.7), n_contexts) + 0.1 / n_arms
@@ -217,14 +221,14 @@ def drawn_log(rng: Any, setting: Setting) -> Log:
     return Log(contexts, arms, rewards, propensities, n_contexts=n_contexts, n_arms=n_arms)
 
 
-def accuracy(n_logs: int = N_LOGS) -> None:
+def accuracy(n_logs: int = N_LOGS, only: str = "") -> None:
     """A table in markdown: for every setting, estimator and verdict that at least a thirtieth of the logs got, the bias
     and root mean squared error, in per cent of the truth, and how often each 95% interval covers. "clipped" and
     "switch" are of the logs in which a weight is cut: in others they are "ips" and "dr"."""
     pieces.MOST_GROUPS = 400  # rows put together by chance are as sure as rows, and quicker
     heads = ["setting", "estimator", "verdict", *(f"{m}: bias, error" for m in ("Σφ", "average reward")), *METRICS]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for setting in settings():
+    for setting in (each for each in settings() if only in each.name):
         target, alpha, weights = setting.target, setting.alpha, setting.visits[:, None]
         earned = 1.0 + setting.n_rounds * (weights * target * setting.means).sum(axis=0)
         truth = {metric: float(PLAIN[metric](earned, alpha)) for metric in METRICS}
@@ -254,7 +258,7 @@ def accuracy(n_logs: int = N_LOGS) -> None:
 if __name__ == "__main__":
     job, *rest = sys.argv[1:]
     if job == "accuracy":
-        accuracy(*map(int, rest))
+        accuracy(*(int(word) if word.isdecimal() else word for word in rest))
     elif job == "make":
         make_file(*rest)
     elif job == "file":

@@ -82,7 +82,8 @@ def rows() -> Iterator[Row]:
 
 def grouped() -> Iterator[Row]:
     """Groups of arms and a floor under each arm, against the problem they are reduced to; in processor time."""
-    for shape, n_groups, repeats in (((500, 200), 12, 25), ((1000, 100), 20, 15), ((20_000, 100), 20, 3)):
+    sizes = ((33, 40), 19, 500), ((500, 200), 12, 100), ((1000, 100), 20, 30), ((20_000, 100), 20, 3)
+    for shape, n_groups, repeats in sizes:
         totals, groups, floor = matrix(*shape), np.arange(shape[1]) % n_groups, 0.2 / shape[1]
         reduced, base = Reduction.of(shape[1], groups, None, floor, None).merge(totals, np.ones(n_groups))
 

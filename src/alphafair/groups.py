@@ -68,7 +68,7 @@ class Groups:
                     "entitlements", allowed, float(owed[bad][0]), "Only their ratios matter much: rescale them."
                 )
         arm_floor, floors = 0.0, np.zeros(len(labels))
-        if not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0:
+        if isinstance(pull_floor, float) or (not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0):
             arm_floor = validate.number("pull_floor", pull_floor, low=0.0, high=1.0)
         else:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
@@ -211,7 +211,7 @@ def _numbered(groups: Labels | None, n_arms: int) -> tuple[NDArray[np.int64], tu
         return np.arange(n_arms), tuple(range(n_arms))
     labels = _labels(groups, n_arms)
     number = {label: g for g, label in enumerate(dict.fromkeys(labels))}
-    return np.array([number[label] for label in labels], dtype=np.int64), tuple(number)
+    return np.fromiter(map(number.__getitem__, labels), np.int64, n_arms), tuple(number)
 
 
 def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, missing: float) -> Vector:

@@ -227,9 +227,9 @@ def offline_curve(
 def _initial(value: ArrayLike, n_groups: int) -> Vector:
     repair = "Leave it out for 1."
     first = validate.floats("initial", "positive numbers", value, repair)
-    if first.shape not in ((), (n_groups,)) or not (first > 0.0).all() or not (first <= 1e100).all():
+    if first.shape not in ((), (n_groups,)) or not (first.min() > 0.0 and first.max() <= MOST_REWARD):
         raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_groups}", value, repair)
-    return np.broadcast_to(first, n_groups).copy()
+    return np.full(n_groups, first)
 
 
 def _warn(gap: float, tolerance: float) -> None:

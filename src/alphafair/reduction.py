@@ -49,14 +49,14 @@ class Reduction:
     def is_identity(self) -> bool:
         """Whether the problem is its own reduction: every arm a group, always there, without floors."""
         groups, present = self.groups, self.present
-        free = groups.arm_floor == 0.0 and not groups.group_floors.any()
-        return free and groups.n_groups == groups.n_arms and (present is None or bool(present.all()))
+        alone = groups.n_groups == groups.n_arms and groups.arm_floor == 0.0 and not groups.group_floors.any()
+        return alone and (present is None or bool(present.all()))
 
     @cached_property
     def owed(self) -> kernels.Owed:
         """As kernels take it."""
         groups = self.groups
-        there = np.ones((1, groups.n_arms), dtype=np.bool_) if self.present is None else self.present
+        there = _everybody(groups.n_arms) if self.present is None else self.present
         return kernels.Owed(groups.of_arms, there, groups.arm_floor, groups.group_floors)
 
     def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Vector]:
@@ -80,6 +80,11 @@ class Reduction:
 def _nothing_said(n_arms: int) -> Reduction:
     """Kept, because making it takes a tenth as long as solving a small problem."""
     return Reduction(Groups.of(n_arms))
+
+
+@lru_cache(maxsize=8)
+def _everybody(n_arms: int) -> NDArray[np.bool_]:
+    return np.ones((1, n_arms), dtype=np.bool_)
 
 
 def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:

@@ -60,16 +60,15 @@ def number(
     argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
 ) -> float:
     """A finite number between low and high, either end open or closed."""
-    low_open, high_open = low_open or low == -math.inf, high_open or high == math.inf
-    allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
     try:
-        real = as_float(value)
+        real, repair = as_float(value), f"Choose {argument} inside that range."
     except (TypeError, ValueError):
-        raise Refusal(argument, allowed, value, "Pass a float.") from None
+        real, repair = math.nan, "Pass a float."
     inside = (low < real if low_open else low <= real) and (real < high if high_open else real <= high)
-    if not (inside and math.isfinite(real)):
-        raise Refusal(argument, allowed, value, f"Choose {argument} inside that range.")
-    return real
+    if inside and math.isfinite(real):
+        return real
+    first, last = "(" if low_open or low == -math.inf else "[", ")" if high_open or high == math.inf else "]"
+    raise Refusal(argument, f"a number in {first}{low:g}, {high:g}{last}", value, repair)
 
 
 def alpha(value: Any) -> float:
