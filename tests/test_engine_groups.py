@@ -123,6 +123,29 @@ def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
         assert position == 2
 
 
+def test_a_rollback_finds_arms_that_were_entitled_to_more_and_have_left(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS, entitlements={"chair": 2.0})
+        play(engine, 20)
+        engine.retire_arm("home", "chair")
+        play(engine, 20)
+        position = engine.experiment("home").policy_version
+        play(engine, 20)
+        engine.rollback("home", position)
+        play(engine, 10)
+        then = engine.experiment("home")
+        engine.verify()
+    with Engine.open(tmp_path / "shop.db") as engine:
+        assert engine.experiment("home") == then
+
+
+def test_a_setting_that_a_policy_needs_is_asked_for(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db") as engine:
+        with pytest.raises(Refused, match="horizon must be said: fair-cb cannot do without"):
+            engine.create("home", arms=ARMS, policy="fair-cb")
+        assert engine.experiments() == []
+
+
 def test_over_http(tmp_path: Path) -> None:
     with running(tmp_path / "shop.db") as shop:
         body = {

@@ -489,6 +489,48 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
         policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)
 
 
+@pytest.mark.parametrize("owed", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, owed: dict[str, Any]) -> None:
+    """Without groups: as the same policy with one group per arm, through all that is made of it."""
+    made, _, options = KINDS[kind]
+    alone, grouped = (
+        made(1, 3, alpha=0.6, seed=3, **options, **owed, **more) for more in ({}, {"groups": list("abc")})
+    )
+    late = [policy.choose(0) for policy in (alone, grouped)]
+    for t in range(60):
+        if t == 20:
+            alone.retire(2)
+            grouped.retire(2)
+        if t == 40:
+            alone, grouped = load_policy(alone.snapshot()), load_policy(grouped.snapshot())
+        rewards = np.random.default_rng(t).random(3)
+        for policy in (alone, grouped):
+            decision = policy.choose(0)
+            policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
+    for policy, decision in zip((alone, grouped), late, strict=True):
+        policy.update(decision, np.full(3, 0.5) if policy.feedback == "full" else 0.5)
+    np.testing.assert_array_equal(alone.cumulative_rewards, grouped.cumulative_rewards)
+    np.testing.assert_array_equal(alone.accounts, grouped.accounts)
+    np.testing.assert_allclose(alone.accounts, alone.cumulative_rewards, rtol=1e-12)
+    np.testing.assert_array_equal(alone.fresh().probabilities(0), grouped.fresh().probabilities(0))
+
+
+@pytest.mark.parametrize("made", [AlphaFairBandit, AlphaFairAdaptive])
+@pytest.mark.parametrize(("floor", "least"), [({"a": 0.5, "b": 0.5}, 0.5), (0.2, None)])
+def test_a_propensity_below_every_floor_is_refused(made: Any, floor: Any, least: float | None) -> None:
+    """Also where everything is promised; under a floor for arms, whatever is below it."""
+    policy = made(1, 4, groups=list("aabb"), pull_floor=floor, seed=0)
+    bound = 0.2 if least is None else least * policy.fresh()._least_propensity(0) / 0.5
+    with pytest.raises(Refusal, match="propensity"):
+        policy.update(Decision(0, 1, 0.99 * bound, None), 1.0)
+    assert (policy.cumulative_rewards == 1.0).all()
+    for _ in range(300):
+        decision = policy.choose(0)
+        assert decision.propensity >= policy._least_propensity(0) > 0.0
+        policy.update(decision, 0.5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawing_alone_draws_what_choosing_does(kind: str) -> None:
     made, _, options = KINDS[kind]

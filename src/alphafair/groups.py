@@ -30,7 +30,8 @@ MOST_ENTITLED = 1e6  # times one, and one over it at least
 class Groups:
     """Of every arm its group, counted from 0 in the order of appearance; of every group what it is owed.
 
-    `named` is False where nobody spoke of groups: every arm is then a group of its own, labelled by its number.
+    `named` is False where nobody spoke of groups: every arm is then a group of its own, labelled by its number. Whether
+    groups were `named`, `entitled` or, one by one, `floored` is as it was said of all arms, and stays so of some.
     """
 
     of_arms: NDArray[np.int64]
@@ -39,6 +40,8 @@ class Groups:
     arm_floor: float
     group_floors: Vector
     named: bool
+    entitled: bool
+    floored: bool
 
     @classmethod
     def of(
@@ -68,7 +71,8 @@ class Groups:
                     "entitlements", allowed, float(owed[bad][0]), "Only their ratios matter much: rescale them."
                 )
         arm_floor, floors = 0.0, np.zeros(len(labels))
-        if isinstance(pull_floor, float) or (not isinstance(pull_floor, Mapping) and np.ndim(pull_floor) == 0):
+        floored = not isinstance(pull_floor, float) and (isinstance(pull_floor, Mapping) or np.ndim(pull_floor) > 0)
+        if not floored:
             arm_floor = validate.number("pull_floor", pull_floor, low=0.0, high=1.0)
         else:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
@@ -76,7 +80,7 @@ class Groups:
                 raise validate.Refusal(
                     "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
                 )
-        made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None)
+        made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None, entitlements is not None, floored)
         made.check_room(n_arms if n_live is None else n_live)
         return made
 
@@ -90,8 +94,8 @@ class Groups:
 
     @property
     def are_plain(self) -> bool:
-        """Whether every arm is on its own, with equal rights and no floor."""
-        return not self.named and self.arm_floor == 0.0 and not self.group_floors.any() and self.all_alike
+        """Whether nothing was said: every arm is on its own, with equal rights and no floor."""
+        return not (self.named or self.entitled or self.floored or self.arm_floor > 0.0)
 
     @property
     def all_alike(self) -> bool:
@@ -172,8 +176,8 @@ class Groups:
             return {}
         return {
             "groups": [self.labels[g] for g in self.of_arms] if self.named else None,
-            "entitlements": None if self.all_alike else self.entitlements.tolist(),
-            "pull_floor": self.group_floors.tolist() if self.group_floors.any() else self.arm_floor,
+            "entitlements": self.entitlements.tolist() if self.entitled else None,
+            "pull_floor": self.group_floors.tolist() if self.floored else self.arm_floor,
         }
 
     def agree_with(self, other: Groups) -> bool:

@@ -329,6 +329,9 @@ def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, An
         if name not in known:
             allowed = f"left out: {policy} takes {', '.join(known) or 'no settings'}"
             raise Refused("bad_request", name, allowed, said[name], "Leave it out, or choose a policy that takes it.")
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *said):
+            raise Refused("bad_request", name, f"said: {policy} cannot do without", None, "Give it with the settings.")
     made = kind(1, len(arms), **said)
     if made.n_features:
         repair = "Turn features into context labels first: see alphafair.contexts.cluster."

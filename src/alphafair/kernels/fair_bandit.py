@@ -13,7 +13,7 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.kernels import log_barrier
 from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED, earn_one, keep_floors
+from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED, earn_one, keep_floors, least_drawn
 from alphafair.kernels.log_barrier import ADAPTIVE, MOST_ARMS, V, W, absorb, explore, least_propensity
 from alphafair.kernels.memory import ARMS, SETTINGS, blank, blank_work, rearranged
 from alphafair.kernels.utility import marginal_utility
@@ -50,8 +50,8 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
     settings, total = work[SETTINGS], shared[0, TOTAL, ARMS:]
     n = total.shape[0]
-    least = settings[LEAST_UNPROMISED] * least_propensity(learners, context, settings[MOST_ARMS], ADAPTIVE)
-    if propensity < least * (1.0 - 1e-9):
+    least = least_propensity(learners, context, settings[MOST_ARMS], ADAPTIVE)
+    if propensity < least_drawn(work, arm, least) * (1.0 - 1e-9):
         return False
     gain = marginal_utility(total[arm], settings[ALPHA]) * reward
     absorb(learners, context, arm, propensity, -gain, ADAPTIVE, work[V, :n], work[W, :n])

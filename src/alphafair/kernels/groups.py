@@ -20,7 +20,7 @@ from alphafair.kernels.draw import mask_distribution
 from alphafair.kernels.memory import ARMS, SETTINGS
 from alphafair.kernels.utility import earn
 
-LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was, when groups that left had floors
+LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was, with all that have left
 POOLED, ARM_FLOOR, UNPROMISED = 12, 13, 14  # among the settings; UNPROMISED: 1 less all floors
 GROUP_FLOORED = 15  # among the settings: how many groups there are, if some have floors; else 0
 GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group (read without a sign) and 1/s; of groups their floor
@@ -44,7 +44,6 @@ def attach(
     keep = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
     n_floored = len(group_floors) if group_floors.any() else 0
     work[SETTINGS, [POOLED, ARM_FLOOR, UNPROMISED, GROUP_FLOORED]] = pooled, arm_floor, keep, n_floored
-    work[SETTINGS, LEAST_UNPROMISED] = keep
     return work
 
 
@@ -113,6 +112,18 @@ def lift_groups(work, y):
     for i in range(y.shape[0]):
         g = np.uint32(group[i])
         y[i] *= keep + floor[g] / share[g]
+
+
+@kernel
+def least_drawn(work, arm, least):
+    """What an arm has been drawn with at least, whenever it was, if y had at least `least` of it.
+
+    nu + keep y_i with floors for arms, (keep + nu_G/y(G)) y_i, at least (keep + nu_G) y_i, with floors for groups.
+    """
+    settings, own = work[SETTINGS], 0.0
+    if settings[GROUP_FLOORED] > 0.0:
+        own = work[FLOOR, int(work[GROUP, arm])]
+    return settings[ARM_FLOOR] + (settings[LEAST_UNPROMISED] + own) * least
 
 
 @kernel

@@ -42,11 +42,11 @@ from alphafair.kernels.groups import (
     GROUP,
     GROUP_FLOORED,
     INVERSE,
-    LEAST_UNPROMISED,
     POOLED,
     UNPROMISED,
     at_stake,
     earn_one,
+    least_drawn,
     lift_groups,
 )
 from alphafair.kernels.index import (
@@ -276,8 +276,8 @@ def learn(work, shared, learners, context, arm, propensity, reward):
     n, head = shared.shape[2] - ARMS, learners[context, BASE, :ARMS]
     numbers, described = work[NUMBERS], work[SETTINGS, DESCRIBED] > 0.0
     gather(shared, numbers)
-    least = work[SETTINGS, LEAST_UNPROMISED] * least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS])
-    if propensity < least * (1.0 - 1e-9):
+    least = least_propensity(numbers[ROUNDS], work[SETTINGS, MOST_ARMS])
+    if propensity < least_drawn(work, arm, least) * (1.0 - 1e-9):
         return False
     if shared[0, PENDING, ARMS + arm] > 0.0:
         forgo(work, shared, learners, context, arm)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, index, safe_mixture, twin
-from alphafair.kernels.groups import LEAST_UNPROMISED, UNPROMISED, mask_and_keep_floors
+from alphafair.kernels.groups import UNPROMISED, mask_and_keep_floors
 from alphafair.kernels.index import (
     BASE,
     CLOSED_ROOTS,
@@ -214,8 +214,7 @@ class AlphaFairAdaptive(GroupedPolicy):
         return numbers
 
     def _least_propensity(self, context: int) -> float:
-        least = safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms))
-        return float(self._work[SETTINGS, LEAST_UNPROMISED] * least)
+        return self._least_drawn(safe_mixture.least_propensity(self._numbers()[ROUNDS], float(self.n_arms)))
 
     def _reopen(self, columns: NDArray[np.int64]) -> None:
         super()._reopen(columns)

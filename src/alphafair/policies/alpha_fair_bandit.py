@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, fair_bandit, log_barrier
-from alphafair.kernels.groups import LEAST_UNPROMISED, mask_and_keep_floors
-from alphafair.kernels.memory import SETTINGS
+from alphafair.kernels.groups import mask_and_keep_floors
 from alphafair.policies.grouped import GroupedPolicy
 from alphafair.types import Feedback, Matrix
 
@@ -90,7 +89,7 @@ class AlphaFairBandit(GroupedPolicy):
 
     def _least_propensity(self, context: int) -> float:
         least = log_barrier.least_propensity(self._memory.learners, context, self.n_arms, log_barrier.ADAPTIVE)
-        return float(self._work[SETTINGS, LEAST_UNPROMISED] * least)
+        return self._least_drawn(least)
 
     def _reopen(self, columns: NDArray[np.int64]) -> None:
         """Nothing stands beside an account here."""

@@ -36,7 +36,7 @@ class GroupedPolicy(BasePolicy):
         self, n_contexts: int, n_arms: int, seed: int | None, settings: dict[str, Any], shared: Matrix, groups: Groups
     ) -> None:
         self.groups = self._live_groups = groups
-        self._pooled = groups.named or not groups.all_alike
+        self._pooled = groups.named or groups.entitled
         if self._pooled:
             self._accounts_in = ("shared", -1)
             own = blank(1, n_arms)[None]
@@ -92,9 +92,14 @@ class GroupedPolicy(BasePolicy):
             arm_floor=groups.arm_floor,
             group_floors=groups.group_floors,
         )
-        if self.groups.group_floors.any():
-            work[SETTINGS, of_groups.LEAST_UNPROMISED] = max(0.0, 1.0 - self.groups.group_floors.sum())
+        promised = self.n_arms * self.groups.arm_floor + self.groups.group_floors.sum()  # to all that ever were
+        work[SETTINGS, of_groups.LEAST_UNPROMISED] = max(0.0, 1.0 - promised)
         return work
+
+    def _least_drawn(self, least: float) -> float:
+        """The least that any live arm can have been drawn with, where the policy's own y had at least `least` of it."""
+        arms = range(len(self._memory.live_arms))
+        return float(min(of_groups.least_drawn(self._work, arm, least) for arm in arms))
 
     def _arms_changed(self) -> None:
         self._live_groups = self.groups.among(self._memory.live_arms)
