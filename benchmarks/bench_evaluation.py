@@ -144,7 +144,6 @@ def settings() -> Iterator[Setting]:
         ("purchases, at the border", (5, 6), 4000, 0.9, 1.0),
         ("purchases, very uneven", (3, 4), 40_000, 0.9, 1.5),
         ("purchases, very uneven, fewer", (5, 6), 6000, 0.9, 1.5),
-        ("purchases, one log in ten trusted", (3, 5), 4000, 0.7, 1.2),
         ("rare clicks", (4, 5), 5000, 0.9, "mixed"),
         ("rare clicks, more rounds", (4, 5), 30_000, 0.9, "mixed"),
         ("rare clicks, logged by ε-greedy, at the border", (4, 5), 45_000, 0.9, constant(0.2)),

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 def duration(seconds: float) -> str:
     """Three digits in the unit that suits them."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
+        if seconds >= 0.9995 * size:  # which is rounded up
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 

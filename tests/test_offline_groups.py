@@ -405,7 +405,10 @@ def test_a_floor_is_kept_among_those_that_are_there() -> None:
     ("said", "words"),
     [
         ({"groups": ["a", "b"]}, "groups must be 3 labels, one per arm; got"),
-        ({"groups": ["a", "b", "b"], "initial": [1.0, 1.0, 1.0]}, "initial must be one number in .* or 2; got"),
+        (
+            {"groups": ["a", "b", "b"], "initial": [1.0, 1.0, 1.0]},
+            "initial must be a number in .* or 2 of them",
+        ),
         ({"entitlements": [1.0, 0.0, 1.0]}, r"entitlements must be numbers in \[1e-06, 1e\+06\]; got"),
         ({"pull_floor": [0.5, 0.5, 0.5]}, "pull_floor must be at least 0, 1 in all; got"),
         ({"pull_floor": 0.5}, "pull_floor must be at most 0.333333, one over 3 arms; got 0.5"),

@@ -3,9 +3,10 @@
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
-from alphafair import AlphaFair, Refusal
+from alphafair import AlphaFair, Refusal, offline_optimum
 
 
 def test_a_refusal_has_its_parts_as_fields() -> None:
@@ -29,3 +30,15 @@ def test_a_text_is_no_number(said: dict[str, Any]) -> None:
     """Python's own `float` would read it."""
     with pytest.raises(Refusal, match=f"{next(iter(said))} must be a number"):
         AlphaFair(2, 3, **said)
+
+
+@pytest.mark.parametrize("texts", [["1", "0.5", "0"], [1.0, "0.5", 0.0], np.array(["1", b"2", 0], dtype=object)])
+def test_nor_are_texts_numbers(texts: Any) -> None:
+    policy = AlphaFair(1, 3)
+    with pytest.raises(Refusal, match="reward must be"):
+        policy.update(policy.choose(0), texts)
+    with pytest.raises(Refusal, match="context_reward_totals must be"):
+        offline_optimum([texts], 0.5)
+    with pytest.raises(Refusal, match="entitlements must be"):
+        AlphaFair(1, 3, entitlements=texts)
+    assert (policy.cumulative_rewards == 1.0).all()

@@ -376,7 +376,7 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.invert_yaxis()
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("share of all reward (%), an initial 1 per arm included; the line is an equal share")
+        axes.set_xlabel("share of all reward (%), an initial 1 each included; the line is an equal share")
         axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure

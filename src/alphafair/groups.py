@@ -67,9 +67,8 @@ class Groups:
             bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
-                raise validate.Refusal(
-                    "entitlements", allowed, float(owed[bad][0]), "Only their ratios matter much: rescale them."
-                )
+                repair = "Give each more than 0; only their ratios matter much, so they can be rescaled."
+                raise validate.Refusal("entitlements", allowed, float(owed[bad][0]), repair)
         arm_floor, floors = 0.0, np.zeros(len(labels))
         floored = not isinstance(pull_floor, float) and (isinstance(pull_floor, Mapping) or np.ndim(pull_floor) > 0)
         if not floored:
@@ -161,7 +160,11 @@ class Groups:
         n_more = len(order) - self.n_groups
         owed = np.ones(n_more)
         if entitlements is not None:
-            owed = Groups.of(n_more, list(order)[self.n_groups :], entitlements).entitlements
+            new = list(order)[self.n_groups :]
+            if isinstance(entitlements, Mapping) and not {*entitlements} <= {*new}:
+                repair = "Groups that exist keep what they are entitled to."
+                raise validate.Refusal("entitlements", f"of groups that are new, {new[:10]}", entitlements, repair)
+            owed = Groups.of(n_more, new, entitlements).entitlements
         return replace(
             self,
             of_arms=of_arms,

@@ -228,7 +228,8 @@ def _initial(value: ArrayLike, n_groups: int) -> Vector:
     repair = "Leave it out for 1."
     first = validate.floats("initial", "positive numbers", value, repair)
     if first.shape not in ((), (n_groups,)) or not (first.min() > 0.0 and first.max() <= MOST_REWARD):
-        raise validate.Refusal("initial", f"one number in (0, 1e+100], or {n_groups}", value, repair)
+        allowed = f"a number in (0, 1e+100], or {n_groups} of them, one per group"
+        raise validate.Refusal("initial", allowed, value, repair)
     return np.full(n_groups, first)
 
 

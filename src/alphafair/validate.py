@@ -348,6 +348,10 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
     try:
         array = np.asanyarray(value)
         is_complex, is_masked = array.dtype.kind == "c", np.ma.is_masked(array)
+        if array.dtype.kind in "US" or (
+            array.dtype.kind == "O" and any(isinstance(each, str | bytes) for each in array.flat)
+        ):
+            raise TypeError  # NumPy would read texts
         if not (is_complex or is_masked):
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):

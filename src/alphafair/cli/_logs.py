@@ -40,8 +40,8 @@ ASSUMPTIONS = (
     "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
     "nothing in the next.",
     "Propensities are true, and every arm that the policy would show was shown now and then in the same context.",
-    "Cumulative rewards are what the policy earns on average on as many rounds as the log has, an initial 1 per arm "
-    "included.",
+    "Cumulative rewards, of arms or of groups, are what the policy earns on average on as many rounds as the log has, "
+    "an initial 1 each included.",
 )
 
 

@@ -84,11 +84,12 @@ def command(
         typer.echo(text)
         return
     who = counted(len(arms), "arm") + (f" in {counted(owed.n_groups, 'group')}" if owed.named else "")
-    _report(found, len(contexts), who, "group" if owed.named else "arm")
+    rivals = "No split that keeps the floors" if owed.floored or owed.arm_floor > 0.0 else "No split"
+    _report(found, len(contexts), who, rivals, "group" if owed.named else "arm")
     typer.echo(f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}")
 
 
-def _report(found: list[dict[str, Any]], n_contexts: int, who: str, unit: str) -> None:
+def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str, unit: str) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -104,6 +105,6 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, unit: str) -
         earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
         table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
     console.print(table)
-    console.print(f"\nNo split, however clever, is worth more than value + gap. Rewards count an initial 1 per {unit}.")
+    console.print(f"\n{rivals}, however clever, is worth more than value + gap. Rewards count an initial 1 per {unit}.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than was asked for: the value is still right to within it.")

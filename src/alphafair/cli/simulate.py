@@ -282,29 +282,30 @@ def _report(results: Mapping[str, Any]) -> None:
         f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
     )
     console.print(_table(results["policies"]))
-    alike = "" if results.get("entitlements") is None else ", though not all are entitled alike"
+    alike = "" if len({*(results.get("entitlements") or ())}) < 2 else ", though not all are entitled alike"
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
         f"{1 / n_groups:.2%}{alike}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
+    rival = "fixed policy that keeps the floors" if results.get("pull_floor") else "fixed policy"
     if results["hindsight"] is not None:
         sentence = (
-            "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best fixed policy in "
+            "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best {rival} in "
             "hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
         )
-        console.print(sentence.format(**results["hindsight"]))
+        console.print(sentence.format(**results["hindsight"], rival=rival))
     for certificate in results["certificates"]:
         sentence = (
             "\n[bold]Certificate of {policy} ({feedback}):[/bold] from what it saw on this very run, without solving "
-            "anything, no fixed policy scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
+            "anything, no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
-        console.print(sentence.format(**certificate))
+        console.print(sentence.format(**certificate, rival=rival))
     for bound in results["bounds_in_expectation"]:
         sentence = (
-            "\n[bold]Bound in expectation of {policy} ({feedback}):[/bold] averaged over its draws, the best fixed "
-            "policy is ahead of c_alpha times its score by at most {regret_bound:.2f}. No statement about this one run."
+            "\n[bold]Bound in expectation of {policy} ({feedback}):[/bold] averaged over its draws, the best "
+            "{rival} is ahead of c_alpha times its score by at most {regret_bound:.2f}. No statement about one run."
         )
-        console.print(sentence.format(**bound))
+        console.print(sentence.format(**bound, rival=rival))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

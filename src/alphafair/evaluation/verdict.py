@@ -102,13 +102,14 @@ def _thin(scores: Scores) -> Iterator[str]:
         part = percent(parts[arm], 2)
         yield f"{part} of the weight of {_name(scores, arm)} was cut, and no interval has that in it"
     paid, rewarded = rewarded_rounds(scores.arm_weights)
-    poor = shown & (rewarded < FEW_REWARDED)
+    poor = shown & (paid < FEW_REWARDED)
     if poor.any():
-        which, _, _ = _which(scores, poor, -rewarded)
-        if (paid[poor] < FEW_REWARDED).any():
-            yield f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds"
-        else:
-            yield f"rewards are so uneven that those of {which} tell less than {FEW_REWARDED:g} equal ones would"
+        which, _, _ = _which(scores, poor, -paid)
+        yield f"what {which} would earn rests on fewer than {FEW_REWARDED:g} rewarded rounds"
+    uneven = shown & (rewarded < FEW_REWARDED) & ~poor
+    if uneven.any():
+        which, _, _ = _which(scores, uneven, -rewarded)
+        yield f"rewards are so uneven that those of {which} tell less than {FEW_REWARDED:g} equal ones would"
     if len(scores.shares) < min(FEW_GROUPS, scores.n_rounds):
         yield f"there are only {len(scores.shares)} users"
 

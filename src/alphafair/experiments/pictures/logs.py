@@ -21,7 +21,7 @@ WARNING = "#D55E00"
 MOST_ROWS = 40
 UNITS = {
     "jain_index": "Jain's index",
-    "average_reward": "average reward per arm",
+    "average_reward": "average of all cumulative rewards",
     "least_share": "least share",
     "greatest_share": "greatest share",
     "reward_per_round": "reward per round",
