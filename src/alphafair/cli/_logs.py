@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from alphafair.evaluation import LogFile
     from alphafair.experiments.log_report import LogReport
+    from alphafair.groups import Groups
 
 File = Annotated[
     Path, typer.Argument(metavar="LOG", help="CSV, Parquet or Arrow: one row per decision, as alphafair export writes.")
@@ -36,6 +37,7 @@ Output = Annotated[Path, typer.Option(metavar="FOLDER", help="Where page, pictur
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 
 LONGEST_NUMBER = 40  # letters, with its interval
+LONGEST_WORD = 20  # letters that are not broken, in a table's first column
 ASSUMPTIONS = (
     "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
     "nothing in the next.",
@@ -73,7 +75,10 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     table = plain_table()
     for place, heading in enumerate(report.headings):
         is_prose = place == 0 or max((len(row[place]) for row in report.rows), default=0) > LONGEST_NUMBER
-        table.add_column(heading, justify="left" if is_prose else "right", overflow="fold")
+        word = max((len(word) for row in report.rows for word in row[place].split()), default=0) if place == 0 else 0
+        table.add_column(
+            heading, justify="left" if is_prose else "right", overflow="fold", min_width=min(word, LONGEST_WORD)
+        )
     for row in report.rows:
         table.add_row(*row)
     console.print(table)
@@ -83,9 +88,10 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     console.print(f"Page: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
 
 
-def sizes(log: LogFile) -> str:
-    """How much there is to learn from."""
+def sizes(log: LogFile, owed: Groups) -> str:
+    """How much there is to learn from, and about whom."""
     from alphafair.words import counted, listed
 
     numbers = {"round": log.n_rounds, "context": log.n_contexts, "arm": log.n_arms}
-    return listed([counted(number, noun) for noun, number in numbers.items()])
+    groups = f" in {counted(owed.n_groups, 'group')}" if owed.named else ""
+    return listed([counted(number, noun) for noun, number in numbers.items()]) + groups

@@ -58,7 +58,8 @@ def command(
     named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     file = LogFile(log, **named)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
-    said = read_groups(groups, file.arm_labels, file.n_arms, pull_floor).settings()
+    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
+    said = owed.settings()
     fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
     found: dict[str, Any] = {}
     for name in dict.fromkeys(policy or FIXED):
@@ -68,7 +69,7 @@ def command(
             found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **fair_to, **settings)
         else:
             found |= _learning(name, Log.from_table(log, **named), alpha, said, fair_to)
-    sizes = _logs.sizes(file)
+    sizes = _logs.sizes(file, owed)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]

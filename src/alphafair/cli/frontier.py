@@ -63,7 +63,7 @@ def command(
         answers[f"no {unit} gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
     if cost is not None:
         answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
-    sizes = _logs.sizes(file)
+    sizes = _logs.sizes(file, owed)
     sentences = [_answer(question, *answer) for question, answer in answers.items()]
     doubts = [f"The verdict is {found.verdict}: {'; '.join(found.reasons)}."] if found.reasons else []
     curves = {name: found.curve(name) for name in ("average_reward", "jain_index", "least_share", "greatest_share")}

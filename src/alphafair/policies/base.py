@@ -311,8 +311,9 @@ class BasePolicy(WholeRuns, Policy):
 
     def _arms_changed(self) -> None:
         """All that depends on which arms there are."""
-        self._draw: Callable[..., tuple[int, float]] = self._first_draw
-        self._learn: Callable[..., bool | None] = self._first_learn
+        if "_draw" not in self.__dict__:  # machine code is the same for any number of arms
+            self._draw: Callable[..., tuple[int, float]] = self._first_draw
+            self._learn: Callable[..., bool | None] = self._first_learn
         self._rows: list[tuple[Vector, Vector]] = []
         self._work = self._make_work(len(self._memory.live_arms))
 
