@@ -85,7 +85,7 @@ def grouped() -> Iterator[Row]:
     sizes = ((33, 40), 19, 500), ((500, 200), 12, 100), ((1000, 100), 20, 30), ((20_000, 100), 20, 3)
     for shape, n_groups, repeats in sizes:
         totals, groups, floor = matrix(*shape), np.arange(shape[1]) % n_groups, 0.2 / shape[1]
-        reduced, base = Reduction.of(shape[1], groups, None, floor, None).merge(totals, np.ones(n_groups))
+        _, reduced, base = Reduction.of(shape[1], groups, None, floor, None).merge(totals, np.ones(n_groups))
 
         def ours(totals: Matrix = totals, groups: Any = groups, floor: float = floor) -> float:
             start = time.process_time()

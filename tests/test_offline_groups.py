@@ -204,7 +204,7 @@ def test_the_reduction_loses_nothing(seed: int, alpha: float) -> None:
     problem = random_problem(rng, alpha, (3, 5))
     merged, base = reduced(problem)
     groups = Groups.of(5, **problem.said)
-    found, first = Reduction(groups).merge(problem.totals, np.ones(problem.n_groups) * problem.initial)
+    _, found, first = Reduction(groups).merge(problem.totals, np.ones(problem.n_groups) * problem.initial)
     np.testing.assert_allclose(found, merged, rtol=1e-14)
     np.testing.assert_allclose(first, base, rtol=1e-14)
     prices = rng.gamma(0.5, 1.0, problem.n_groups)

@@ -321,7 +321,7 @@ def certificates(
             "initial", f"one number, or {owed.n_groups}", f"shape {first.shape}", "Leave it out for 1."
         )
     accounts = _earned("cumulative_rewards", owed.accounts(earned))
-    merged, base = reduction.merge(np.ascontiguousarray(totals), np.full(owed.n_groups, first))
+    _, merged, base = reduction.merge(np.ascontiguousarray(totals), np.full(owed.n_groups, first))
     prices = owed.factors(alpha) * accounts**-alpha
     achieved = float(alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())

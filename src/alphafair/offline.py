@@ -104,7 +104,7 @@ def offline_optimum(
     there = None if present is None else checked_presence(present, totals)
     reduction = Reduction.of(totals.shape[1], groups, entitlements, pull_floor, there)
     first, k = _initial(initial, reduction.groups.n_groups), reduction.groups.n_groups
-    merged, base = reduction.merge(totals, first)
+    best, merged, base = reduction.merge(totals, first)
     shares, accounts = np.empty_like(merged), np.empty(k)
     prices, doubt = np.ones(k), np.full(k, np.inf)  # nothing is known
     factors = reduction.groups.factors(alpha)
@@ -112,7 +112,7 @@ def offline_optimum(
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)
-    distributions, earned = reduction.spread(totals, shares, first, accounts)
+    distributions, earned = reduction.spread(totals, best, shares, first, accounts)
     return OfflineOptimum(distributions, earned, float(value), float(gap), int(iterations), certified, accounts)
 
 
@@ -206,8 +206,8 @@ def offline_curve(
     m, k = stream.n_contexts, reduction.groups.n_groups
     totals, initial, factors = np.zeros((m, stream.n_arms)), np.ones(k), reduction.groups.factors(alpha)
     plain = reduction.is_identity
-    merged, base = (totals, initial) if plain else (np.empty((m, k)), np.empty(k))
-    state = merged, base, np.ones(k), np.full(k, np.inf)  # no price is known
+    best, merged, base = (totals, totals, initial) if plain else (np.empty((m, k)), np.empty((m, k)), np.empty(k))
+    state = best, merged, base, np.ones(k), np.full(k, np.inf)  # no price is known
     shares, accounts = np.empty((m, k)), np.empty(k)
     values, gaps = np.empty(len(stops)), np.empty(len(stops))
     data, problem = (stream.contexts, stream.items, stream.reward_table), (totals, initial, factors)

@@ -59,20 +59,23 @@ class Reduction:
         there = _everybody(groups.n_arms) if self.present is None else self.present
         return kernels.Owed(groups.of_arms, there, groups.arm_floor, groups.group_floors)
 
-    def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Vector]:
-        """W and R(0) of the problem with an arm per group."""
+    def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Matrix, Vector]:
+        """The best of every group's W, for `spread`; W and R(0) of the problem with an arm per group."""
         if self.is_identity:
-            return totals, initial
-        merged, base = np.empty((len(totals), self.groups.n_groups)), np.empty(self.groups.n_groups)
-        kernels.merge(totals, initial, self.owed, merged, base)
-        return merged, base
+            return totals, totals, initial
+        best, merged = np.empty((2, len(totals), self.groups.n_groups))
+        base = np.empty(self.groups.n_groups)
+        kernels.merge(totals, initial, self.owed, best, merged, base)
+        return best, merged, base
 
-    def spread(self, totals: Matrix, shares: Matrix, initial: Vector, accounts: Vector) -> tuple[Matrix, Vector]:
+    def spread(
+        self, totals: Matrix, best: Matrix, shares: Matrix, initial: Vector, accounts: Vector
+    ) -> tuple[Matrix, Vector]:
         """From the shares and accounts of groups: the distributions over arms, and R by arm."""
         if self.is_identity:
             return shares, accounts.copy()
         distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
-        kernels.spread(totals, initial, self.owed, shares, accounts, distributions, earned)
+        kernels.spread(totals, initial, self.owed, best, shares, accounts, distributions, earned)
         return distributions, earned
 
 

@@ -218,12 +218,12 @@ def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, 
     """
     contexts, items, table = data
     totals, initial, factors = problem
-    merged, base, prices, doubt = state
+    best, merged, base, prices, doubt = state
     for k in range(rounds.shape[0]):
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
         if not plain:
-            merge(totals, initial, owed, merged, base)
+            merge(totals, initial, owed, best, merged, base)
         for g in range(doubt.shape[0]):
             doubt[g] = min(max(MARGIN * doubt[g], 1e-6), 1.0) if doubt[g] < np.inf else np.inf
         values[k], gaps[k], _ = solve(merged, base, factors, alpha, tolerance, prices, doubt, x, earned)
