@@ -512,3 +512,7 @@ def test_a_policy_of_your_own_may_take_features_and_make_nothing_of_them() -> No
     decision = Polite(1, 3, feedback="bandit").choose(0, features=[1.0, 2.0])
     assert decision.features is not None
     assert decision.features.tolist() == [1.0, 2.0]
+
+
+def test_without_features_there_is_nothing_to_show() -> None:
+    assert AlphaFairAdaptive(1, 2).feature_shape == ()

@@ -199,7 +199,7 @@ def test_the_arms_of_a_fair_optimum_are_those_that_get_most_at_any_alpha() -> No
     for label, found in drawn.items():
         assert found == pytest.approx([100.0 * shares[alpha][labels.index(label)] for alpha in shares])
     assert figure.axes[0].get_title(loc="left") == "Who gets what at the fair optimum: 25 of 80 arms"
-    assert "an initial 1 per arm included" in figure.axes[0].get_xlabel()
+    assert "an initial 1 each included" in figure.axes[0].get_xlabel()
     few = figures.fair_optimum(
         {0.5: np.array([0.75, 0.25])}, ["one", "a_column_name_that_is_far_too_long_to_write_out"]
     )
