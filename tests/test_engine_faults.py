@@ -50,7 +50,7 @@ class Disk:
         failing = self.fails()
         if failing and not self.after:
             self.fail()
-        done = do(statement.replace("synchronous = full", "synchronous = off"), *values)  # these are not real crashes
+        done = do(statement.replace("synchronous = full", "synchronous = off"), *values)
         if failing:
             self.fail()
         return done
@@ -69,7 +69,9 @@ class Disk:
             def executemany(self, *what: Any) -> sqlite3.Cursor:
                 return disk.touch(super().executemany, *what)  # type: ignore[no-any-return]
 
-        return sqlite3.connect(*arguments, factory=Connection, **options)
+        connection = sqlite3.connect(*arguments, factory=Connection, **options)
+        sqlite3.Connection.execute(connection, "pragma synchronous = off")  # these are not real crashes
+        return connection
 
 
 class Session:

@@ -302,6 +302,7 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
             assert decision.probabilities.tolist() == chooser.probabilities(context).tolist()
             chooser.update(decision, reward)
     assert twin.snapshot().to_bytes() == policy.snapshot().to_bytes()
+    assert b"numba" not in pickle.dumps(policy), "kernels by name, not their code"
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.groups import Labels
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import Delays, Rounds
+from alphafair.kernels.loops import NOBODY, Delays, Rounds
 from alphafair.played import Played
 from alphafair.policies.base import BasePolicy
 from alphafair.policies.fitting import matching_features
@@ -196,7 +196,7 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy.run(live, "play", rounds, book, in_order=True)
+        policy.run(live, "play", rounds, book, *NOBODY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
         policy.run(live, "late", rounds, book, waits, start, stop)
@@ -213,11 +213,9 @@ def _waits(delays: Indices, policy: Policy) -> Delays:
     n_rounds = len(delays)
     rounds = np.arange(n_rounds)
     due = rounds + delays
-    late = rounds[due > rounds]
-    order = late[np.argsort(due[late], kind="stable")]
-    came = np.bincount(late, minlength=n_rounds + 1)
-    left = np.bincount(np.minimum(due[late], n_rounds), minlength=n_rounds + 1)
-    n_slots = int(np.cumsum(came - left).max(initial=0)) + 1
+    order = np.argsort(due, kind="stable")
+    left = np.bincount(np.clip(due, rounds + 1, n_rounds), minlength=n_rounds + 1)
+    n_slots = int((rounds + 1 - np.cumsum(left)[:-1]).max())
     width = policy.n_arms if policy.feedback is Feedback.FULL else 2  # the distribution, or arm and propensity
     return Delays(
         due,

@@ -15,7 +15,8 @@ once per round, which is why stepwise and compiled runs agree to the last bit.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple, Self
 
 
 class Kernels(NamedTuple):
@@ -29,3 +30,15 @@ class Kernels(NamedTuple):
     forgo: Callable[..., None] | None = None  # it will never come
     show: Callable[..., None] | None = None  # (work, features, t): row t describes the round that comes next
     mask: Callable[..., None] | None = None  # (work, probabilities, available): in place; by default renormalised
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickled by name: a policy's file must not bring code of its own."""
+        return _found, tuple(kernel and (kernel.__module__, kernel.__qualname__) for kernel in self)
+
+
+def _found(*names: tuple[str, str] | None) -> Kernels:
+    kernels: Any = [name and getattr(import_module(name[0]), name[1]) for name in names]
+    return Kernels(*kernels)

@@ -9,7 +9,7 @@ lemmas analyse), after it, or as it stands when the context comes again (the pap
 
 With groups and entitlements R is R_G/s_G of the arm's group (see `groups`). With a floor nu under every arm the
 distribution used is nu + (1 - n nu) x, and g is (1 - n nu) times as much; with floors under groups x keeps them itself.
-Without any of it, and R_* before the round, `draw_plainly` and `learn_plainly` do the same, sooner compiled.
+Without any of it, and R_* before the round, the kernels called plain do the same, sooner compiled.
 
     shared:    an account (see `utility`), head DRIFT
     learners:  X, heads SQUARED_NORMS (S), CLOSED_ROOTS, CLOSED_NORMS | for next_visit: WAITING, the rewards that wait
@@ -186,27 +186,34 @@ def learn_plainly(work, shared, learners, context, probabilities, rewards):
 
 
 @kernel
+def learn_plainly_any_time(work, shared, learners, context, probabilities, rewards):
+    """The same for a decision that may be late or masked: first the drift, zero if it is neither."""
+    x, slope, total_head = learners[context, X, ARMS:], shared[0, SLOPE, ARMS:], shared[0, TOTAL, :ARMS]
+    for i in range(rewards.shape[0]):
+        total_head[DRIFT] += slope[i] * rewards[i] * (x[i] - probabilities[i])
+    learn_plainly(work, shared, learners, context, probabilities, rewards)
+
+
+@kernel
 def learn(work, shared, learners, context, probabilities, rewards):
-    """The same with groups, floors, and phi' of the time that the reading asks for."""
+    """`learn_plainly` with groups, floors, and phi' of the time that the reading asks for."""
     n = rewards.shape[0]
     head, x, slope = learners[context, X, :ARMS], learners[context, X, ARMS:], shared[0, SLOPE, ARMS:]
     reading = work[SETTINGS, READING]
     if reading == AFTER:
         earn_together(work, shared, probabilities, rewards)
+    read = learners[context, WAITING, ARMS:] if reading == NEXT_VISIT else rewards
+    head[SQUARED_NORMS] = ascend_on_floors(work, slope, x, head[SQUARED_NORMS], read, work[STEP, :n], x)
     if reading == NEXT_VISIT:
-        waiting = learners[context, WAITING, ARMS:]
-        head[SQUARED_NORMS] = catch_up(work, shared, learners, context, x)
         for i in range(n):
-            waiting[i] = rewards[i]
-    else:
-        head[SQUARED_NORMS] = ascend_on_floors(work, slope, x, head[SQUARED_NORMS], rewards, work[STEP, :n], x)
+            read[i] = rewards[i]
     if reading != AFTER:
         earn_together(work, shared, probabilities, rewards)
 
 
 @kernel
 def learn_any_time(work, shared, learners, context, probabilities, rewards):
-    """`learn`, for a decision that may be late or masked: first the drift, zero if it is neither."""
+    """`learn` for a decision that may be late or masked."""
     n = rewards.shape[0]
     held, total_head, total = work[HELD, :n], shared[0, TOTAL, :ARMS], shared[0, TOTAL, ARMS:]
     reading, pooled = work[SETTINGS, READING], work[SETTINGS, POOLED] > 0.0

@@ -65,14 +65,14 @@ def pool(work, probabilities, rewards):
 def earn_together(work, shared, probabilities, rewards):
     """`earn` for accounts that stand first in `shared`, of arms or of groups."""
     n = rewards.shape[0]
+    gained, weights = probabilities, rewards
     if work[SETTINGS, POOLED] > 0.0:
         own = shared[0, shared.shape[1] - 1, ARMS:]
         for i in range(n):
             own[i] += probabilities[i] * rewards[i]
         pool(work, probabilities, rewards)
-        earn(shared, 0, 0, work[SETTINGS], work[INCREMENT, :n], work[ONES, :n])
-    else:
-        earn(shared, 0, 0, work[SETTINGS], probabilities, rewards)
+        gained, weights = work[INCREMENT, :n], work[ONES, :n]
+    earn(shared, 0, 0, work[SETTINGS], gained, weights)
 
 
 @kernel

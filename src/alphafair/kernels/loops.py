@@ -1,8 +1,8 @@
 """Whole runs in one call: the very same `draw` and `learn`, once per round.
 
 play    rounds of a stream, every reward learned from at once
+face    the same against an adversary, which says what arms pay once it has seen the distribution
 late    rounds of a stream whose rewards arrive later
-face    rounds against an adversary, which says what arms pay once it has seen the distribution
 fold    what a log says was done before, in its order: LEARN a reward, EXPECT one, FORGO one, or DRAW the same arm again
 match   rounds of a log, of which only those count in which the arm drawn is the arm that was shown
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from alphafair.jit import kernel, specialise
 from alphafair.kernels import Kernels
-from alphafair.kernels.adversaries import react
+from alphafair.kernels.adversaries import react as adversary_reacts
 from alphafair.kernels.draw import mask_distribution
 from alphafair.kernels.prefetch import prefetch
 
@@ -24,12 +24,13 @@ expect: Any = None
 forgo: Any = None
 show: Any = None
 mask: Any = None
-
+react: Any = None
 
 AHEAD = 4  # rounds between asking for a row and using it
 LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
 FREE, LEARNED = 0, 1  # counters of `Delays`
 ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
+NOBODY = -1, np.empty((0, 0, 0))  # an adversary's kind and state, where there is none
 
 
 class Rounds(NamedTuple):
@@ -62,7 +63,7 @@ class Book(NamedTuple):
 class Delays(NamedTuple):
     """When rewards arrive, and the decisions that wait for theirs.
 
-    `due` is the round before which a reward is learned from (its own: at once); `order` has the late rounds as they
+    `due` is the round before which a reward is learned from (its own: right after it); `order` has all rounds as they
     come due. A decision waits in the slot `slots[t]` of `waiting`; `free` is a stack of slots. All rounds of a stream.
     """
 
@@ -113,14 +114,16 @@ def _slot(delays, t):
 
 @kernel
 def _next_due(delays, t, n_rounds):
-    """The late round whose reward comes next, if it has come by round t; after the last round all have. Else -1."""
+    """The round whose reward comes next, if it has come by round t; after the last round all have. Else -1."""
     k = delays.counters[LEARNED]
-    if k < delays.order.shape[0] and (delays.due[delays.order[k]] <= t or t == n_rounds):
-        return delays.order[k]
+    if k < n_rounds:
+        past = delays.order[k]
+        if past < t and (delays.due[past] <= t or t == n_rounds):
+            return past
     return -1
 
 
-def _play_full(work, shared, learners, rounds, book):
+def _play_full(work, shared, learners, rounds, book, kind, state):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(rounds.contexts.shape[0]):
@@ -128,6 +131,7 @@ def _play_full(work, shared, learners, rounds, book):
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        react(kind, state, context, probabilities, rounds.reward_table, item)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
             book.earned[i] += probabilities[i] * rewards[i]
@@ -135,42 +139,15 @@ def _play_full(work, shared, learners, rounds, book):
         _note(t, arm, propensity, book)
 
 
-def _play_bandit(work, shared, learners, rounds, book):
+def _play_bandit(work, shared, learners, rounds, book, kind, state):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(rounds.contexts.shape[0]):
         _ask_ahead(t, learners, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        react(kind, state, context, probabilities, rounds.reward_table, item)
         reward = rounds.reward_table[item, arm]
-        book.earned[arm] += reward
-        learn(work, shared, learners, context, arm, propensity, reward)
-        _note(t, arm, propensity, book)
-
-
-def _face_full(work, shared, learners, rounds, book, kind, state):
-    n = book.earned.shape[0]
-    probabilities, rewards = np.empty(n), np.empty(n)
-    for t in range(rounds.contexts.shape[0]):
-        context = np.int64(rounds.contexts[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
-        react(kind, state, context, probabilities, rounds.reward_table, t)
-        for i in range(n):
-            rewards[i] = rounds.reward_table[t, i]
-            book.earned[i] += probabilities[i] * rewards[i]
-        learn(work, shared, learners, context, probabilities, rewards)
-        _note(t, arm, propensity, book)
-
-
-def _face_bandit(work, shared, learners, rounds, book, kind, state):
-    probabilities = np.empty(book.earned.shape[0])
-    for t in range(rounds.contexts.shape[0]):
-        context = np.int64(rounds.contexts[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
-        react(kind, state, context, probabilities, rounds.reward_table, t)
-        reward = rounds.reward_table[t, arm]
         book.earned[arm] += reward
         learn(work, shared, learners, context, arm, propensity, reward)
         _note(t, arm, propensity, book)
@@ -180,8 +157,10 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(start, stop + 1):  # pragma: no branch - the last one returns
-        past = _next_due(delays, t, rounds.contexts.shape[0])
-        while past >= 0:
+        while True:
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+            if past < 0:
+                break
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
             for i in range(n):
                 probabilities[i] = delays.waiting[delays.slots[past], i]
@@ -189,49 +168,40 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
             show(work, rounds.features, past)
             learn(work, shared, learners, context, probabilities, rewards)
             _release(delays, past)
-            past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        slot = _slot(delays, t)
         for i in range(n):
-            rewards[i] = rounds.reward_table[item, i]
-            book.earned[i] += probabilities[i] * rewards[i]
-        if delays.due[t] == t:
-            learn(work, shared, learners, context, probabilities, rewards)
-        else:
-            slot = _slot(delays, t)
-            for i in range(n):
-                delays.waiting[slot, i] = probabilities[i]
+            delays.waiting[slot, i] = probabilities[i]
+            book.earned[i] += probabilities[i] * rounds.reward_table[item, i]
         _note(t - start, arm, propensity, book)
 
 
 def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(start, stop + 1):  # pragma: no branch - the last one returns
-        past = _next_due(delays, t, rounds.contexts.shape[0])
-        while past >= 0:
+        while True:
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+            if past < 0:
+                break
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
             waiting = delays.waiting[delays.slots[past]]
             arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
             show(work, rounds.features, past)
             learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
             _release(delays, past)
-            past = _next_due(delays, t, rounds.contexts.shape[0])
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
-        reward = rounds.reward_table[item, arm]
-        book.earned[arm] += reward
+        book.earned[arm] += rounds.reward_table[item, arm]
         expect(work, shared, learners, context, arm)
-        if delays.due[t] == t:
-            learn(work, shared, learners, context, arm, propensity, reward)
-        else:
-            slot = _slot(delays, t)
-            delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
+        slot = _slot(delays, t)
+        delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
         _note(t - start, arm, propensity, book)
 
 
@@ -286,8 +256,8 @@ def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, boo
 TEMPLATES: dict[tuple[str, str], Any] = {
     ("play", "full"): _play_full,
     ("play", "bandit"): _play_bandit,
-    ("face", "full"): _face_full,
-    ("face", "bandit"): _face_bandit,
+    ("face", "full"): _play_full,
+    ("face", "bandit"): _play_bandit,
     ("late", "full"): _late_full,
     ("late", "bandit"): _late_bandit,
     ("fold", "full"): _fold_full,
@@ -306,11 +276,16 @@ def show_nothing(work, features, t):
     """What most policies make of features."""
 
 
+@kernel
+def leave_rewards(kind, state, context, probabilities, reward_table, item):
+    """What a stream makes of a distribution."""
+
+
 @cache
 def loop(job: str, feedback: str, kernels: Kernels, learn: Any) -> Any:
     """The compiled loop for one policy's kernels, with this `learn` of theirs."""
     name = f"{job}.{feedback}.{kernels.draw.__module__}.{kernels.draw.__name__}.{learn.__module__}.{learn.__name__}"
-    steps = {"draw": kernels.draw, "learn": learn}
+    steps = {"draw": kernels.draw, "learn": learn, "react": adversary_reacts if job == "face" else leave_rewards}
     steps |= {"show": kernels.show or show_nothing, "mask": kernels.mask or mask_distribution}
     steps |= {"expect": kernels.expect or nothing_to_do, "forgo": kernels.forgo or nothing_to_do}
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

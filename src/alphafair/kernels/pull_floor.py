@@ -290,7 +290,10 @@ def solve(learners, rate, floor, dual):
     """
     n = dual.shape[0]
     scale, afar = 1.0, False
-    while not (_climb(learners, scale * rate, floor, dual) or afar) or scale < 1.0:
+    while True:  # one call of `_climb` in the source is one in the machine code; a condition would be there twice
+        reached = _climb(learners, scale * rate, floor, dual)
+        if (reached or afar) and scale >= 1.0:
+            return
         if not afar:
             spread, afar = 1.0, True
             for j in range(learners.shape[0]):

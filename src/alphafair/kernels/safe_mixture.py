@@ -130,45 +130,60 @@ def mix(work, shared, learners, context, n):
     if numbers[READY] == context + 1.0:
         return
     numbers[READY] = context + 1.0
-    predicted, index = work[PREDICTED, :n], work[INDEX, :n]
-    guaranteed, raised, scores = work[GUARANTEED, :n], work[RAISED, :n], work[SCORES, :n]
-    slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
+    predicted, index, slope = work[PREDICTED, :n], work[INDEX, :n], shared[0, SLOPE, ARMS:]
     gather(shared, numbers)
     predict(shared, learners, context, work, n)
-    peak = best = best_slope = 0.0
+    peak = best = 0.0
     for i in range(n):
         index[i] = slope[i] * predicted[i]
         peak = max(peak, slope[i])
         best = max(best, index[i])
-    gamma, largest = exploration(numbers[ROUNDS], n), numbers[LARGEST]
-    parts[PEAK], parts[EXPLORATION] = peak, gamma
-    if largest == 0.0:  # nothing has ever paid
+    parts[PEAK], parts[EXPLORATION] = peak, exploration(numbers[ROUNDS], n)
+    if numbers[LARGEST] > 0.0:
+        concentrate(work, shared, n, best)
+        guarantee(work, shared, learners, context, n)
+    else:  # nothing has ever paid
         for i in range(n):
-            index[i] = guaranteed[i] = 1.0 / n
-            raised[i] = 0.0
-        explore_and_lift(work, n)
+            index[i] = work[GUARANTEED, i] = 1.0 / n
+            work[RAISED, i] = 0.0
         if work[SETTINGS, GROUP_FLOORED] > 0.0:
             lift_groups(work, index)
-        parts[MIX], parts[SAFE], parts[RATE], parts[MU] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0, head[LEVEL]
-        return
+        parts[MIX], parts[SAFE], parts[RATE] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0
+        parts[MU] = learners[context, BASE, LEVEL]
+    explore_and_lift(work, n)
+
+
+@kernel
+def concentrate(work, shared, n, best):
+    """a, from v = w m in INDEX, of which `best` is the largest."""
+    numbers, index, slope, best_slope = work[NUMBERS], work[INDEX, :n], shared[0, SLOPE, ARMS:], 0.0
     for i in range(n):
         if index[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
-    scale = TAIL * n / (best_slope * math.sqrt(numbers[REWARD_SUM] / numbers[SEEN] * largest))
+    scale = TAIL * n / (best_slope * math.sqrt(numbers[REWARD_SUM] / numbers[SEEN] * numbers[LARGEST]))
     if work[SETTINGS, GROUP_FLOORED] > 0.0:
         tails_in_groups(work, index, best, scale, work[SCORES])
-    else:
-        rest, ties = 1.0, 0.0
-        for i in range(n):
-            if index[i] >= TIE * best:
-                index[i] = -1.0
-                ties += 1.0
-            else:
-                index[i] = 1.0 / (n + scale * (best - index[i]))
-                rest -= index[i]
-        for i in range(n):
-            if index[i] < 0.0:
-                index[i] = rest / ties
+        return
+    rest, ties = 1.0, 0.0
+    for i in range(n):
+        if index[i] >= TIE * best:
+            index[i] = -1.0
+            ties += 1.0
+        else:
+            index[i] = 1.0 / (n + scale * (best - index[i]))
+            rest -= index[i]
+    for i in range(n):
+        if index[i] < 0.0:
+            index[i] = rest / ties
+
+
+@kernel
+def guarantee(work, shared, learners, context, n):
+    """h and q of the master, and B, with the rate and the hints that it was found with."""
+    numbers, parts, predicted, index = work[NUMBERS], work[PARTS], work[PREDICTED, :n], work[INDEX, :n]
+    guaranteed, raised, scores = work[GUARANTEED, :n], work[RAISED, :n], work[SCORES, :n]
+    slope, head, losses = shared[0, SLOPE, ARMS:], learners[context, BASE, :ARMS], learners[context, BASE, ARMS:]
+    peak, gamma, largest = parts[PEAK], parts[EXPLORATION], numbers[LARGEST]
     parts[Y] = math.sqrt(MASTER_START * largest * largest + 2.0 * numbers[SPREAD])
     parts[U] = math.sqrt(largest * largest + n * head[NORMS])
     behind = 2.0 / parts[Y] * numbers[LEAD]
@@ -191,7 +206,6 @@ def mix(work, shared, learners, context, n):
     total, _, _ = power_sums(guaranteed)
     for i in range(n):
         guaranteed[i] /= total
-    explore_and_lift(work, n)
     parts[MIX], parts[SAFE], parts[RATE], parts[MU] = share, safe, rate, mu
 
 

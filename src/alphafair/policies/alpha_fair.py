@@ -156,9 +156,11 @@ class AlphaFair(GroupedPolicy):
         return float(2.0 * np.sqrt(norms).sum() + closed + drift)
 
 
-PLAIN = AlphaFair.kernels._replace(
-    draw=gradient_ascent.draw_plainly, learn_in_order=gradient_ascent.learn_plainly
-)  # quicker, and sooner compiled
+PLAIN = AlphaFair.kernels._replace(  # quicker, and sooner compiled
+    draw=gradient_ascent.draw_plainly,
+    learn=gradient_ascent.learn_plainly_any_time,
+    learn_in_order=gradient_ascent.learn_plainly,
+)
 
 
 def check_slopes(totals: Matrix, slopes: Matrix, alpha: float) -> None:
