@@ -19,6 +19,7 @@ from alphafair import (
     Refusal,
     State,
     Stream,
+    drive,
     load_policy,
     metrics,
     offline_optimum,
@@ -142,7 +143,7 @@ def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -
     for name, array in one.snapshot().arrays.items():
         np.testing.assert_array_equal(array, two.snapshot().arrays[name])
     if one.feedback == "bandit":
-        three.fold_log(whole.log.contexts, whole.log.arms, whole.log.propensities, whole.log.rewards)  # type: ignore[union-attr]
+        drive.over_log(three, whole.log)  # type: ignore[arg-type]
         np.testing.assert_array_equal(one.accounts, three.accounts)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.groups import Labels
 from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import NOBODY, Delays, Rounds
+from alphafair.kernels.loops import NOBODY, Delays, LogSteps, Rounds
 from alphafair.played import Played
 from alphafair.policies.base import BasePolicy
 from alphafair.policies.fitting import matching_features
@@ -289,7 +289,8 @@ def over_log(policy: Policy, log: Log) -> None:
             policy.restore(before)
             raise
     else:
-        cast(BasePolicy, policy).fold_log(log.contexts, log.arms, log.propensities, rewards, features)
+        steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
+        cast(BasePolicy, policy).fold_log(steps)
 
 
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.drive import has_whole_runs
-from alphafair.kernels.loops import DRAW, EXPECT, FORGO
+from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LogSteps
 from alphafair.policies.base import BasePolicy
 from alphafair.types import Decision, Feedback, Indices, Vector
 
@@ -34,20 +34,21 @@ class Steps:
 
 def follow(policy: BasePolicy, log: Steps) -> Vector:
     """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now."""
-    drawn = np.zeros(len(log.steps))
+    columns = log.contexts, log.arms, log.propensities
+    steps = LogSteps.learning(*columns, log.rewards)._replace(steps=log.steps)
+    drawn: Vector = steps.drawn
     if not len(drawn):
         return drawn
     if policy.feedback is Feedback.BANDIT and policy.contexts_apart and has_whole_runs(policy):
         if (n_contexts := int(log.contexts.max()) + 1) > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
-        masks, mask_of = np.empty((0, 0), dtype=np.bool_), np.full(len(drawn), -1, dtype=np.int32)
         if log.masks:
-            masks = np.stack(list(log.masks.values()))
-            mask_of[list(log.masks)] = np.arange(len(masks))
-        policy.follow(log.steps, log.contexts, log.arms, log.propensities, log.rewards, masks, mask_of, drawn)
+            steps.mask_of[list(log.masks)] = np.arange(len(log.masks))
+            steps = steps._replace(masks=np.stack(list(log.masks.values())))
+        policy.follow(steps)
         return drawn
-    columns = (log.steps.tolist(), log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist())
-    for t, (step, context, arm, propensity) in enumerate(zip(*columns, strict=True)):
+    rows = zip(log.steps.tolist(), *(column.tolist() for column in columns), strict=True)
+    for t, (step, context, arm, propensity) in enumerate(rows):
         if context >= policy.n_contexts:
             policy.grow(n_contexts=context + 1)
         decision = Decision(context, arm, propensity, cast(Vector, None))

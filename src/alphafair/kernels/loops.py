@@ -8,7 +8,7 @@ match   rounds of a log, of which only those count in which the arm drawn is the
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -73,6 +73,32 @@ class Delays(NamedTuple):
     free: Any
     counters: Any
     waiting: Any
+
+
+class LogSteps(NamedTuple):
+    """What a log says was done, in its order: LEARN, EXPECT, FORGO or DRAW, each with its decision and reward.
+
+    `drawn` takes the probability that a DRAW finds for its arm, among the arms of row `mask_of` of `masks` where that
+    is not -1; `features` has a row per step, or none.
+    """
+
+    steps: Any
+    contexts: Any
+    arms: Any
+    propensities: Any
+    rewards: Any
+    features: Any
+    mask_of: Any
+    masks: Any
+    drawn: Any
+
+    @classmethod
+    def learning(cls, contexts: Any, arms: Any, propensities: Any, rewards: Any, features: Any = None) -> Self:
+        """Rewards to be learned from, and nothing else."""
+        n = len(contexts)
+        steps, no_mask = np.full(n, LEARN, dtype=np.int8), np.full(n, -1, dtype=np.int32)
+        no_masks = np.empty((0, 0), dtype=np.bool_)
+        return cls(steps, contexts, arms, propensities, rewards, features, no_mask, no_masks, np.zeros(n))
 
 
 @kernel
@@ -215,16 +241,15 @@ def _fold_full(work, shared, learners, features, contexts, probabilities, reward
         learn(work, shared, learners, np.int64(contexts[t]), used, seen)
 
 
-def _fold_bandit(
-    work, shared, learners, features, steps, contexts, arms, propensities, rewards, mask_of, masks, drawn, p
-):
+def _fold_bandit(work, shared, learners, log, p):
     """The first step that was refused, or -1; `p` is scratch."""
-    for t in range(contexts.shape[0]):
-        prefetch(learners, contexts[min(t + AHEAD, contexts.shape[0] - 1)])
-        context, arm, step = np.int64(contexts[t]), arms[t], steps[t]
-        show(work, features, t)
+    n_steps = log.steps.shape[0]
+    for t in range(n_steps):
+        prefetch(learners, log.contexts[min(t + AHEAD, n_steps - 1)])
+        context, arm, step = np.int64(log.contexts[t]), log.arms[t], log.steps[t]
+        show(work, log.features, t)
         if step == LEARN:
-            if not learn(work, shared, learners, context, arm, propensities[t], rewards[t]):
+            if not learn(work, shared, learners, context, arm, log.propensities[t], log.rewards[t]):
                 return t
         elif step == EXPECT:
             expect(work, shared, learners, context, arm)
@@ -232,9 +257,9 @@ def _fold_bandit(
             forgo(work, shared, learners, context, arm)
         else:
             draw(work, shared, learners, context, 0.0, p)
-            if mask_of[t] >= 0:
-                mask(work, p, masks[mask_of[t]])
-            drawn[t] = p[arm]
+            if log.mask_of[t] >= 0:
+                mask(work, p, log.masks[log.mask_of[t]])
+            log.drawn[t] = p[arm]
     return -1
 
 

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.kernels.loops import LEARN, loop
+from alphafair.kernels.loops import LEARN, LogSteps, loop
 from alphafair.types import frozen
 
 if TYPE_CHECKING:
     from alphafair.kernels import Kernels
     from alphafair.policies.memory import Memory
     from alphafair.types import Feedback, Indices, Matrix, Vector
-
-NO_MASKS = np.empty((0, 0), dtype=np.bool_)
 
 
 class WholeRuns:
@@ -40,10 +38,11 @@ class WholeRuns:
         """The least probability that this policy can ever have drawn an arm with, in this context."""
         return 0.0
 
-    def _refuse_propensity(self, context: int, propensity: float, argument: str = "decision.propensity") -> None:
+    def _refuse_propensity(self, context: int, propensity: float, entry: int | None = None) -> None:
+        """Of a decision, or of an entry of a log."""
         least = self._least_propensity(context)
         raise validate.Refusal(
-            argument,
+            "decision.propensity" if entry is None else f"log.propensities[{entry}]",
             f"at least {least:.3g}, the least this policy can have drawn with in context {context}",
             propensity,
             "Look for its source: other policies' logs, or decisions made after the snapshot that was restored. "
@@ -60,91 +59,52 @@ class WholeRuns:
             run = loop(job, self.feedback.value, self.kernels, learn)
             return run(self._work, self._memory.shared, self._memory.learners, *arguments)
 
-    def fold_log(
-        self,
-        contexts: Indices,
-        arms: Indices,
-        propensities: Vector,
-        rewards: Vector,
-        features: NDArray[np.float64] | None = None,
-    ) -> None:
+    def fold_log(self, log: LogSteps) -> None:
         """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
         with self._lock:
             memory = self._memory
             kept = memory.retired_accounts.copy(), memory.group_accounts.copy()
             before = memory.shared.copy(), memory.learners.copy(), *kept, self._work
             self._work = self._make_work(len(memory.live_arms))  # what is in the old one belongs to the memory of then
-            steps = np.full(len(contexts), LEARN, dtype=np.int8)
-            refused = self._fold(steps, contexts, arms, propensities, rewards, features=features)
+            refused = self._fold(log)
             if refused >= 0:
                 memory.shared[...], memory.learners[...], memory.retired_accounts[...], *rest = before
                 memory.group_accounts, self._work = rest
-                self._refuse_propensity(
-                    int(contexts[refused]), float(propensities[refused]), f"log.propensities[{refused}]"
-                )
+                self._refuse_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
 
-    def follow(
-        self,
-        steps: NDArray[np.int8],
-        contexts: Indices,
-        arms: Indices,
-        propensities: Vector,
-        rewards: Vector,
-        masks: NDArray[np.bool_] = NO_MASKS,
-        mask_of: Indices | None = None,
-        drawn: Vector | None = None,
-    ) -> None:
-        """Do again what a log says, in its order: see `alphafair.kernels.loops` for the steps.
-
-        `drawn` takes the probability that a DRAW step finds for its arm, among the arms of row `mask_of` of `masks`
-        where that is not -1. A propensity that is refused ends it there, with what came before learned.
-        """
+    def follow(self, log: LogSteps) -> None:
+        """Do again what a log says. A propensity that is refused ends it there, with what came before learned."""
         with self._lock:
-            refused = self._fold(steps, contexts, arms, propensities, rewards, masks, mask_of, drawn)
+            refused = self._fold(log)
             if refused >= 0:
-                self._refuse_propensity(
-                    int(contexts[refused]), float(propensities[refused]), f"propensities[{refused}]"
-                )
+                self._refuse_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
 
-    def _fold(
-        self,
-        steps: NDArray[np.int8],
-        contexts: Indices,
-        arms: Indices,
-        propensities: Vector,
-        rewards: Vector,
-        masks: NDArray[np.bool_] = NO_MASKS,
-        mask_of: Indices | None = None,
-        drawn: Vector | None = None,
-        features: NDArray[np.float64] | None = None,
-    ) -> int:
+    def _fold(self, log: LogSteps) -> int:
         """Do the steps; the first that was refused, or -1. Late rewards of retired arms are booked, and no more.
 
         Where they count for a group, that is done when their turn comes: the log is cut before each of them.
         """
-        memory = self._memory
-        n_live = len(memory.live_arms)
-        mask_of = np.full(len(steps), -1, dtype=np.int32) if mask_of is None else mask_of
-        found = np.empty(len(steps)) if drawn is None else drawn
-        log: list[Any] = [steps, contexts, arms.astype(np.int64), propensities, rewards, mask_of]
+        memory, arms = self._memory, log.arms
         fold = loop("fold", "bandit", self.kernels, self.kernels.learn)
-        arrays = memory.shared, memory.learners
-        table = feature_table(features, memory.live_arms)
+
+        def follow(part: LogSteps) -> int:
+            steps = LogSteps._make([*map(frozen, part[:-1]), part.drawn])  # of one type, so compiled once
+            return int(fold(self._work, memory.shared, memory.learners, steps, np.empty(len(memory.live_arms))))
+
+        log = log._replace(features=feature_table(log.features, memory.live_arms))
         if memory.all_live:
-            return int(fold(self._work, *arrays, table, *log, masks, found, np.empty(n_live)))
+            return follow(log._replace(arms=arms.astype(np.int64)))
         is_live = memory.live[arms]
-        log[2] = np.searchsorted(memory.live_arms, arms)
-        masks = np.ascontiguousarray(masks[:, memory.live_arms]) if masks.size else masks
-        late, rows = ~is_live & (steps == LEARN), np.arange(len(steps))
+        masks = np.ascontiguousarray(log.masks[:, memory.live_arms]) if len(log.masks) else log.masks
+        log = log._replace(arms=np.searchsorted(memory.live_arms, arms), masks=masks[:0])
+        late, rows = ~is_live & (log.steps == LEARN), np.arange(len(arms))
         for piece in np.split(rows, np.flatnonzero(late)) if self._pooled else [rows]:
             gone, kept = piece[late[piece]], piece[is_live[piece]]
-            memory.book_late(contexts[gone], arms[gone], rewards[gone])
-            self._retired_earned(arms[gone], rewards[gone])
-            found_live = np.zeros(len(kept))
-            columns = (column[kept] for column in log)
-            shown = table[kept] if len(table) else table
-            refused = int(fold(self._work, *arrays, shown, *columns, masks, found_live, np.empty(n_live)))
-            found[kept] = found_live
+            memory.book_late(log.contexts[gone], arms[gone], log.rewards[gone])
+            self._retired_earned(arms[gone], log.rewards[gone])
+            part = LogSteps(*(column[kept] if len(column) else column for column in log))._replace(masks=masks)
+            refused = follow(part)
+            log.drawn[kept] = part.drawn
             if refused >= 0:
                 return int(kept[refused])
         return -1
