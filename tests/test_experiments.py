@@ -24,8 +24,9 @@ from alphafair.experiments import compiling, measured, paper, report, reproduce,
 from alphafair.experiments import run as running
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import OPEN
-from alphafair.experiments.experiment import Contender, Experiment, record_rounds
-from alphafair.experiments.run import Task, Work, digest, read, run, stream_digest
+from alphafair.experiments.experiment import Contender, Experiment, optimum
+from alphafair.experiments.results import Results
+from alphafair.experiments.run import Task, Work, digest, run, stream_digest
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
@@ -64,8 +65,8 @@ def test_instances_made_here_are_values_too() -> None:
 
 def test_one_seed_where_nothing_is_random(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM, paper.UNIFORM_BANDIT))
-    folder = run(experiment.on(stream), tmp_path)
-    seeds = [read(folder, contender.key(0.9))["seed"].n_unique() for contender in experiment.contenders]
+    tables = run(experiment.on(stream), tmp_path)
+    seeds = [tables[f"{contender.key}-0.9"]["seed"].n_unique() for contender in experiment.contenders]
     assert seeds == [1, 3]
 
 
@@ -109,21 +110,32 @@ def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, t
     with pytest.raises(KeyboardInterrupt):
         run(stopped, tmp_path, jobs=1)
     assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+    asked: list[str] = []
     told: list[int] = []
-    folder = run(again, tmp_path, jobs=1, advance=told.append)
-    assert (again.done, told) == (n_tasks - 2, [1] * n_tasks)
-    assert run(reused, tmp_path) == folder
-    assert folder.name == f"{value.name}-{digest(work)}"
+
+    def started(title: str, total: int) -> Any:
+        asked.append(f"{title}: {total}")
+        return told.append
+
+    tables = run(again, tmp_path, jobs=1, started=started, prepare=lambda: asked.append("made ready"))
+    assert asked == ["made ready", f"{work.title}: {n_tasks}"]
+    assert (again.done, told) == (n_tasks - 2, [2] + [1] * (n_tasks - 2))
+    kept = run(reused, tmp_path, prepare=lambda: asked.append("made ready again"))
+    assert [*tables] == [*kept] == [*work.tasks()]
+    assert all(kept[name].equals(tables[name]) for name in tables)
+    assert len(asked) == 2
+    folder = tmp_path / f"{value.name}-{digest(work)}"
     assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings()))
-    whole = run(work, tmp_path / "other", jobs=2)
+    run(work, tmp_path / "other", jobs=2)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert files == {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "other" / folder.name).iterdir()}
     assert len(files) == n_tasks + 1
 
 
 def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
     work = paper.FULL_INFORMATION.smoke().on(stream)
-    folder = run(work, tmp_path)
+    run(work, tmp_path)
+    (folder,) = tmp_path.iterdir()
     files = {path: path.read_bytes() for path in folder.iterdir()}
     cut, empty, noise, *_ = (path for path in sorted(files) if path.suffix == ".parquet")
     cut.write_bytes(files[cut][:-100])
@@ -151,14 +163,14 @@ def test_who_is_stopped_while_writing_leaves_what_was_there(tmp_path: Path, monk
 
 
 def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*arguments: Any) -> str:
+    def stopped(*arguments: Any, **values: Any) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(report, "PICTURES", ())
-    monkeypatch.setattr(report, "html", lambda *arguments: "a page")
+    monkeypatch.setattr(report, "render", lambda *arguments, **values: "a page")
     report.write_report(value(made_up_results()), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"figures", "index.html", "results.json"}
-    monkeypatch.setattr(report, "html", stopped)
+    monkeypatch.setattr(report, "render", stopped)
     with pytest.raises(KeyboardInterrupt):
         report.write_report(value(made_up_results()), tmp_path)
     assert not (tmp_path / "results.json").exists()
@@ -166,14 +178,14 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
     plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,)).on(stream)
-    rewards, _ = measured.Run(plan, run(plan, tmp_path)).part(paper.UNIFORM, 0.9)
+    rewards, _ = measured.Run(plan, run(plan, tmp_path)).played(paper.UNIFORM, 0.9)
     np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
-    assert table["round"].unique(maintain_order=True).to_list() == record_rounds(stream.n_rounds, 7).tolist()
+    tables = run(experiment.on(stream), tmp_path)
+    assert all(table["round"].equals(optimum(stream, 0.9, 7)["round"]) for table in tables.values())
 
 
 @pytest.fixture
@@ -193,12 +205,10 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
 
     made = reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert made.page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
     assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found == plain(made.results)
-    assert made.results == reproduce.measure(Data(), tmp_path / "runs", smoke=True)
+    assert found == plain(made) == plain(reproduce.measure(Data(), tmp_path / "runs", smoke=True))
     claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
     assert set(found["experiments"]) == {*claimed, "step", "delta", "arena"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
@@ -331,8 +341,8 @@ def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
     name = "ml-25m (a part of MovieLens 25M: 65 of 25,000,095 ratings)"
     assert (found["data"]["name"], found["data"]["stand_in"]) == (name, True)
     assert found["data"]["part"] == {"of": "MovieLens 25M", "found": 65, "complete": 25_000_095}
-    assert found["data"]["note"].startswith(f"A and B: the first 65 rows of {name}, 65 rounds")
     page = (output / "index.html").read_text()
+    assert f"A and B: the first 65 rows of {name}, 65 rounds" in page
     assert "These numbers are from a part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in page
     assert "stands in for MovieLens 25M" not in page
 
@@ -361,9 +371,9 @@ def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path)
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     data = Data(first_ratings(tmp_path / "ratings", count, 2))
-    made = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
-    assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
-    page = made.page.read_text(encoding="utf-8")
+    found = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
+    assert {claim.verdict for claim in found.claims if claim.data == "ratings"} == {OPEN}
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     for names in ("A and B", "C"):
         assert f"No claim about the ratings of {names} is decided: too few rounds to decide: {count}, where" in page
     assert len(page) > 100_000
@@ -396,9 +406,9 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def written(data: Data, folder: Path, *, command: str, **options: Any) -> reproduce.Report:
+    def written(data: Data, folder: Path, *, command: str, **options: Any) -> Results:
         asked.append((data.name, command))
-        return reproduce.Report(value(made_up_results()), folder / "index.html")
+        return value(made_up_results())
 
     monkeypatch.setattr(reproduce, "reproduce", written)
     home = tmp_path / "my shop"
@@ -446,7 +456,12 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
 
 PACKAGE = Path(running.alphafair.__file__).parent
 SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
-SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/report.py", "experiments/pictures/canvas.py")
+SHOWS += (
+    "experiments/measured.py",
+    "experiments/results.py",
+    "experiments/report.py",
+    "experiments/pictures/canvas.py",
+)
 SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
 PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
 PLAYS += (
@@ -462,11 +477,12 @@ PLAYS += (
 def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
     """Both make the report again."""
     package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    before = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    digested = running.code_digest.__wrapped__
+    before = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
     assert before[0] == running.code_digest()
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    after = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    after = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
     assert (before[0] != after[0]) == (name in PLAYS)
     assert before[1] != after[1]
 
@@ -501,11 +517,10 @@ def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, t
     made: list[Path] = []
     results = value(made_up_results())
 
-    def write(found: Any, folder: Path, advance: Any) -> Path:
+    def write(found: Any, folder: Path, advance: Any) -> None:
         made.append(folder)
         (folder / "results.json").write_text(as_json(found), encoding="utf-8")
         (folder / "index.html").touch()
-        return folder / "index.html"
 
     monkeypatch.setattr(report, "PICTURES", ())
     monkeypatch.setattr(reproduce, "write_report", write)
@@ -531,6 +546,7 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 
 
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
-    folder = run(paper.READINGS.smoke().on(stream), tmp_path)
-    table = pl.read_parquet(folder / f"{paper.READINGS.contenders[0].key(0.9)}.parquet")
-    assert table.columns == ["seed", "round", "arm", "reward", "pulls"]
+    run(paper.READINGS.smoke().on(stream), tmp_path)
+    table = pl.read_parquet(*tmp_path.glob(f"*/{paper.READINGS.contenders[0].key}-0.9.parquet"))
+    assert table.columns == ["seed", "round", "rewards", "pulls"]
+    assert table["rewards"].to_numpy().shape == table["pulls"].to_numpy().shape == (5, stream.n_arms)

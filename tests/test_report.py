@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 from alphafair import figures
 from alphafair.experiments import pictures as report_pictures
 from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
-from alphafair.experiments.report import html, write_report
+from alphafair.experiments.report import render, write_report
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.words import ALPHA
 from tests import naive_words
@@ -76,9 +76,10 @@ def results() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def report(results: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     told: list[int] = []
-    path = write_report(value(results), tmp_path_factory.mktemp("report") / "new", advance=told.append)
+    folder = tmp_path_factory.mktemp("report") / "new"
+    write_report(value(results), folder, advance=told.append)
     assert told == [1] * len(PICTURES)
-    return path
+    return folder / "index.html"
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def text_page(results: dict[str, Any]) -> Reader:
 
 
 def page_of(results: dict[str, Any]) -> str:
-    return html(value(results), dict.fromkeys(PICTURES, ""))
+    return render("page.html", results=value(results), drawings=dict.fromkeys(PICTURES, ""))
 
 
 def plain_text(piece: str) -> str:
@@ -174,23 +175,21 @@ def test_names_are_escaped(reader: Reader, report: Path) -> None:
 
 
 def test_the_same_results_give_the_same_bytes(results: dict[str, Any], report: Path, tmp_path: Path) -> None:
-    """Even if they come back from the file, where the keys are sorted."""
+    """Even if they come back from the file."""
     text = (report.parent / "results.json").read_text(encoding="utf-8")
     again = from_json(text)
-    assert again == value(results)
     assert plain(again) == json.loads(text) == results
-    twin = write_report(again, tmp_path)
+    write_report(again, tmp_path)
     ours, theirs = (
         {path.relative_to(home): path.read_bytes() for path in home.rglob("*.*")} for home in (report.parent, tmp_path)
     )
-    assert twin.name == "index.html"
     assert len(ours) == 3 * len(PICTURES) + 2
     assert ours == theirs
 
 
-def test_numbers_are_sorted_compact_and_finite(results: dict[str, Any]) -> None:
+def test_numbers_are_ordered_compact_and_finite(results: dict[str, Any]) -> None:
     text = as_json(value(results))
-    assert list(json.loads(text)) == sorted(results)
+    assert list(json.loads(text)) == list(results)
     assert text.count("\n") < 1700
     broken = copy.deepcopy(results)
     broken["experiments"]["C"]["jain_index"][3] = float("nan")
@@ -264,7 +263,7 @@ def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
     swapped = copy.deepcopy(results)
     contenders = swapped["experiments"]["A"]["contenders"]
     ours, hedge = contenders[f"{ALPHA}-FairCB"], contenders["Hedge"]
-    for key in set(ours) - {"policy", "feedback", "settings"}:
+    for key in set(ours) - {"label", "policy", "feedback", "settings"}:
         ours[key], hedge[key] = hedge[key], ours[key]
     assert misread_report(swapped) == []
     before, after = captions(results), captions(swapped)

@@ -11,7 +11,7 @@ import polars as pl
 
 from alphafair import contexts, metrics, streams
 from alphafair.experiments.experiment import KINDS, Contender
-from alphafair.experiments.run import Task, short_digest, stream_digest
+from alphafair.experiments.run import Task, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
@@ -115,9 +115,9 @@ class Match:
         frames = []
         for contender in self.contenders:
             for alphas in self._played_at_once(contender):
-                policy = contender.make(given, alphas[0])
-                if seed > 0 and not self.course.seeded and policy.feedback is Feedback.FULL:
+                if seed > 0 and not self.course.seeded and contender.feedback is Feedback.FULL:
                     continue  # neither rounds nor rewards are drawn: one seed says it all
+                policy = contender.make(given, alphas[0])
                 if isinstance(made, Adversary):
                     trace, met = simulate_against(policy, made, seed=seed)
                 else:
@@ -161,17 +161,12 @@ def known_limits(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> di
     return found
 
 
-def key(contender: Contender) -> str:
-    """Names it in a table: what it is, not what it is called."""
-    return short_digest(contender.unlabelled())
-
-
 def _frame(contender: Contender, alpha: float, earned: Vector, met: Limits) -> pl.DataFrame:
     """A row per arm."""
     n_arms = len(earned)
     return pl.DataFrame(
         {
-            "contender": [key(contender)] * n_arms,
+            "contender": [contender.key] * n_arms,
             "alpha": np.full(n_arms, alpha),
             "arm": np.arange(n_arms, dtype=np.int32),
             "reward": earned,

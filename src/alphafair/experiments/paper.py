@@ -18,7 +18,7 @@ UNIFORM_BANDIT = Contender("uniform", "uniform", (("feedback", "bandit"),))
 PUBLISHED_SIGN = Contender("published sign", "published-sign")
 PUBLISHED_STEP = Contender("published step", "published-step")
 
-FULL_INFORMATION = Experiment("A", "Full information", (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM))
+FULL_INFORMATION = Experiment("A", "Full information", (ALPHA_FAIR, INDEPENDENT, HEDGE, FAIR_CB_FULL, FAIR_CB, UNIFORM))
 BANDIT_FEEDBACK = Experiment(
     "B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100, n_records=500
 )

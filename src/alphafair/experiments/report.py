@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from html import escape
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from alphafair import figures, words
-from alphafair.experiments import facts, paper
+from alphafair.experiments import courses, paper
 from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import obstacle, verdict
 from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.results import Arena, Results, Rows
+from alphafair.experiments.results import Arena, Results
 from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
@@ -28,46 +28,36 @@ USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 NAMED = re.compile(r' id="([^"]*)"')
 COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
-Found = TypeVar("Found", Results, Arena)
+Told = Callable[[int], object]  # of every picture that is drawn
 
 
-class Report(NamedTuple, Generic[Found]):
-    """What was found, and the page that shows it."""
+def write_report(results: Results, folder: Path, advance: Told = lambda pictures: None) -> None:
+    """Write index.html, results.json and figures/ into a folder, made if it is missing.
 
-    results: Found
-    page: Path
-
-
-def write_report(
-    results: Results, folder: str | Path, *, advance: Callable[[int], object] = lambda pictures: None
-) -> Path:
-    """Write index.html, results.json and figures/ into a folder, made if it is missing, and say where the page is.
-
-    The same results give the same bytes. `advance` is told 1 after every one of the `PICTURES`.
+    The same results give the same bytes.
     """
     drawn = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
-    return write_page(Path(folder), results, drawn, partial(html, results), advance)
+    write_page(folder, "page.html", results, drawn, advance)
 
 
 def write_page(
     folder: Path,
+    template: str,
     results: Results | Arena,
     pictures: Iterable[tuple[str, str, Callable[[], Figure]]],
-    page: Callable[[dict[str, str]], str],
-    advance: Callable[[int], object] = lambda pictures: None,
-) -> Path:
-    """A page, made of its drawings by name; its numbers, and every picture (name, title, drawn) in three formats."""
+    advance: Told = lambda pictures: None,
+) -> None:
+    """A page of a template, its numbers, and every picture (name, title, drawn) in three formats."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
+    numbers = folder / "results.json"
     text = as_json(results)
-    numbers, target = folder / "results.json", folder / "index.html"
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     drawings = {}
     for name, title, draw in pictures:
         drawings[name] = inline(save_picture(draw(), folder / "figures", name), name, title)
         advance(1)
-    write_text(target, page(drawings))
+    write_text(folder / "index.html", render(template, results=results, drawings=drawings))
     write_text(numbers, text)
-    return target
 
 
 def is_written(results: Results, folder: Path) -> bool:
@@ -121,7 +111,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"facts": facts, "look": figures.look, "obstacle": obstacle, "verdict": verdict, "words": words}
+    made.globals |= {"look": figures.look, "obstacle": obstacle, "verdict": verdict, "words": words}
+    made.globals |= {"paper": paper, "courses": courses, "pictures": PICTURES}
     made.filters |= {word: getattr(words, word) for word in ("number", "percent", "fixed", "listed", "capital")}
     made.filters |= {
         "counted": lambda count: f"{count:,}",
@@ -133,21 +124,14 @@ def environment() -> Environment:
     return made
 
 
-def render(template: str, drawings: Mapping[str, str], **values: Any) -> str:
+def render(template: str, *, drawings: Mapping[str, str], **values: Any) -> str:
     """A whole page. `drawings` are the pictures by name, as inline SVG."""
     inline = {name: Markup(svg) for name, svg in drawings.items()}
     return environment().get_template(template).render(drawings=inline, **values)
 
 
-def html(results: Results, drawings: Mapping[str, str]) -> str:
-    """The page of the report."""
-    values = {"results": results, "experiments": results.experiments, "pictures": PICTURES, "paper": paper}
-    return render("page.html", drawings, **values)
-
-
-def settings(given: Mapping[str, Any] | Rows) -> str:
+def settings(given: Mapping[str, Any]) -> str:
     """Settings as they were given; those that are None say nothing."""
-    pairs = sorted((vars(given) if isinstance(given, Rows) else given).items())
-    said = {key: value for key, value in pairs if value is not None}
+    said = {key: value for key, value in sorted(given.items()) if value is not None}
     text = ", ".join(f"{key} = {value if isinstance(value, str) else json.dumps(value)}" for key, value in said.items())
     return text or words.DASH
