@@ -20,7 +20,7 @@ def as_value(kind: Any, found: Any) -> Any:
     Band(mean=1.0, low=0.5, high=array([1.5]))
     """
     inside = get_args(kind)
-    if is_dataclass(kind):
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
         return kind(**{name: as_value(hints[name], each) for name, each in found.items()})  # type: ignore[operator]
     if get_origin(kind) is tuple:

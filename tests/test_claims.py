@@ -146,7 +146,7 @@ def test_a_lead_is_the_interval_of_the_paired_t_test() -> None:
         first, *rest = joint_leads({"": one - other, **more})
         interval = stats.ttest_rel(one, other).confidence_interval(level)
         assert (first.low, first.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-    assert rest[-1] == Lead(2.0, 2.0, 2.0, "exact")
+    assert rest[-1] == Lead("exact", 2.0, 2.0, 2.0)
 
 
 def test_many_rounds_are_no_proof_by_luck() -> None:
@@ -175,7 +175,7 @@ def test_many_rounds_are_no_proof_by_luck() -> None:
     ],
 )
 def test_three_verdicts(intervals: list[tuple[float, float]], word: str) -> None:
-    assert verdict(Lead((low + high) / 2, low, high, "") for low, high in intervals) == word
+    assert verdict(Lead("", (low + high) / 2, low, high) for low, high in intervals) == word
 
 
 def test_scale_free_may_lead_early_but_not_late() -> None:

@@ -27,7 +27,7 @@ from alphafair.experiments.claims import OPEN
 from alphafair.experiments.experiment import Contender, Experiment, optimum
 from alphafair.experiments.results import Results
 from alphafair.experiments.run import Task, Work, digest, run, stream_digest
-from alphafair.experiments.serialize import as_json, plain
+from alphafair.experiments.serialize import plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
 from tests.made_up_results import made_up_results, value
@@ -168,11 +168,13 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(report, "PICTURES", ())
     monkeypatch.setattr(report, "render", lambda *arguments, **values: "a page")
-    report.write_report(value(made_up_results()), tmp_path)
+    results = value(made_up_results())
+    report.write_report(results, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"figures", "index.html", "results.json"}
     monkeypatch.setattr(report, "render", stopped)
+    report.write_report(results, tmp_path)  # all of it is there
     with pytest.raises(KeyboardInterrupt):
-        report.write_report(value(made_up_results()), tmp_path)
+        report.write_report(replace(results, command="another"), tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
@@ -310,14 +312,13 @@ def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("release", sources.RELEASES, ids=lambda release: release.name)
 def test_a_part_is_told_from_the_whole(release: sources.Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources.streams, "first_rating", lambda path: release.first_rating)
-    data = Data(Path("copy"))
-    part = data.part(release.n_ratings - 1)
-    assert part is not None
-    assert (part.of, part.found, part.complete) == (release.name, release.n_ratings - 1, release.n_ratings)
-    assert data.part(release.n_ratings) is None
-    assert data.part(release.n_ratings + 1) is None
-    papers = [data.is_the_papers(release.n_ratings + more) for more in (-1, 0, 1)]
-    assert papers == [False, release == sources.MOVIELENS_25M, False]
+    fewer, all_of_it, more = (Data(Path("copy")).facts(release.n_ratings + more, "") for more in (-1, 0, 1))
+    assert fewer.part is not None
+    assert (fewer.part.of, fewer.part.found) == (release.name, release.n_ratings - 1)
+    assert fewer.part.complete == release.n_ratings
+    assert (all_of_it.part, more.part) == (None, None)
+    stand_ins = [fewer.stand_in, all_of_it.stand_in, more.stand_in]
+    assert stand_ins == [True, release != sources.MOVIELENS_25M, True]
 
 
 def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,16 +515,10 @@ def test_all_code_that_a_table_depends_on_is_digested() -> None:
 
 
 def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[Path] = []
+    made: list[str] = []
     results = value(made_up_results())
-
-    def write(found: Any, folder: Path, advance: Any) -> None:
-        made.append(folder)
-        (folder / "results.json").write_text(as_json(found), encoding="utf-8")
-        (folder / "index.html").touch()
-
     monkeypatch.setattr(report, "PICTURES", ())
-    monkeypatch.setattr(reproduce, "write_report", write)
+    monkeypatch.setattr(report, "render", lambda template, **values: made.append(template) or "a page")
     for code in ("one", "one", "another"):
         found = replace(results, versions={"code": code})
         monkeypatch.setattr(reproduce, "measure", lambda data, folder, found=found, **options: found)
@@ -537,7 +532,10 @@ def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, t
             (tmp_path / "results.json").write_bytes(damaged)
         reproduce.reproduce(Data(), tmp_path)
         assert (tmp_path / "results.json").read_bytes() == text
-    assert len(made) == 6
+    (tmp_path / "index.html").unlink()
+    reproduce.reproduce(Data(), tmp_path)
+    assert (tmp_path / "index.html").read_text() == "a page"
+    assert len(made) == 7
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:

@@ -90,7 +90,7 @@ def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> N
 
 def meeting(match: Match, tables: Tables) -> Meeting:
     """What a course has come to: every contender at every alpha, with bands over the seeds."""
-    table = pl.concat(each.with_columns(pl.lit(seed).alias("seed")) for seed, each in enumerate(tables.values()))
+    table = pl.concat(tables.values())  # seed by seed
     made = match.course.made(0)
     stream = made.stream if isinstance(made, Adversary) else made
     scores = [score(table, contender, alpha) for alpha in match.alphas for contender in match.contenders]
@@ -120,14 +120,10 @@ def score(table: pl.DataFrame, contender: Contender, alpha: float) -> Score:
 
 def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector, Vector]:
     """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG."""
-    mine = table.filter(contender=contender.key, alpha=alpha).sort("seed", "arm")
-    n_seeds, n_arms = mine["seed"].n_unique(), mine["arm"].n_unique()
-    earned, uniform, best, gaps = (
-        mine[name].to_numpy().reshape(n_seeds, n_arms) for name in ("reward", "uniform", "optimum", "gap")
-    )
-    level = metrics.alpha_performance(uniform, alpha)
-    learnable = all(map(has_room, best[:, 0], gaps[:, 0], level))
-    closed = metrics.gap_closed(best[:, 0], uniform, earned, alpha) if learnable else np.zeros(n_seeds)
+    mine = table.filter(contender=contender.key, alpha=alpha)
+    earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("rewards", "uniform", "optimum", "gap"))
+    learnable = all(map(has_room, best, gaps, metrics.alpha_performance(uniform, alpha)))
+    closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else np.zeros(len(best))
     return closed, metrics.alpha_performance(earned, alpha)
 
 
@@ -146,5 +142,6 @@ def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[s
 def arena(folder: Path, *, started: Started = untold, **options: Any) -> Arena:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    write_page(folder, "arena.html", found, [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))])
+    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]
+    write_page(folder, "arena.html", found, pictures, started)
     return found

@@ -12,7 +12,7 @@ A claim of the paper that is another of its claims again is not independent: hea
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,7 +53,6 @@ LEAST_PULLS = 5  # of every arm in every context by uniform play: the rule of th
 LEAST_ROUNDS = 100  # however few arms and contexts there are
 
 Differences = Mapping[str, Vector]  # what a claim says is above zero, by seed; a single number is exact
-Words = Callable[[list[Lead]], str]  # what was measured, as the leads say it
 
 
 def obstacle(run: OnRatings) -> str:
@@ -77,13 +76,13 @@ def obstacle(run: OnRatings) -> str:
 
 def joint_leads(differences: Differences) -> list[Lead]:
     """Intervals that hold together with 95%."""
-    return [Lead(*each.sides, what) for what, each in joint_bands(differences).items()]
+    return [Lead(what, *each) for what, each in joint_bands(differences).items()]
 
 
 def verdict(leads: Iterable[Lead]) -> str:
     """Whether all are above zero. An interval without width leaves nothing open.
 
-    >>> verdict([Lead(2.0, 1.0, 3.0, "")]), verdict([Lead(1.0, -1.0, 3.0, "")]), verdict([Lead(0.0, 0.0, 0.0, "")])
+    >>> verdict([Lead("", 2.0, 1.0, 3.0)]), verdict([Lead("", 1.0, -1.0, 3.0)]), verdict([Lead("", 0.0, 0.0, 0.0)])
     ('holds', 'not decided', 'does not hold')
     """
     words = {
@@ -133,10 +132,14 @@ def _about(data: str, claim: Claim, reason: str) -> Claim:
     return replace(claim, verdict=OPEN, measured=f"{claim.measured}; {reason}") if reason else claim
 
 
-def _claim(name: str, source: str, text: str, differences: Differences, measured: Words, data: str = "") -> Claim:
-    leads = joint_leads(differences)
-    experiment, again = EXPERIMENTS[name[0]], text.endswith(AGAIN)
-    return Claim(name, experiment, source, text, measured(leads), verdict(leads), tuple(leads), data, not again)
+def _claim(
+    name: str, source: str, text: str, differences: Differences, measured: str, decimals: int = 0, *, data: str = ""
+) -> Claim:
+    """What was measured ends with the closest lead if it is told with how many decimals."""
+    leads, experiment = joint_leads(differences), EXPERIMENTS[name[0]]
+    measured += _said(leads, decimals) if decimals else ""
+    independent = not text.endswith(AGAIN)
+    return Claim(name, experiment, source, text, measured, verdict(leads), tuple(leads), data, independent)
 
 
 def _everybody(samples: Samples, labels: Iterable[str], metric: str) -> str:
@@ -160,19 +163,20 @@ def _closest(leads: Sequence[Lead]) -> Lead:
 def turned(lead: Lead) -> Lead:
     """A lead that is none, the other way round: above by -2 is below by 2.
 
-    >>> turned(Lead(-2.0, -3.0, -1.0, "ours above theirs"))
-    Lead(mean=2.0, low=1.0, high=3.0, what='ours below theirs')
+    >>> turned(Lead("ours above theirs", -2.0, -3.0, -1.0))
+    Lead(what='ours below theirs', mean=2.0, low=1.0, high=3.0)
     """
     other = {"above": "below", "below": "above"}
     what = re.sub(r"\b(above|below)\b", lambda found: other[found[0]], lead.what, count=1)
-    return Lead(-lead.mean, -lead.high, -lead.low, what)
+    return Lead(what, -lead.mean, -lead.high, -lead.low)
 
 
 def _said(leads: Sequence[Lead], decimals: int) -> str:
     one = _closest(leads)
     one = turned(one) if one.mean < 0.0 else one
-    together = " for all together" if sum(each.random for each in leads) > 1 else ""
-    limits = f" (95%{together}: {fixed(one.low, decimals)} to {fixed(one.high, decimals)})" if one.random else ""
+    together = " for all together" if sum(each.high > each.low for each in leads) > 1 else ""
+    interval = f"{fixed(one.low, decimals)} to {fixed(one.high, decimals)}"
+    limits = f" (95%{together}: {interval})" if one.high > one.low else ""
     return f"{'closest: ' if len(leads) > 1 else ''}{one.what} by {fixed(one.mean, decimals)}{limits}"
 
 
@@ -194,9 +198,8 @@ def _compared(
     metric: str = "alpha_performance",
 ) -> Claim:
     """That one ends above, or below, each of the others; with where everybody ends."""
-    everybody, decimals = _everybody(samples, (ours, *others), metric), METRICS[metric][1]
-    differences = _ahead(samples, ours, way, others, metric)
-    return _claim(name, source, text, differences, lambda leads: f"{everybody}; {_said(leads, decimals)}")
+    everybody = _everybody(samples, (ours, *others), metric)
+    return _claim(name, source, text, _ahead(samples, ours, way, others, metric), f"{everybody}; ", METRICS[metric][1])
 
 
 def _worst(name: str, samples: Samples, worst: str, *others: str) -> Claim:
@@ -207,7 +210,8 @@ def _worst(name: str, samples: Samples, worst: str, *others: str) -> Claim:
         for what, values in _ahead(samples, worst, "below", (ALPHA_FAIR, *others), metric).items()
     }
     text, half = f"{worst} ends worst, in \u03b1-performance and in Jain's index.", len(differences) // 2
-    return _claim(name, PAPER, text, differences, lambda leads: f"{_said(leads[:half], 2)}; {_said(leads[half:], 3)}")
+    claim = _claim(name, PAPER, text, differences, "")
+    return replace(claim, measured=f"{_said(claim.leads[:half], 2)}; {_said(claim.leads[half:], 3)}")
 
 
 def _early(name: str, section: Compared, samples: Samples) -> Claim:
@@ -220,8 +224,7 @@ def _early(name: str, section: Compared, samples: Samples) -> Claim:
     behind = rounds[differences.mean(axis=0) < 0.0]
     until = f"up to round {behind[-1]:,}" if len(behind) else f"at none of the {len(rounds):,} recorded rounds"
     text = "If the scale-free bandit leads in Jain's index at all, it is in the first half of the rounds only."
-    said = f"its mean leads {until}; in the second half,"
-    claim = _claim(name, PAPER, text, late, lambda leads: f"{said} {_said(leads, 3)}")
+    claim = _claim(name, PAPER, text, late, f"its mean leads {until}; in the second half, ", 3)
     return replace(claim, leads=(_closest(claim.leads),))
 
 
@@ -235,7 +238,7 @@ def _theorem(name: str, words: str, samples: Samples, ours: Iterable[str], unifo
     measured = f"c_\u03b1 {fixed(factor, 4)}; OPT/ALG: {_everybody(shown, shown, 'ratio')}"
     measured += "; uniform play passes this too" if verdict(joint_leads({what: idle})) == HOLDS else ""
     text = f"{words} OPT/ALG of \u03b1-FairCB ends below c_\u03b1, the theorem's limit for long runs."
-    return _claim(name, THEOREM, text, below, lambda leads: measured)
+    return _claim(name, THEOREM, text, below, measured)
 
 
 def _monotone(name: str, words: str, section: OverAlpha, metric: str, sign: float) -> Claim:
@@ -249,7 +252,7 @@ def _monotone(name: str, words: str, section: OverAlpha, metric: str, sign: floa
     }
     text = f"As \u03b1 grows {words}, monotonely up to noise."
     measured = f"from {first} to {last}; largest step back {setback:.1%} of the range"
-    return _claim(name, PAPER, text, differences, lambda leads: measured)
+    return _claim(name, PAPER, text, differences, measured)
 
 
 def _above_floors(name: str, samples: Samples, ours: str, feedback: str) -> Claim:
@@ -258,8 +261,7 @@ def _above_floors(name: str, samples: Samples, ours: str, feedback: str) -> Clai
     differences = {f"above \u03bd = {floor}/N": each for floor, each in zip(floors, ahead.values(), strict=True)}
     where = f"at each of the {len(floors)} floors \u03bd tried, from {first}/N up to {last}/N"
     text = f"{ours} ends above FairCB ({feedback}) in \u03b1-performance {where}."
-    level = _everybody(samples, [ours], "alpha_performance")
-    return _claim(name, FOUND, text, differences, lambda leads: f"{level}; {_said(leads, 2)}")
+    return _claim(name, FOUND, text, differences, f"{_everybody(samples, [ours], 'alpha_performance')}; ", 2)
 
 
 def _limit(name: str, found: Limits) -> Claim:
@@ -267,7 +269,7 @@ def _limit(name: str, found: Limits) -> Claim:
     away = found.distances[-1]
     measured = f"after {2 * found.halves[-1]:,} rounds OPT/ALG is within {away:.1e} of the limit, as a part of it"
     differences = {"0.001 less the distance from the limit": np.array([1e-3 - away])}
-    return _claim(name, THEOREM, text, differences, lambda leads: measured, MADE_HERE)
+    return _claim(name, THEOREM, text, differences, measured, data=MADE_HERE)
 
 
 def _worst_arm(name: str, samples: Samples) -> Claim:
@@ -275,4 +277,4 @@ def _worst_arm(name: str, samples: Samples) -> Claim:
     ours, theirs = (samples[label]["pull_shares"][:, -1] for label in (ALPHA_FAIR_BANDIT, PUBLISHED))
     measured = f"share of pulls of the worst of three arms: ours {ours.mean():.1%}, published sign {theirs.mean():.1%}"
     differences = {"published sign above 90%": theirs - 0.9, "ours below 10%": 0.1 - ours}
-    return _claim(name, FOUND, text, differences, lambda leads: measured, MADE_HERE)
+    return _claim(name, FOUND, text, differences, measured, data=MADE_HERE)

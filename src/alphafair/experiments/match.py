@@ -108,11 +108,11 @@ class Match:
         return {f"seed-{seed}": partial(self.played, seed) for seed in range(self.course.n_seeds)}
 
     def played(self, seed: int) -> pl.DataFrame:
-        """What every arm earned with every contender at every alpha; beside it the limits of the rounds that it met."""
+        """What arms earned with every contender at every alpha; beside it the limits of the rounds that it met."""
         made = self.course.made(seed)
         given = made.stream if isinstance(made, Adversary) else made
         fixed = self.course.limits(seed, given, self.alphas) if given is made else None
-        frames = []
+        rows: list[tuple[Any, ...]] = []
         for contender in self.contenders:
             for alphas in self._played_at_once(contender):
                 if seed > 0 and not self.course.seeded and contender.feedback is Feedback.FULL:
@@ -123,8 +123,9 @@ class Match:
                 else:
                     trace, met = simulate(policy, made, seed=seed, delay=self.course.delay), made
                 found = fixed or limits(met, alphas)
-                frames += [_frame(contender, alpha, trace.final, found[alpha]) for alpha in alphas]
-        return pl.concat(frames)
+                rows += [(contender.key, alpha, trace.final, *found[alpha]) for alpha in alphas]
+        columns = zip(("contender", "alpha", "rewards", *Limits._fields), zip(*rows, strict=True), strict=True)
+        return pl.DataFrame({name: np.array(values) for name, values in columns})
 
     def _played_at_once(self, contender: Contender) -> list[tuple[float, ...]]:
         """Who knows nothing of alpha plays once for all of them."""
@@ -159,19 +160,3 @@ def known_limits(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> di
             earned[arm] += reward[arm]
         found[alpha] = Limits(float(metrics.alpha_performance(earned, alpha)), 0.0, uniform)
     return found
-
-
-def _frame(contender: Contender, alpha: float, earned: Vector, met: Limits) -> pl.DataFrame:
-    """A row per arm."""
-    n_arms = len(earned)
-    return pl.DataFrame(
-        {
-            "contender": [contender.key] * n_arms,
-            "alpha": np.full(n_arms, alpha),
-            "arm": np.arange(n_arms, dtype=np.int32),
-            "reward": earned,
-            "uniform": met.uniform,
-            "optimum": np.full(n_arms, met.optimum),
-            "gap": np.full(n_arms, met.gap),
-        }
-    )

@@ -1,6 +1,6 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,6 +86,11 @@ def band(samples: Matrix, level: float = 0.95) -> Band:
     return Band(*metrics.average_over_seeds(samples, level=level))
 
 
+def along(bands: Iterable[Band]) -> Band:
+    """One of arrays."""
+    return Band(*np.transpose([*bands]))
+
+
 def joint_bands(samples: Mapping[str, Vector]) -> dict[str, Band]:
     """Intervals that hold together with 95%, by Bonferroni: of k that are random, each with 1 - 5% / k."""
     n_random = sum(len(values) > 1 for values in samples.values())
@@ -104,28 +109,27 @@ def has_room(optimum: float, certificate: float, uniform: float) -> bool:
     return optimum - uniform > certificate + 1e-9 * optimum
 
 
-def _gap_closed(run: Run, rewards: Matrix) -> Band:
+def _gap_closed(run: Run, performance: Vector) -> Band:
     """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
 
     phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
     Where the optimum is not above uniform play nobody does.
     """
-    alpha, (_, best, certificate) = run.plan.alpha, run.optimum.row(-1)
-    drawn = run.samples[UNIFORM.label]["alpha_performance"][:, -1] if UNIFORM.label in run.samples else np.empty(0)
-    expected = uniform_rewards(run.plan.stream)
-    level = float(drawn.mean() if len(drawn) > 1 else metrics.alpha_performance(expected, alpha))
-    if not has_room(best, certificate, level):
+    _, best, certificate = run.optimum.row(-1)
+    uniform = metrics.alpha_performance(uniform_rewards(run.plan.stream)[None], run.plan.alpha)
+    drawn = run.samples.get(UNIFORM.label)
+    if drawn is not None and len(drawn["alpha_performance"]) > 1:
+        uniform = drawn["alpha_performance"][:, -1]
+    if not has_room(best, certificate, uniform.mean()):
         return Band.exact(0.0)
-    if len(drawn) > 1:  # the band of the lead, in other units
-        return band((metrics.alpha_performance(rewards, alpha) - drawn) / (best - drawn.mean()))
-    return band(metrics.gap_closed(best, expected, rewards, alpha))
+    return band((performance - uniform) / (best - uniform.mean()))
 
 
 def _outcome(run: Run, contender: Contender) -> results.Outcome:
     """Every metric over the recorded rounds, with bands over the seeds."""
     alpha, certificates = run.plan.alpha, None
     final = run.played(contender, alpha)[0][:, -1]
-    own = {metric: band(values) for metric, values in run.samples[contender.label].items()}
+    samples = run.samples[contender.label]
     if contender.feedback is Feedback.FULL:  # what this very run cannot exceed: known from what it saw and earned alone
         bounds = metrics.certificates(context_reward_totals(run.plan.stream), final[0], alpha)
         regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
@@ -137,10 +141,10 @@ def _outcome(run: Run, contender: Contender) -> results.Outcome:
         settings=dict(contender.settings),
         n_seeds=len(final),
         final_rewards=final.mean(axis=0),
-        pull_shares=own.pop("pull_shares").mean,
-        gap_closed=_gap_closed(run, final),
+        pull_shares=samples["pull_shares"].mean(axis=0),
+        gap_closed=_gap_closed(run, samples["alpha_performance"][:, -1]),
         certificates=certificates,
-        **own,
+        **{metric: band(values) for metric, values in samples.items() if metric != "pull_shares"},
     )
 
 
@@ -188,14 +192,14 @@ def over_floor(run: Run) -> results.OverFloor:
 
     def ahead(feedback: str) -> Band:
         level = ends(ours[feedback])
-        return Band.along(joint_bands({label: level - ends(label) for label in swept[feedback]}).values())
+        return along(joint_bands({label: level - ends(label) for label in swept[feedback]}).values())
 
     return results.OverFloor(
         **run.about(),
         alpha=run.plan.alpha,
         floors=FLOORS,
         fair_cb={
-            feedback: {metric: Band.along(band(ends(label, metric)) for label in labels) for metric in AT_THE_END}
+            feedback: {metric: along(band(ends(label, metric)) for label in labels) for metric in AT_THE_END}
             for feedback, labels in swept.items()
         },
         alpha_fair={
@@ -212,9 +216,9 @@ def impossibility(matches: Sequence[Match], played: Sequence[Tables]) -> results
 
     def ratio(tables: Tables, alpha: float) -> float:
         """The mean over the seeds."""
-        seeds = [table.filter(alpha=alpha) for table in tables.values()]
-        found = [metrics.performance_ratio(each["optimum"][0], each["reward"].to_numpy(), alpha) for each in seeds]
-        return float(np.mean(found))
+        table = pl.concat(tables.values()).filter(alpha=alpha)
+        best, rewards = (table[name].to_numpy() for name in ("optimum", "rewards"))
+        return float(metrics.performance_ratio(best, rewards, alpha).mean())
 
     return results.Limits(
         title=LIMIT,

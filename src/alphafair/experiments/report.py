@@ -5,7 +5,7 @@ All words and all layout of the page are in the templates.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from html import escape
 from pathlib import Path
@@ -21,6 +21,7 @@ from alphafair.experiments.atomic_write import write_text
 from alphafair.experiments.claims import obstacle, verdict
 from alphafair.experiments.pictures import PICTURES
 from alphafair.experiments.results import Arena, Results
+from alphafair.experiments.run import Started, untold
 from alphafair.experiments.serialize import as_json
 
 DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
@@ -28,47 +29,31 @@ USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 NAMED = re.compile(r' id="([^"]*)"')
 COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
-Told = Callable[[int], object]  # of every picture that is drawn
+Drawn = tuple[str, str, Callable[[], Figure]]  # a picture's name and title, and what draws it
 
 
-def write_report(results: Results, folder: Path, advance: Told = lambda pictures: None) -> None:
-    """Write index.html, results.json and figures/ into a folder, made if it is missing.
-
-    The same results give the same bytes.
-    """
-    drawn = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
-    write_page(folder, "page.html", results, drawn, advance)
+def write_report(results: Results, folder: Path, started: Started = untold) -> None:
+    """Write index.html, results.json and figures/ into a folder; the same results give the same bytes."""
+    pictures = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
+    write_page(folder, "page.html", results, pictures, started)
 
 
 def write_page(
-    folder: Path,
-    template: str,
-    results: Results | Arena,
-    pictures: Iterable[tuple[str, str, Callable[[], Figure]]],
-    advance: Told = lambda pictures: None,
+    folder: Path, template: str, results: Results | Arena, pictures: Sequence[Drawn], started: Started
 ) -> None:
-    """A page of a template, its numbers, and every picture (name, title, drawn) in three formats."""
+    """A page of a template, its numbers, and every picture in three formats; unless all of it is there."""
+    text, numbers, page = as_json(results), folder / "results.json", folder / "index.html"
+    files = [folder / "figures" / f"{name}{suffix}" for name, *_ in pictures for suffix in figures.SUFFIXES]
+    if all(path.is_file() for path in (numbers, page, *files)) and numbers.read_bytes() == text.encode():
+        return
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    numbers = folder / "results.json"
-    text = as_json(results)
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
-    drawings = {}
+    advance, drawings = started("Drawing", len(pictures)), {}
     for name, title, draw in pictures:
         drawings[name] = inline(save_picture(draw(), folder / "figures", name), name, title)
         advance(1)
-    write_text(folder / "index.html", render(template, results=results, drawings=drawings))
+    write_text(page, render(template, results=results, drawings=drawings))
     write_text(numbers, text)
-
-
-def is_written(results: Results, folder: Path) -> bool:
-    """Whether the report of just these results is there, complete: results.json is written last."""
-    try:
-        if (folder / "results.json").read_text(encoding="utf-8") != as_json(results):
-            return False
-    except (OSError, UnicodeError):
-        return False
-    pictures = [folder / "figures" / f"{each.name}{suffix}" for each in PICTURES for suffix in figures.SUFFIXES]
-    return all(path.is_file() for path in (folder / "index.html", *pictures))
 
 
 def save_picture(figure: Figure, folder: Path, name: str) -> str:

@@ -11,11 +11,10 @@ from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
 from alphafair.experiments.experiment import Experiment, Loaded
 from alphafair.experiments.measured import Run, over_time
-from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.report import is_written, write_report
-from alphafair.experiments.results import Compared, DataFacts, Experiments, OverTime, Results, Sign
+from alphafair.experiments.report import write_report
+from alphafair.experiments.results import Compared, Experiments, OverTime, Results, Sign
 from alphafair.experiments.run import Started, run, stream_digest, untold, versions
-from alphafair.experiments.sources import Data, check_counts, described
+from alphafair.experiments.sources import Data, check_counts
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
@@ -48,39 +47,35 @@ def measure(
     tell = started("Reading the ratings", 1)
     ratings, genres = data.read()
     n_ratings = len(ratings.users)
-    ready = [loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS]
+    ready = {each.name: loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS}
     del ratings  # from here on only what is played
     tell(1)
-    part, the_papers = data.part(n_ratings), data.is_the_papers(n_ratings)
-    if the_papers and not smoke:
-        for experiment in ready:
-            check_counts(experiment.name, experiment.stream)
+    facts = data.facts(n_ratings, stream_digest(ready["A"].stream))
+    if not (facts.stand_in or smoke):
+        for name, experiment in ready.items():
+            check_counts(name, experiment.stream)
     limits = paper.IMPOSSIBILITY[:3] if smoke else paper.IMPOSSIBILITY
-    matches = short_plan(smoke=smoke)
     compiled = cache(lambda: compile_all(jobs=jobs, advance=started("Compiling", len(NAMES))))
     ran = partial(run, home=folder, jobs=jobs, started=started, prepare=compiled)
-    runs = {each.name: Run(each, ran(each)) for each in (*ready, paper.toy(smoke=smoke))}
-    name = described(data, part)
+    runs = {each.name: Run(each, ran(each)) for each in (*ready.values(), paper.toy(smoke=smoke))}
     found = Experiments(
         A=Compared(**over_time(runs["A"]), first=measured.first(runs["A"].samples)),
         B=Compared(**over_time(runs["B"]), first=measured.first(runs["B"].samples)),
-        C=measured.over_alpha(runs["C"], name),
+        C=measured.over_alpha(runs["C"], facts.name),
         floor_sweep=measured.over_floor(runs["floor_sweep"]),
         impossibility=measured.impossibility(limits, [ran(match) for match in limits]),
         sign=Sign(**over_time(runs["sign"]), toy=measured.toy(runs["toy"])),
         step=OverTime(**over_time(runs["step"])),
         readings=OverTime(**over_time(runs["readings"])),
         delta=OverTime(**over_time(runs["delta"])),
-        arena=tuple(meeting(match, ran(match)) for match in matches),
+        arena=tuple(meeting(match, ran(match)) for match in short_plan(smoke=smoke)),
     )
     samples = {name: run.samples for name, run in runs.items() if name != "C"}
-    facts = DataFacts(name, not the_papers, stream_digest(runs["A"].plan.stream), part)
-    return Results(command, versions(), facts, claims(found, samples, name), found)
+    return Results(command, versions(), facts, claims(found, samples, facts.name), found)
 
 
 def reproduce(data: Data, folder: Path, *, started: Started = untold, **options: Any) -> Results:
-    """Measure, then write the report, unless it is there. Options are those of `measure`."""
+    """Measure, then write the report. Options are those of `measure`."""
     found = measure(data, folder / "runs", started=started, **options)
-    if not is_written(found, folder):
-        write_report(found, folder, started("report", len(PICTURES)))
+    write_report(found, folder, started)
     return found

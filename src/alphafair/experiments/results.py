@@ -1,8 +1,7 @@
 """What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from alphafair.types import Matrix, Vector
 Floats = tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """A mean over seeds and its 95% confidence interval; without width where nothing is random.
 
     All three are numbers, or arrays along the recorded rounds or along floors.
@@ -24,33 +22,25 @@ class Band:
     high: Any
 
     @classmethod
-    def exact(cls, values: Any) -> Self:
+    def exact(cls, values: Any) -> "Band":
         """Where nothing is random."""
         return cls(values, values, values)
 
-    @classmethod
-    def along(cls, bands: Iterable[Self]) -> Self:
-        return cls(*np.transpose([each.sides for each in bands]))
-
     @property
-    def sides(self) -> tuple[Any, Any, Any]:
-        return self.mean, self.low, self.high
-
-    @property
-    def end(self) -> Self:
-        return type(self)(*(side[-1] for side in self.sides))
+    def end(self) -> "Band":
+        return Band(*(side[-1] for side in self))
 
     @property
     def random(self) -> bool:
         return bool(np.any(self.high > self.low))
 
     @property
-    def size(self) -> Self:
+    def size(self) -> "Band":
         """How far from zero, without a sign."""
-        return self if self.mean > 0.0 else type(self)(-self.mean, -self.high, -self.low)
+        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
 
-    def minus(self, level: Any) -> Self:
-        return type(self)(*(side - level for side in self.sides))
+    def minus(self, level: Any) -> "Band":
+        return Band(*(side - level for side in self))
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,7 @@ class Outcome:
     @property
     def learned(self) -> Band:
         """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
-        return Band(*(round(side, 6) + 0.0 for side in self.gap_closed.sides))
+        return Band(*(round(side, 6) + 0.0 for side in self.gap_closed))
 
     @property
     def least(self) -> float:
@@ -259,10 +249,13 @@ class Limits(Section):
 
 
 @dataclass(frozen=True)
-class Lead(Band):
-    """What a claim says is above zero."""
+class Lead:
+    """What a claim says is above zero: the mean over seeds and its confidence interval."""
 
     what: str
+    mean: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import validate
-from alphafair.experiments.results import Arena, Results
+from alphafair.experiments.results import Arena, Band, Results
 
 NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
@@ -20,6 +20,8 @@ def plain(value: Any, where: str = "results") -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         optional = {field.name for field in fields(value) if field.default is None}
         value = {name: each for name, each in vars(value).items() if each is not None or name not in optional}
+    if isinstance(value, Band):
+        value = value._asdict()
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -87,7 +87,7 @@ def draw(axes: Axes, lines: Sequence[Line], markers: int) -> None:
     """The lines with their bands; the first stands in front, a guide behind all."""
     for number, line in enumerate(lines):
         keep = figures.evenly(len(line.x), MOST_POINTS)
-        x, mean, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (line.x, *line.values.sides))
+        x, mean, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (line.x, *line.values))
         if (high > low).any():
             order = 2.0 - number / len(lines)
             axes.fill_between(x, low, high, color=line.look.colour, alpha=0.22, linewidth=0.0, zorder=order)

@@ -135,7 +135,7 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
     panels: dict[str, list[Line]] = {unit: [] for unit in ALONG_FLOORS.values()}
     for metric, unit in ALONG_FLOORS.items():
         for feedback, (theirs, ours) in pairs.items():
-            dashes, level = figures.dashes(feedback), Band.along([run.alpha_fair[feedback][metric]] * 2)
+            dashes, level = figures.dashes(feedback), Band(*np.transpose([run.alpha_fair[feedback][metric]] * 2))
             panels[unit] += [
                 Line(theirs.label, look(theirs.policy), dashes, run.floors, run.fair_cb[feedback][metric]),
                 Line(ours.label, look(ours.policy), dashes, (0.0, 1.0), level),
