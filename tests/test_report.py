@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from base64 import b64decode
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
@@ -123,19 +124,18 @@ def test_every_figure_in_three_formats_and_inline_once(report: Path, reader: Rea
     assert set(PICTURES) >= FIGURES_OF_THE_PAPER
     for name, picture in PICTURES.items():
         assert reader.attributes.count(("figure", "id", name)) == 1
-        assert reader.attributes.count(("svg", "aria-label", picture.title)) == 1
+        assert reader.attributes.count(("img", "alt", picture.title)) == 1
         for suffix in figures.SUFFIXES:
             assert (report.parent / "figures" / f"{name}{suffix}").stat().st_size > 1000
             assert ("a", "href", f"figures/{name}{suffix}") in reader.attributes
-    assert reader.tags["svg"] == reader.tags["figure"] == reader.tags["figcaption"] == len(PICTURES)
+    assert reader.tags["img"] == reader.tags["figure"] == reader.tags["figcaption"] == len(PICTURES)
 
 
 def test_ids_are_unique_and_references_lead_somewhere(reader: Reader) -> None:
     ids = Counter(value for _, name, value in reader.attributes if name == "id")
     assert max(ids.values()) == 1
     inside = [value[1:] for _, name, value in reader.attributes if name == "href" and value.startswith("#")]
-    inside += [found for _, _, value in reader.attributes for found in re.findall(r"url\(#([^)]+)\)", value)]
-    assert len(inside) > 100
+    assert len(inside) > 10
     assert set(inside) <= set(ids)
 
 
@@ -146,8 +146,11 @@ def test_files_have_unique_ids_too(report: Path) -> None:
 
 
 def test_the_page_loads_nothing(report: Path, reader: Reader) -> None:
-    assert not {"script", "link", "img", "iframe", "image"} & set(reader.tags)
-    assert not [value for _, name, value in reader.attributes if name == "src" or value.startswith(("http", "//"))]
+    assert not {"script", "link", "iframe", "image"} & set(reader.tags)
+    assert not [value for _, name, value in reader.attributes if value.startswith(("http", "//"))]
+    sources = [value for _, name, value in reader.attributes if name == "src"]
+    drawn = [(report.parent / "figures" / f"{name}.svg").read_bytes() for name in PICTURES]
+    assert [b64decode(value.removeprefix("data:image/svg+xml;base64,")) for value in sources] == drawn
     text = report.read_text(encoding="utf-8")
     assert "@import" not in text
     assert "url(http" not in text
@@ -165,7 +168,7 @@ def test_the_page_fits_a_phone_and_the_dark(report: Path) -> None:
     assert [name for name in light if light[name] == dark[name]] == ["card"]
     assert light["card"] == "#ffffff"
     assert style.index("prefers-color-scheme: dark") < style.index("max-width: 44rem") < style.index("@media print")
-    assert text.count('<div class="drawing"><svg') == len(PICTURES)
+    assert text.count('<div class="drawing"><img src="data:') == len(PICTURES)
 
 
 def test_names_are_escaped(reader: Reader, report: Path) -> None:

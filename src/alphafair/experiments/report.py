@@ -4,10 +4,9 @@ All words and all layout of the page are in the templates.
 """
 
 import json
-import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ from alphafair.experiments.results import Arena, Results
 from alphafair.experiments.run import Started, untold
 from alphafair.experiments.serialize import as_json
 
-DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
-USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
-NAMED = re.compile(r' id="([^"]*)"')
-COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
-DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 Drawn = tuple[str, str, Callable[[], Figure]]  # a picture's name and title, and what draws it
 
 
@@ -50,40 +44,20 @@ def write_page(
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     advance, drawings = started("Drawing", len(pictures)), {}
     for name, title, draw in pictures:
-        drawings[name] = inline(save_picture(draw(), folder / "figures", name), name, title)
+        drawings[name] = save_picture(draw(), folder / "figures", name, title)
         advance(1)
     write_text(page, render(template, results=results, drawings=drawings))
     write_text(numbers, text)
 
 
-def save_picture(figure: Figure, folder: Path, name: str) -> str:
-    """The three files of a picture; the text of the SVG."""
+def save_picture(figure: Figure, folder: Path, name: str, title: str) -> Markup:
+    """The three files of a picture; it is a part of the page, which needs nothing else, as what its SVG holds."""
     for artist in figure.findobj():
         artist.set_gid(None)  # names of lines are no ids: two artists share one
     for suffix in figures.SUFFIXES:
         figures.save(figure, folder / f"{name}{suffix}")
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
-
-
-def inline(svg: str, name: str, title: str) -> str:
-    """An SVG file as a part of a page: ids that nobody else has, only those that are used, and two decimals.
-
-    >>> inline('<?xml?><svg viewBox="0 0 9 9"><path id="a" d="M 1.23456 2"/></svg>', "dot", "A dot")
-    '<svg viewBox="0 0 9 9" role="img" aria-label="A dot"><path d="M 1.23 2"/></svg>'
-    """
-    text = DROPPED.sub("", svg[svg.index("<svg") :])
-    head, body = text.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', head)
-    used = {old: f"{name}-{place}" for place, old in enumerate(dict.fromkeys(USED.findall(body)))}
-    body = NAMED.sub(lambda found: f' id="{used[found[1]]}"' if found[1] in used else "", body)
-    body = USED.sub(lambda found: found[0].replace(found[1], used[found[1]]), body).replace("xlink:href", "href")
-    body = COORDINATES.sub(lambda found: DECIMALS.sub(_two_decimals, found[0]), body)
-    body = re.sub(r"\s*\n\s*", "\n", body)
-    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(title)}">{body.strip()}'
-
-
-def _two_decimals(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+    data = b64encode((folder / f"{name}.svg").read_bytes()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, title)
 
 
 @cache
@@ -109,10 +83,9 @@ def environment() -> Environment:
     return made
 
 
-def render(template: str, *, drawings: Mapping[str, str], **values: Any) -> str:
-    """A whole page. `drawings` are the pictures by name, as inline SVG."""
-    inline = {name: Markup(svg) for name, svg in drawings.items()}
-    return environment().get_template(template).render(drawings=inline, **values)
+def render(template: str, **values: Any) -> str:
+    """A whole page."""
+    return environment().get_template(template).render(values)
 
 
 def settings(given: Mapping[str, Any]) -> str:
