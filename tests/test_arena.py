@@ -22,7 +22,7 @@ from alphafair.experiments import arena, courses, paper
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Course, Match
 from alphafair.experiments.results import Arena, Score
-from alphafair.experiments.run import digest, run
+from alphafair.experiments.run import run
 from alphafair.experiments.serialize import plain
 from alphafair.policies import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
@@ -49,7 +49,7 @@ def results(made: tuple[Path, str]) -> Arena:
 
 def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
     """By seed."""
-    home = folder / "runs" / f"{match.name}-{digest(match)}"
+    home = folder / "runs" / f"{match.work.name}-{match.work.digest}"
     return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
 
 
@@ -84,7 +84,7 @@ def test_the_full_plan() -> None:
     }
     assert [course.n_first for course in courses.COURSES[:3]] == [5000, 20000, None]
     assert [match.course.n_seeds for match in arena.plan(n_seeds=2)] == [2] * len(courses.COURSES)
-    assert len({digest(match) for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
+    assert len({match.work.digest for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
 
 
 @pytest.mark.parametrize("match", arena.plan(smoke=True), ids=lambda match: match.course.name)
@@ -286,7 +286,7 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 def test_jobs_change_nothing(tmp_path: Path) -> None:
     match = Match(courses.COURSES[7].smoke(), courses.BANDIT[:3], (0.5,))
     for jobs in (1, 2):
-        run(match, tmp_path / str(jobs), jobs=jobs)
+        run(match.work, tmp_path / str(jobs), jobs=jobs)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).glob("*/*")} for jobs in "12")
     assert one == two
     assert len(one) == match.course.n_seeds + 1
@@ -310,14 +310,14 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
 
 def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
     (match,) = (each for each in arena.plan(smoke=True, n_seeds=1) if each.course.name == "largest")
-    assert arena.meeting(match, run(match, tmp_path)).promises == ()
+    assert arena.meeting(match, run(match.work, tmp_path)).promises == ()
 
 
 def test_nothing_to_learn_closes_nothing(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
     course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)
     match = Match(course, (courses.ADAPTIVE,), (0.5,))
-    (score,) = arena.meeting(match, run(match, tmp_path)).scores
+    (score,) = arena.meeting(match, run(match.work, tmp_path)).scores
     assert (score.gap_closed.mean, score.gap_closed.low, score.gap_closed.high) == (0.0, 0.0, 0.0)
 
 

@@ -22,11 +22,11 @@ from alphafair import figures, streams
 from alphafair.cli import app
 from alphafair.experiments import compiling, measured, paper, report, reproduce, sources
 from alphafair.experiments import run as running
-from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.experiments.claims import OPEN
 from alphafair.experiments.experiment import Contender, Experiment, optimum
 from alphafair.experiments.results import Results
-from alphafair.experiments.run import Task, Work, digest, run, stream_digest
+from alphafair.experiments.run import Work, run, stream_digest
 from alphafair.experiments.serialize import plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
@@ -47,17 +47,18 @@ def test_experiments_are_values(stream: Stream) -> None:
     assert "alpha-fair" in repr(a)
     with pytest.raises(FrozenInstanceError):
         a.name = "Z"  # type: ignore[misc]
-    here = digest(a.on(stream))
-    assert here == digest(replace(a).on(stream))
+    here = a.on(stream).digest
+    assert here == replace(a).on(stream).digest
     others = (a.on(stream.head(100)), a.smoke().on(stream), replace(a, n_seeds=31).on(stream))
-    assert len({here, *map(digest, others)}) == 4
+    assert len({here, *(work.digest for work in others)}) == 4
     assert all(experiment.n_seeds >= 30 for experiment in paper.EXPERIMENTS)
 
 
 def test_instances_made_here_are_values_too() -> None:
     assert replace(LIMIT) == LIMIT
-    assert len({*map(digest, paper.IMPOSSIBILITY)}) == len(paper.HALVES)
-    assert digest(paper.toy()) == digest(paper.toy()) != digest(paper.toy(smoke=True))
+    assert len({match.work.digest for match in paper.IMPOSSIBILITY}) == len(paper.HALVES)
+    toy, again, other = (paper.TOY.on(paper.toy_rounds(smoke=smoke)).digest for smoke in (False, False, True))
+    assert toy == again != other
     coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(LIMIT.course.n_seeds)}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
     assert paper.TOY.n_seeds >= 30
@@ -81,34 +82,29 @@ def test_the_papers_settings(stream: Stream) -> None:
     assert paper.PRICE_OF_FAIRNESS.min_ratings == 5000
 
 
-class Counted:
-    """Work that counts its tasks as they are done, and stops before one too many."""
+def counted(work: Work, most: int, done: list[str]) -> Work:
+    """Work that lists its tasks as they are done, and stops before one too many."""
 
-    def __init__(self, work: Work, most: int) -> None:
-        self.work, self.most, self.done = work, most, 0
-        self.name, self.title, self.settings = work.name, work.title, work.settings
+    def do(name: str) -> pl.DataFrame:
+        if len(done) == most:
+            raise KeyboardInterrupt
+        table = work.tasks[name]()
+        done.append(name)
+        return table
 
-    def tasks(self) -> dict[str, Task]:
-        def counted(task: Task) -> pl.DataFrame:
-            if self.done == self.most:
-                raise KeyboardInterrupt
-            table = task()
-            self.done += 1
-            return table
-
-        return {name: partial(counted, task) for name, task in self.work.tasks().items()}
+    return replace(work, tasks={name: partial(do, name) for name in work.tasks})
 
 
 WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), LIMIT, paper.TOY.smoke()]
 
 
-@pytest.mark.parametrize("value", WORKS, ids=lambda value: value.name)
+@pytest.mark.parametrize("value", WORKS, ids=lambda value: getattr(value, "name", "limit"))
 def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, tmp_path: Path) -> None:
-    work: Work = value.on(stream) if isinstance(value, Experiment) else value
-    n_tasks = len(work.tasks())
-    stopped, again, reused = Counted(work, 2), Counted(work, n_tasks), Counted(work, 0)
+    work: Work = value.on(stream) if isinstance(value, Experiment) else value.work
+    n_tasks = len(work.tasks)
+    done: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        run(stopped, tmp_path, jobs=1)
+        run(counted(work, 2, done), tmp_path, jobs=1)
     assert len(list(tmp_path.glob("*/*.parquet"))) == 2
     asked: list[str] = []
     told: list[int] = []
@@ -117,15 +113,16 @@ def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, t
         asked.append(f"{title}: {total}")
         return told.append
 
+    again = counted(work, n_tasks, done)
     tables = run(again, tmp_path, jobs=1, started=started, prepare=lambda: asked.append("made ready"))
     assert asked == ["made ready", f"{work.title}: {n_tasks}"]
-    assert (again.done, told) == (n_tasks - 2, [2] + [1] * (n_tasks - 2))
-    kept = run(reused, tmp_path, prepare=lambda: asked.append("made ready again"))
-    assert [*tables] == [*kept] == [*work.tasks()]
+    assert (sorted(done), told) == (sorted(work.tasks), [2] + [1] * (n_tasks - 2))
+    kept = run(again, tmp_path, prepare=lambda: asked.append("made ready again"))
+    assert [*tables] == [*kept] == [*work.tasks]
     assert all(kept[name].equals(tables[name]) for name in tables)
     assert len(asked) == 2
-    folder = tmp_path / f"{value.name}-{digest(work)}"
-    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings()))
+    folder = tmp_path / f"{work.name}-{work.digest}"
+    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings))
     run(work, tmp_path / "other", jobs=2)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "other" / folder.name).iterdir()}
@@ -142,23 +139,23 @@ def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Pat
     empty.write_bytes(b"")
     noise.write_bytes(bytes(reversed(files[noise])))
     (folder / "experiment.json").write_text("{")
-    again = Counted(work, 3)
-    run(again, tmp_path)
-    assert again.done == 3
+    done: list[str] = []
+    run(counted(work, 3, done), tmp_path)
+    assert len(done) == 3
     assert {path: path.read_bytes() for path in folder.iterdir()} == files
 
 
 def test_who_is_stopped_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.html"
-    write_text(path, "old")
+    atomic_write(path, "old")
 
-    def half(part: Path, text: str, **options: Any) -> int:
-        part.write_bytes(text[: len(text) // 2].encode())
+    def half(part: Path, content: bytes) -> int:
+        part.write_text(content[: len(content) // 2].decode())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(KeyboardInterrupt):
-        write_text(path, "new and long")
+        atomic_write(path, "new and long")
     assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
 
 
@@ -179,8 +176,8 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
-    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,)).on(stream)
-    rewards, _ = measured.Run(plan, run(plan, tmp_path)).played(paper.UNIFORM, 0.9)
+    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
+    rewards, _ = measured.Run(plan, stream, run(plan.on(stream), tmp_path)).played(paper.UNIFORM, 0.9)
     np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
 
 
@@ -398,8 +395,8 @@ def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
     for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (Data(), (500, 43, 40_034))):
-        found = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
-        assert (found.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
+        plan, stream = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
+        assert (plan.min_ratings, stream.n_contexts, stream.n_rounds) == expected
 
 
 def test_the_command_can_be_pasted_whatever_the_folder_is_called(
@@ -432,9 +429,9 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = digest(LIMIT)
+    before = LIMIT.work.digest
     monkeypatch.setattr(running, "code_digest", lambda: "another")
-    assert digest(LIMIT) != before
+    assert LIMIT.work.digest != before
 
 
 def test_titles_and_labels_name_nothing(stream: Stream) -> None:
@@ -446,13 +443,13 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
     for plan in (*paper.EXPERIMENTS, paper.TOY):
         work = plan.on(stream)
         other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)).on(stream)
-        assert (digest(other), [*other.tasks()]) == (digest(work), [*work.tasks()])
+        assert (other.digest, [*other.tasks]) == (work.digest, [*work.tasks])
         first, *rest = plan.contenders
         set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
-        assert digest(set_otherwise.on(stream)) != digest(work)
+        assert set_otherwise.on(stream).digest != work.digest
     course = replace(LIMIT.course, title="x", name="y")
-    assert digest(replace(LIMIT, course=course)) == digest(LIMIT)
-    assert digest(replace(LIMIT, course=replace(course, n_seeds=1))) != digest(LIMIT)
+    assert replace(LIMIT, course=course).work.digest == LIMIT.work.digest
+    assert replace(LIMIT, course=replace(course, n_seeds=1)).work.digest != LIMIT.work.digest
 
 
 PACKAGE = Path(running.alphafair.__file__).parent

@@ -26,13 +26,12 @@ from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match
 from alphafair.experiments.measured import Tables, about, band, has_room
 from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
-from alphafair.experiments.pictures import arena as drawing
+from alphafair.experiments.pictures import GAP_CLOSED
 from alphafair.experiments.report import write_page
 from alphafair.experiments.results import Arena, Meeting, Score
 from alphafair.experiments.run import Started, run, untold, versions
 from alphafair.types import Adversary, Vector
 
-PICTURE = "gap-closed"
 MARGIN = 0.05  # of the gap: so much the adaptive policy may be below its guaranteed learner alone
 LONGEST = ("ratings", "stationary-large")
 
@@ -74,7 +73,7 @@ def measure(
     def met(matches: tuple[Match, ...]) -> tuple[Meeting, ...]:
         compiled = cache(lambda: compile_all(matches, started("Compiling", len(matches[0].contenders))))
         ran = partial(run, home=folder, jobs=jobs, started=started, prepare=compiled)
-        return tuple(meeting(match, ran(match)) for match in matches)
+        return tuple(meeting(match, ran(match.work)) for match in matches)
 
     return Arena(command, versions(), ALPHAS, met(matches), met(described))
 
@@ -97,7 +96,7 @@ def meeting(match: Match, tables: Tables) -> Meeting:
     several = isinstance(made, Adversary) and match.course.n_seeds > 1  # one seed alone decides nothing
     promised = dict(promises(table, match.alphas)) if several else {}
     return Meeting(
-        **about(match, stream, match.course.n_seeds),
+        **about(match.work, stream, match.course.n_seeds),
         name=match.course.name,
         delay=match.course.delay,
         scores=tuple(scores),
@@ -142,6 +141,5 @@ def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[s
 def arena(folder: Path, *, started: Started = untold, **options: Any) -> Arena:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]
-    write_page(folder, "arena.html", found, pictures, started)
+    write_page(folder, "arena.html", found, found.meetings, [GAP_CLOSED._replace(of="")], started)
     return found

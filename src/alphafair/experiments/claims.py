@@ -27,20 +27,11 @@ from alphafair.words import counted, fixed
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 PAPER, THEOREM, FOUND = "paper", "theorem", "found here"  # sources
 MADE_HERE = "made here"
-EXPERIMENTS = {  # by the first letter of a claim
-    **{name: name for name in "ABC"},
-    **{"F": "floor_sweep", "I": "impossibility", "S": "sign", "R": "readings"},
-}
+EXPERIMENTS = {"A": "A", "B": "B", "C": "C", "F": "floor_sweep", "I": "impossibility", "S": "sign", "R": "readings"}
 ALPHA_FAIR, ALPHA_FAIR_BANDIT = paper.ALPHA_FAIR.label, paper.ALPHA_FAIR_BANDIT.label
 RIVALS_A = tuple(rival.label for rival in (paper.HEDGE, paper.FAIR_CB, paper.FAIR_CB_FULL))
 SCALE_FREE, PUBLISHED, UNIFORM = paper.SCALE_FREE.label, paper.PUBLISHED_SIGN.label, paper.UNIFORM.label
-METRICS = {  # words, decimals
-    "alpha_performance": ("\u03b1-performance", 2),
-    "approximate_regret": ("approximate regret", 2),
-    "standard_regret": ("standard regret", 2),
-    "jain_index": ("Jain's index", 3),
-    "ratio": ("OPT/ALG", 4),
-}
+DECIMALS = {"alpha_performance": 2, "approximate_regret": 2, "standard_regret": 2, "jain_index": 3, "ratio": 4}
 AGAIN = "(The same order as A1.)"
 BEST_IN = (
     ("A1", "alpha_performance", "above", "highest \u03b1-performance of the paper's policies."),
@@ -144,7 +135,7 @@ def _claim(
 
 def _everybody(samples: Samples, labels: Iterable[str], metric: str) -> str:
     """Where everybody ends, and over how many seeds."""
-    decimals = METRICS[metric][1]
+    decimals = DECIMALS[metric]
     words, n_seeds = [], 1
     for label in labels:
         ends = samples[label][metric][:, -1]
@@ -199,14 +190,14 @@ def _compared(
 ) -> Claim:
     """That one ends above, or below, each of the others; with where everybody ends."""
     everybody = _everybody(samples, (ours, *others), metric)
-    return _claim(name, source, text, _ahead(samples, ours, way, others, metric), f"{everybody}; ", METRICS[metric][1])
+    return _claim(name, source, text, _ahead(samples, ours, way, others, metric), f"{everybody}; ", DECIMALS[metric])
 
 
 def _worst(name: str, samples: Samples, worst: str, *others: str) -> Claim:
     """That one ends below all others in two metrics, of each of which the closest is said."""
     differences = {
-        f"{what} in {METRICS[metric][0]}": values
-        for metric in ("alpha_performance", "jain_index")
+        f"{what} in {words}": values
+        for metric, words in (("alpha_performance", "\u03b1-performance"), ("jain_index", "Jain's index"))
         for what, values in _ahead(samples, worst, "below", (ALPHA_FAIR, *others), metric).items()
     }
     text, half = f"{worst} ends worst, in \u03b1-performance and in Jain's index.", len(differences) // 2

@@ -6,7 +6,7 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import polars as pl
 
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
-from alphafair.experiments.run import Task, short_digest, stream_digest
+from alphafair.experiments.run import Task, Work, short_digest, stream_digest
 from alphafair.offline import offline_curve
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
@@ -118,39 +118,26 @@ class Experiment:
             n_records=min(self.n_records, 5),
         )
 
-    def on(self, stream: Stream) -> Loaded:
-        """To be played on these rounds."""
-        return Loaded(**vars(self), stream=stream)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loaded(Experiment):
-    """An experiment with its rounds."""
-
-    stream: Stream = field(compare=False, repr=False)
-
     @property
     def alpha(self) -> float:
         """The only one."""
         (alpha,) = self.alphas
         return alpha
 
-    def settings(self) -> dict[str, Any]:
-        return {
+    def on(self, stream: Stream) -> Work:
+        """To be played on these rounds: a task per contender and alpha; over time also the optimum."""
+        tasks: dict[str, Task] = {}
+        for alpha in self.alphas:
+            for contender in self.contenders:
+                play = partial(contender.played, stream, alpha, self.n_seeds, self.n_records)
+                tasks[f"{contender.key}-{alpha:g}"] = play
+            if self.n_records > 1:
+                tasks[f"optimum-{alpha:g}"] = partial(optimum, stream, alpha, self.n_records)
+        settings = {
             "contenders": [contender.unlabelled() for contender in self.contenders],
             "alphas": self.alphas,
             "n_seeds": self.n_seeds,
             "n_records": self.n_records,
-            "rounds": stream_digest(self.stream),
+            "rounds": stream_digest(stream),
         }
-
-    def tasks(self) -> dict[str, Task]:
-        """One per contender and alpha; over time also the optimum."""
-        tasks: dict[str, Task] = {}
-        for alpha in self.alphas:
-            for contender in self.contenders:
-                play = partial(contender.played, self.stream, alpha, self.n_seeds, self.n_records)
-                tasks[f"{contender.key}-{alpha:g}"] = play
-            if self.n_records > 1:
-                tasks[f"optimum-{alpha:g}"] = partial(optimum, self.stream, alpha, self.n_records)
-        return tasks
+        return Work(self.name, self.title, settings, tasks)

@@ -11,7 +11,7 @@ import polars as pl
 
 from alphafair import contexts, metrics, streams
 from alphafair.experiments.experiment import KINDS, Contender
-from alphafair.experiments.run import Task, stream_digest
+from alphafair.experiments.run import Task, Work, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
@@ -84,16 +84,10 @@ class Match:
     alphas: tuple[float, ...]
 
     @property
-    def name(self) -> str:
-        return f"arena-{self.course.name}"
-
-    @property
-    def title(self) -> str:
-        return self.course.title
-
-    def settings(self) -> dict[str, Any]:
+    def work(self) -> Work:
         course = self.course
-        return {
+        tasks: dict[str, Task] = {f"seed-{seed}": partial(self.played, seed) for seed in range(course.n_seeds)}
+        settings = {
             "maker": course.maker,
             "settings": dict(course.settings),
             "first_rounds": _digest(course),  # those of seed 0
@@ -103,9 +97,7 @@ class Match:
             "contenders": [contender.unlabelled() for contender in self.contenders],
             "alphas": self.alphas,
         }
-
-    def tasks(self) -> dict[str, Task]:
-        return {f"seed-{seed}": partial(self.played, seed) for seed in range(self.course.n_seeds)}
+        return Work(f"arena-{course.name}", course.title, settings, tasks)
 
     def played(self, seed: int) -> pl.DataFrame:
         """What arms earned with every contender at every alpha; beside it the limits of the rounds that it met."""

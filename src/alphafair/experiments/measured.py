@@ -10,11 +10,11 @@ import polars as pl
 
 from alphafair import metrics
 from alphafair.experiments import results
-from alphafair.experiments.experiment import Contender, Loaded
+from alphafair.experiments.experiment import Contender, Experiment
 from alphafair.experiments.match import Match
 from alphafair.experiments.paper import ALPHA_FAIR, ALPHA_FAIR_BANDIT, FLOORS, LIMIT, UNIFORM
 from alphafair.experiments.results import Band
-from alphafair.experiments.run import Work, digest, short_digest
+from alphafair.experiments.run import Work, short_digest
 from alphafair.offline import context_reward_totals
 from alphafair.types import Feedback, Matrix, Stream, Vector
 
@@ -28,15 +28,16 @@ AT_THE_END = ("alpha_performance", "jain_index", "average_reward")  # what needs
 class Run:
     """An experiment on its rounds, and its tables."""
 
-    plan: Loaded
+    plan: Experiment
+    stream: Stream
     tables: Tables
 
     def played(self, contender: Contender, alpha: float) -> tuple[Vector, Matrix]:
         """What one contender did: R by seed, recorded round and arm, and shares of pulls by seed and arm."""
-        table, stream = self.tables[f"{contender.key}-{alpha:g}"], self.plan.stream
-        shape = (table["seed"].n_unique(), -1, stream.n_arms)
+        table = self.tables[f"{contender.key}-{alpha:g}"]
+        shape = (table["seed"].n_unique(), -1, self.stream.n_arms)
         rewards, pulls = (table[name].to_numpy().reshape(shape) for name in ("rewards", "pulls"))
-        return rewards, pulls[:, -1] / stream.n_rounds
+        return rewards, pulls[:, -1] / self.stream.n_rounds
 
     @cached_property
     def optimum(self) -> pl.DataFrame:
@@ -66,11 +67,11 @@ class Run:
 
     def about(self) -> dict[str, Any]:
         """What results on ratings begin with."""
-        plan, labels = self.plan, self.plan.stream.arm_labels
+        plan, labels = self.plan, self.stream.arm_labels
         n_seeds = plan.n_seeds if Feedback.BANDIT in {each.feedback for each in plan.contenders} else 1
         return {
-            **about(plan, plan.stream, n_seeds),
-            "arm_labels": tuple(labels or map(str, range(plan.stream.n_arms))),
+            **about(plan.on(self.stream), self.stream, n_seeds),
+            "arm_labels": tuple(labels or map(str, range(self.stream.n_arms))),
             "settings": {name: getattr(plan, name) for name in ("rows", "min_ratings", "reward_floor")},
         }
 
@@ -78,7 +79,7 @@ class Run:
 def about(work: Work, stream: Stream, n_seeds: int) -> dict[str, Any]:
     """What any results on some rounds begin with."""
     sizes = {"n_rounds": stream.n_rounds, "n_contexts": stream.n_contexts, "n_arms": stream.n_arms}
-    return {"title": work.title, "digest": digest(work), "seeds": tuple(range(n_seeds)), **sizes}
+    return {"title": work.title, "digest": work.digest, "seeds": tuple(range(n_seeds)), **sizes}
 
 
 def band(samples: Matrix, level: float = 0.95) -> Band:
@@ -116,7 +117,7 @@ def _gap_closed(run: Run, performance: Vector) -> Band:
     Where the optimum is not above uniform play nobody does.
     """
     _, best, certificate = run.optimum.row(-1)
-    uniform = metrics.alpha_performance(uniform_rewards(run.plan.stream)[None], run.plan.alpha)
+    uniform = metrics.alpha_performance(uniform_rewards(run.stream)[None], run.plan.alpha)
     drawn = run.samples.get(UNIFORM.label)
     if drawn is not None and len(drawn["alpha_performance"]) > 1:
         uniform = drawn["alpha_performance"][:, -1]
@@ -131,7 +132,7 @@ def _outcome(run: Run, contender: Contender) -> results.Outcome:
     final = run.played(contender, alpha)[0][:, -1]
     samples = run.samples[contender.label]
     if contender.feedback is Feedback.FULL:  # what this very run cannot exceed: known from what it saw and earned alone
-        bounds = metrics.certificates(context_reward_totals(run.plan.stream), final[0], alpha)
+        bounds = metrics.certificates(context_reward_totals(run.stream), final[0], alpha)
         regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
         certificates = {"ratio": bounds.performance_ratio, **regrets}
     return results.Outcome(
@@ -222,7 +223,7 @@ def impossibility(matches: Sequence[Match], played: Sequence[Tables]) -> results
 
     return results.Limits(
         title=LIMIT,
-        digest=short_digest([digest(match) for match in matches]),
+        digest=short_digest([match.work.digest for match in matches]),
         seeds=tuple(range(matches[0].course.n_seeds)),
         halves=tuple(dict(match.course.settings)["n_half"] for match in matches),
         alphas=alphas,
@@ -233,7 +234,7 @@ def impossibility(matches: Sequence[Match], played: Sequence[Tables]) -> results
 
 def toy(run: Run) -> results.PullShares:
     """How often each arm is pulled, over all seeds."""
-    plan = run.plan
     shares = {label: each["pull_shares"].mean(axis=0) for label, each in run.samples.items()}
-    arms = plan.stream.reward_table[0]
-    return results.PullShares(**about(plan, plan.stream, plan.n_seeds), alpha=plan.alpha, arms=arms, shares=shares)
+    plan, stream = run.plan, run.stream
+    sizes, arms = about(plan.on(stream), stream, plan.n_seeds), stream.reward_table[0]
+    return results.PullShares(**sizes, alpha=plan.alpha, arms=arms, shares=shares)

@@ -5,8 +5,8 @@ All words and all layout of the page are in the templates.
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +16,35 @@ from matplotlib.figure import Figure
 
 from alphafair import figures, words
 from alphafair.experiments import courses, paper
-from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.experiments.claims import obstacle, verdict
-from alphafair.experiments.pictures import PICTURES
+from alphafair.experiments.pictures import PICTURES, Picture
 from alphafair.experiments.results import Arena, Results
 from alphafair.experiments.run import Started, untold
 from alphafair.experiments.serialize import as_json
 
-Drawn = tuple[str, str, Callable[[], Figure]]  # a picture's name and title, and what draws it
-
 
 def write_report(results: Results, folder: Path, started: Started = untold) -> None:
     """Write index.html, results.json and figures/ into a folder; the same results give the same bytes."""
-    pictures = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
-    write_page(folder, "page.html", results, pictures, started)
+    write_page(folder, "page.html", results, results.experiments, PICTURES, started)
 
 
 def write_page(
-    folder: Path, template: str, results: Results | Arena, pictures: Sequence[Drawn], started: Started
+    folder: Path, template: str, results: Results | Arena, shown: Any, pictures: Sequence[Picture], started: Started
 ) -> None:
-    """A page of a template, its numbers, and every picture in three formats; unless all of it is there."""
+    """A page of a template, its numbers, and pictures of what is shown in three formats; unless all of it is there."""
     text, numbers, page = as_json(results), folder / "results.json", folder / "index.html"
-    files = [folder / "figures" / f"{name}{suffix}" for name, *_ in pictures for suffix in figures.SUFFIXES]
+    files = [folder / "figures" / f"{each.name}{suffix}" for each in pictures for suffix in figures.SUFFIXES]
     if all(path.is_file() for path in (numbers, page, *files)) and numbers.read_bytes() == text.encode():
         return
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
     advance, drawings = started("Drawing", len(pictures)), {}
-    for name, title, draw in pictures:
-        drawings[name] = save_picture(draw(), folder / "figures", name, title)
+    for each in pictures:
+        drawings[each.name] = save_picture(each.draw(shown), folder / "figures", each.name, each.title)
         advance(1)
-    write_text(page, render(template, results=results, drawings=drawings))
-    write_text(numbers, text)
+    atomic_write(page, render(template, results=results, drawings=drawings))
+    atomic_write(numbers, text)
 
 
 def save_picture(figure: Figure, folder: Path, name: str, title: str) -> Markup:

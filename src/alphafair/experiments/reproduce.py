@@ -9,18 +9,19 @@ from alphafair.experiments import measured, paper
 from alphafair.experiments.arena import meeting, short_plan
 from alphafair.experiments.claims import claims
 from alphafair.experiments.compiling import NAMES, compile_all
-from alphafair.experiments.experiment import Experiment, Loaded
+from alphafair.experiments.experiment import Experiment
 from alphafair.experiments.measured import Run, over_time
 from alphafair.experiments.report import write_report
 from alphafair.experiments.results import Compared, Experiments, OverTime, Results, Sign
 from alphafair.experiments.run import Started, run, stream_digest, untold, versions
 from alphafair.experiments.sources import Data, check_counts
 from alphafair.streams.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
+from alphafair.types import Stream
 
 STAND_IN_RATINGS = (500, 50)  # of a user in experiment C, where nobody has as many as the paper asks for
 
 
-def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
+def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> tuple[Experiment, Stream]:
     """An experiment with its rounds; where nobody has as many ratings as it asks for, users of fewer stand in."""
     rows, least = first_rows(ratings, experiment.rows), experiment.min_ratings
     if least is not None:
@@ -28,7 +29,7 @@ def loaded(ratings: Ratings, genres: Genres, experiment: Experiment) -> Loaded:
         least = next((fewer for fewer in (least, *STAND_IN_RATINGS) if fewer <= most), None)
     stream = ratings_stream(rows, genres, min_ratings=least, reward_floor=experiment.reward_floor)
     n_rows = None if experiment.rows is None else len(rows.users)
-    return replace(experiment, rows=n_rows, min_ratings=least).on(stream)
+    return replace(experiment, rows=n_rows, min_ratings=least), stream
 
 
 def measure(
@@ -47,28 +48,29 @@ def measure(
     tell = started("Reading the ratings", 1)
     ratings, genres = data.read()
     n_ratings = len(ratings.users)
-    ready = {each.name: loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS}
+    ready = [loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS]
     del ratings  # from here on only what is played
     tell(1)
-    facts = data.facts(n_ratings, stream_digest(ready["A"].stream))
+    facts = data.facts(n_ratings, stream_digest(ready[0][1]))
     if not (facts.stand_in or smoke):
-        for name, experiment in ready.items():
-            check_counts(name, experiment.stream)
+        for plan, stream in ready:
+            check_counts(plan.name, stream)
+    ready.append((paper.TOY.smoke() if smoke else paper.TOY, paper.toy_rounds(smoke=smoke)))
     limits = paper.IMPOSSIBILITY[:3] if smoke else paper.IMPOSSIBILITY
     compiled = cache(lambda: compile_all(jobs=jobs, advance=started("Compiling", len(NAMES))))
     ran = partial(run, home=folder, jobs=jobs, started=started, prepare=compiled)
-    runs = {each.name: Run(each, ran(each)) for each in (*ready.values(), paper.toy(smoke=smoke))}
+    runs = {plan.name: Run(plan, stream, ran(plan.on(stream))) for plan, stream in ready}
     found = Experiments(
         A=Compared(**over_time(runs["A"]), first=measured.first(runs["A"].samples)),
         B=Compared(**over_time(runs["B"]), first=measured.first(runs["B"].samples)),
         C=measured.over_alpha(runs["C"], facts.name),
         floor_sweep=measured.over_floor(runs["floor_sweep"]),
-        impossibility=measured.impossibility(limits, [ran(match) for match in limits]),
+        impossibility=measured.impossibility(limits, [ran(match.work) for match in limits]),
         sign=Sign(**over_time(runs["sign"]), toy=measured.toy(runs["toy"])),
         step=OverTime(**over_time(runs["step"])),
         readings=OverTime(**over_time(runs["readings"])),
         delta=OverTime(**over_time(runs["delta"])),
-        arena=tuple(meeting(match, ran(match)) for match in short_plan(smoke=smoke)),
+        arena=tuple(meeting(match, ran(match.work)) for match in short_plan(smoke=smoke)),
     )
     samples = {name: run.samples for name, run in runs.items() if name != "C"}
     return Results(command, versions(), facts, claims(found, samples, facts.name), found)

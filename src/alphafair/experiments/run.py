@@ -12,15 +12,17 @@ import os
 import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
 import alphafair
-from alphafair.experiments.atomic_write import atomic_write, write_text
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.types import Stream
 
 PACKAGE = Path(alphafair.__file__).parent
@@ -37,20 +39,19 @@ COMPUTING = (  # all code that a table depends on
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 
 
-class Work(Protocol):
-    """What is asked of an experiment: what names its results, and tasks by name, each of which makes a table."""
+@dataclass(frozen=True)
+class Work:
+    """What is to be run: what names its results, and tasks by name, each of which makes a table."""
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    tasks: dict[str, Task]
 
     @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    def settings(self) -> dict[str, Any]: ...
-    def tasks(self) -> dict[str, Task]: ...
-
-
-def digest(work: Work) -> str:
-    """Names the results of an experiment: the same settings on the same rounds, run by the same code."""
-    return short_digest([work.settings(), code_digest()])
+    def digest(self) -> str:
+        """Names the results: the same settings on the same rounds, run by the same code."""
+        return short_digest([self.settings, code_digest()])
 
 
 def short_digest(content: Any) -> str:
@@ -96,15 +97,14 @@ def run(
     prepare: Callable[[], None] = lambda: None,
 ) -> dict[str, pl.DataFrame]:
     """All tables by name: those that are kept are read, the others made, after `prepare`, and kept."""
-    folder = home / f"{work.name}-{digest(work)}"
+    folder = home / f"{work.name}-{work.digest}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "experiment.json", json.dumps(work.settings(), indent=2, sort_keys=True) + "\n")
-    tasks = work.tasks()
-    tables = {name: table for name in tasks if (table := _read(folder / f"{name}.parquet")) is not None}
-    missing = {name: task for name, task in tasks.items() if name not in tables}
+    atomic_write(folder / "experiment.json", json.dumps(work.settings, indent=2, sort_keys=True) + "\n")
+    tables = {name: table for name in work.tasks if (table := _read(folder / f"{name}.parquet")) is not None}
+    missing = {name: task for name, task in work.tasks.items() if name not in tables}
     if missing:
         prepare()
-    advance = started(work.title, len(tasks))
+    advance = started(work.title, len(work.tasks))
     advance(len(tables))
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
         making = {pool.submit(_made, task, folder / f"{name}.parquet"): name for name, task in missing.items()}
@@ -115,7 +115,7 @@ def run(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return {name: tables[name] for name in tasks}
+    return {name: tables[name] for name in work.tasks}
 
 
 def _read(path: Path) -> pl.DataFrame | None:
@@ -127,7 +127,7 @@ def _read(path: Path) -> pl.DataFrame | None:
 
 
 def _made(task: Task, path: Path) -> pl.DataFrame:
-    table = task()
-    with atomic_write(path) as temporary:
-        table.write_parquet(temporary)
+    table, content = task(), BytesIO()
+    table.write_parquet(content)
+    atomic_write(path, content.getvalue())
     return table

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alphafair import figures
-from alphafair.experiments.results import Band, OnRounds, OverTime
+from alphafair.experiments.results import Band, OnRounds, OverFloor, OverTime
 from alphafair.figures import INK, LABEL_SIZE, Dashes, Look, look
-from alphafair.words import counted, tick
+from alphafair.words import ALPHA, counted, tick
 
 WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
@@ -118,6 +118,10 @@ def gap_axis(axes: Axes, ticks: Sequence[float]) -> None:
 def sizes(run: OnRounds) -> str:
     """What was run: the first note under a title."""
     return ", ".join(counted(getattr(run, f"n_{noun}s"), noun) for noun in ("round", "context", "arm"))
+
+
+def settings(run: OverTime | OverFloor) -> str:
+    return f"{ALPHA} = {run.alpha:g}, {sizes(run)}"
 
 
 def bands(*runs: OverTime) -> str:

@@ -1,7 +1,6 @@
 """Lines: experiments A and B and the corrections over the rounds, C over alpha, FairCB along its floor, the limits."""
 
 from collections.abc import Callable
-from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -58,7 +57,7 @@ def over_time(run: OverTime, title: str, metric: str) -> Figure:
         "jain_index": lambda axes: axes.set_ylim(0.0, 1.02),
         "standard_regret": _wide_scale,
     }
-    notes = (_settings(run), certified, canvas.bands(run), styles)
+    notes = (canvas.settings(run), certified, canvas.bands(run), styles)
     return canvas.chart(title, notes, {OVER_TIME[metric][1]: lines}, _over_rounds(run, scales[metric]))
 
 
@@ -66,7 +65,7 @@ def sign(run: OverTime, title: str) -> Figure:
     """Real data: alpha-performance above or below uniform play's."""
     level = run.of("uniform").alpha_performance.mean
     lines = [line._replace(values=line.values.minus(level)) for line in _lines(run, "alpha_performance")]
-    notes = (_settings(run), canvas.bands(run), "each sees one reward")
+    notes = (canvas.settings(run), canvas.bands(run), "each sees one reward")
     panels = {f"{PERFORMANCE} above uniform's (utility)": lines}
     return canvas.chart(title, notes, panels, _over_rounds(run, _around_zero))
 
@@ -74,7 +73,7 @@ def sign(run: OverTime, title: str) -> Figure:
 def step(run: OverTime, title: str) -> Figure:
     """Standard regret over the rounds: a small picture."""
     panels = {"standard regret (utility)": _lines(run, "standard_regret")}
-    notes = (_settings(run), "each sees all rewards")
+    notes = (canvas.settings(run), "each sees all rewards")
     return canvas.chart(title, notes, panels, _over_rounds(run, _around_zero), height=3.0)
 
 
@@ -90,7 +89,7 @@ def readings(run: OverTime, title: str) -> Figure:
     end = run.contenders["before"].alpha_performance.end.mean
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
     finish = _over_rounds(run, lambda axes: axes.margins(y=0.15))
-    return canvas.chart(title, (_settings(run), note), panels, finish, height=5.0, gap=0.22, left=1.2)
+    return canvas.chart(title, (canvas.settings(run), note), panels, finish, height=5.0, gap=0.22, left=1.2)
 
 
 def over_alpha(run: OverAlpha, title: str, metric: str) -> Figure:
@@ -147,7 +146,7 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
         if axes.get_ylabel() == ALONG_FLOORS["jain_index"]:
             axes.set_ylim(0.0, 1.04)
 
-    notes = (_settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
+    notes = (canvas.settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
     return canvas.chart(title, notes, panels, finish, height=6.2, gap=0.18, markers=len(run.floors))
 
 
@@ -155,7 +154,7 @@ def impossibility(run: Limits, title: str) -> Figure:
     """OPT/ALG of alpha-FairCB on growing copies of the instance, against the limit nobody can beat."""
     lines = [
         Line(f"{ALPHA} = {alpha:g}, limit {limit:.4f}", Look(OURS.colour, marker), "-", run.halves, Band.exact(ratios))
-        for alpha, limit, ratios, marker in zip(run.alphas, run.limits, run.ratios, cycle(MARKERS), strict=False)
+        for alpha, limit, ratios, marker in zip(run.alphas, run.limits, run.ratios, MARKERS, strict=False)
     ]
     notes = (
         "two contexts, two arms, a coin decides the second half of the rounds",
@@ -203,10 +202,6 @@ def _wide_scale(axes: Axes) -> None:
     axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=1.0, subs=[1.0, 2.0, 5.0]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(tick)
-
-
-def _settings(run: OverTime | OverFloor) -> str:
-    return f"{ALPHA} = {run.alpha:g}, {canvas.sizes(run)}"
 
 
 def _data(run: OverAlpha) -> str:

@@ -29,12 +29,9 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
     order = np.argsort(-run.of("uniform").final_rewards, kind="stable")
     order = order[figures.evenly(len(order), MOST_ARMS)]
     height = 1.75 + ARM_ROW * len(order)
-    notes = (
-        f"{ALPHA} = {run.alpha:g}, {canvas.sizes(run)}",
-        "cumulative reward with its initial 1; black line: an equal split of the same total",
-    )
+    reading = "cumulative reward with its initial 1; black line: an equal split of the same total"
     least, most = float(rewards.min()) / 1.5, float(rewards.max()) * 1.5
-    with canvas.page(title, notes, height) as (figure, top):
+    with canvas.page(title, (canvas.settings(run), reading), height) as (figure, top):
         names = [clipped(run.arm_labels[arm], 22) for arm in order]
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
         width = (canvas.WIDTH - left - 0.15) / len(rewards)
