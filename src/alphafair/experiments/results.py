@@ -152,15 +152,14 @@ class OverTime(OnRatings):
         return found
 
     def differences(self, metric: str) -> dict[str, Band]:
-        """Every reading of the slope less the first, the default."""
-        default, *_ = (getattr(each, metric).mean for each in self.outcomes)
-        return {each.label.replace("_", " "): getattr(each, metric).minus(default) for each in self.outcomes}
+        """Every contender less the first, by their labels."""
+        first = getattr(self.outcomes[0], metric).mean
+        return {each.label.replace("_", " "): getattr(each, metric).minus(first) for each in self.outcomes}
 
     def largest_difference(self) -> tuple[float, str, str]:
-        """Of any reading at any round in either metric, as a part of the default's value; whose, and in which."""
-        default = self.outcomes[0]
+        """From the first at any round in either metric, as a part of the first's value; whose, and in which."""
         return max(
-            (float(np.abs(found.mean / getattr(default, metric).mean).max()), label, metric)
+            (float(np.abs(found.mean / getattr(self.outcomes[0], metric).mean).max()), label, metric)
             for metric in ("alpha_performance", "jain_index")
             for label, found in self.differences(metric).items()
         )
