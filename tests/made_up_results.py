@@ -34,7 +34,7 @@ def band(values: Matrix) -> dict[str, Any]:
 
 
 def contender(
-    policy: str, feedback: str, skew: float, optimum: Vector, rounds: Vector, n_seeds: int = 1
+    label: str, policy: str, feedback: str, skew: float, optimum: Vector, rounds: Vector, n_seeds: int = 1
 ) -> dict[str, Any]:
     """A policy whose arms earn steadily, the first ones faster by the skew."""
     slopes = np.arange(len(ARMS), 0.0, -1.0) ** skew
@@ -53,6 +53,7 @@ def contender(
     room = optimum[-1] - uniform
     bounds = {name: values[0, -1] + 0.1 for name, values in zip(SERIES[3:], measured[3:], strict=True)}
     return {
+        "label": label,
         "policy": policy,
         "feedback": feedback,
         **({"certificates": bounds} if feedback == "full" else {}),
@@ -81,7 +82,7 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
         "rounds": rounds.astype(int).tolist(),
         "optimum": {"values": optimum.tolist(), "gaps": (1e-9 * optimum).tolist()},
         "contenders": {
-            label: contender(policy, feedback, skew, optimum, rounds, seeds)
+            label: contender(label, policy, feedback, skew, optimum, rounds, seeds)
             for label, policy, feedback, skew, seeds in entries
         },
     }
@@ -147,9 +148,9 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
     earned = 1.0 + 500.0 * np.arange(len(ARMS), 0.0, -1.0) ** (3.0 * (1.0 - alphas[:, None]))
     earned /= earned.sum(axis=1, keepdims=True) / (1000.0 - 300.0 * alphas[:, None])
     floors = [0.1, 0.5, 0.9]
-    ours = contender("alpha-fair", "full", 0.3, np.array([60.0]), np.array([1000.0]))
+    ours = contender("", "alpha-fair", "full", 0.3, np.array([60.0]), np.array([1000.0]))
     level = {name: {side: ours[name][side][0] for side in ("mean", "low", "high")} for name in SERIES[:3]}
-    swept = [contender("fair-cb", "full", 2.0 - floor, np.array([60.0]), np.array([1000.0])) for floor in floors]
+    swept = [contender("", "fair-cb", "full", 2.0 - floor, np.array([60.0]), np.array([1000.0])) for floor in floors]
     sweep = {
         name: {side: [run[name][side][0] for run in swept] for side in ("mean", "low", "high")} for name in SERIES[:3]
     }
@@ -164,7 +165,6 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
             "name": f"made up {NASTY}",
             "stand_in": stand_in,
             "digest": "fedcba987654",
-            "note": "Nobody rated anything.",
         },
         "claims": [
             {

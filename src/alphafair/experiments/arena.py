@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,17 @@ from alphafair.experiments.courses import (
     DESCRIBED_CONTENDERS,
     DESCRIBED_COURSES,
     GUARANTEED,
-    N_FEATURES,
 )
 from alphafair.experiments.experiment import Contender
-from alphafair.experiments.match import Match, key
-from alphafair.experiments.measured import about, band, has_room
+from alphafair.experiments.match import Match
+from alphafair.experiments.measured import Tables, about, band, has_room
 from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
-from alphafair.experiments.pictures import arena as drawing
-from alphafair.experiments.report import Report, render, write_page
+from alphafair.experiments.pictures import GAP_CLOSED
+from alphafair.experiments.report import write_page
 from alphafair.experiments.results import Arena, Meeting, Score
-from alphafair.experiments.run import Started, is_done, read, run, untold, versions
+from alphafair.experiments.run import Started, run, untold, versions
 from alphafair.types import Adversary, Vector
 
-PICTURE = "gap-closed"
 MARGIN = 0.05  # of the gap: so much the adaptive policy may be below its guaranteed learner alone
 LONGEST = ("ratings", "stationary-large")
 
@@ -71,14 +69,13 @@ def measure(
     matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
     if find_spec("sklearn") is None:
         described = ()
-    for each in (matches, described):
-        if not all(is_done(match, folder) for match in each):
-            compile_all(each, started("Compiling", len(each[0].contenders)))
 
-    def met(match: Match) -> Meeting:
-        return meeting(match, run(match, folder, jobs=jobs, advance=started(match.title, len(match.tasks()))))
+    def met(matches: tuple[Match, ...]) -> tuple[Meeting, ...]:
+        compiled = cache(lambda: compile_all(matches, started("Compiling", len(matches[0].contenders))))
+        ran = partial(run, home=folder, jobs=jobs, started=started, prepare=compiled)
+        return tuple(meeting(match, ran(match.work)) for match in matches)
 
-    return Arena(command, versions(), ALPHAS, tuple(map(met, matches)), tuple(map(met, described)))
+    return Arena(command, versions(), ALPHAS, met(matches), met(described))
 
 
 def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> None:
@@ -90,18 +87,16 @@ def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> N
         advance(1)
 
 
-def meeting(match: Match, folder: Path) -> Meeting:
+def meeting(match: Match, tables: Tables) -> Meeting:
     """What a course has come to: every contender at every alpha, with bands over the seeds."""
-    table = pl.concat(
-        read(folder, name).with_columns(pl.lit(seed).alias("seed")) for seed, name in enumerate(match.tasks())
-    )
+    table = pl.concat(tables.values())  # seed by seed
     made = match.course.made(0)
     stream = made.stream if isinstance(made, Adversary) else made
-    scores = [score(table, contender, alpha, stream) for alpha in match.alphas for contender in match.contenders]
+    scores = [score(table, contender, alpha) for alpha in match.alphas for contender in match.contenders]
     several = isinstance(made, Adversary) and match.course.n_seeds > 1  # one seed alone decides nothing
     promised = dict(promises(table, match.alphas)) if several else {}
     return Meeting(
-        **about(match, stream, match.course.n_seeds),
+        **about(match.work, stream, match.course.n_seeds),
         name=match.course.name,
         delay=match.course.delay,
         scores=tuple(scores),
@@ -109,12 +104,12 @@ def meeting(match: Match, folder: Path) -> Meeting:
     )
 
 
-def score(table: pl.DataFrame, contender: Contender, alpha: float, stream: Any) -> Score:
+def score(table: pl.DataFrame, contender: Contender, alpha: float) -> Score:
     closed, performance = by_seed(table, contender, alpha)
     return Score(
         label=contender.label,
         policy=contender.policy,
-        feedback=contender.make(stream, alpha).feedback.value,
+        feedback=contender.feedback.value,
         alpha=alpha,
         n_seeds=len(closed),
         gap_closed=band(closed),
@@ -124,14 +119,10 @@ def score(table: pl.DataFrame, contender: Contender, alpha: float, stream: Any) 
 
 def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector, Vector]:
     """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG."""
-    mine = table.filter(contender=key(contender), alpha=alpha).sort("seed", "arm")
-    n_seeds, n_arms = mine["seed"].n_unique(), mine["arm"].n_unique()
-    earned, uniform, best, gaps = (
-        mine[name].to_numpy().reshape(n_seeds, n_arms) for name in ("reward", "uniform", "optimum", "gap")
-    )
-    level = metrics.alpha_performance(uniform, alpha)
-    learnable = all(map(has_room, best[:, 0], gaps[:, 0], level))
-    closed = metrics.gap_closed(best[:, 0], uniform, earned, alpha) if learnable else np.zeros(n_seeds)
+    mine = table.filter(contender=contender.key, alpha=alpha)
+    earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("rewards", "uniform", "optimum", "gap"))
+    learnable = all(map(has_room, best, gaps, metrics.alpha_performance(uniform, alpha)))
+    closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else np.zeros(len(best))
     return closed, metrics.alpha_performance(earned, alpha)
 
 
@@ -147,9 +138,8 @@ def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[s
             yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - by_seed(table, other, alpha)[0] + margin
 
 
-def arena(folder: Path, *, started: Started = untold, **options: Any) -> Report[Arena]:
+def arena(folder: Path, *, started: Started = untold, **options: Any) -> Arena:
     """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
     found = measure(folder / "runs", started=started, **options)
-    pictures = [(PICTURE, drawing.TITLE, partial(drawing.picture, found.meetings))]
-    page = write_page(folder, found, pictures, partial(render, "arena.html", results=found, n_features=N_FEATURES))
-    return Report(found, page)
+    write_page(folder, "arena.html", found, found.meetings, [GAP_CLOSED._replace(of="")], started)
+    return found

@@ -12,34 +12,33 @@ A claim of the paper that is another of its claims again is not independent: hea
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from alphafair import metrics
 from alphafair.experiments import paper
-from alphafair.experiments.measured import Pulls, Samples, band, has_room, joint_bands
-from alphafair.experiments.results import Claim, Compared, Experiments, Lead, OnRatings, OverAlpha
+from alphafair.experiments.measured import Samples, band, has_room, joint_bands
+from alphafair.experiments.results import Claim, Compared, Experiments, Lead, Limits, OnRatings, OverAlpha
 from alphafair.types import Matrix, Vector
 from alphafair.words import counted, fixed
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 PAPER, THEOREM, FOUND = "paper", "theorem", "found here"  # sources
 MADE_HERE = "made here"
+EXPERIMENTS = {"A": "A", "B": "B", "C": "C", "F": "floor_sweep", "I": "impossibility", "S": "sign", "R": "readings"}
 ALPHA_FAIR, ALPHA_FAIR_BANDIT = paper.ALPHA_FAIR.label, paper.ALPHA_FAIR_BANDIT.label
 RIVALS_A = tuple(rival.label for rival in (paper.HEDGE, paper.FAIR_CB, paper.FAIR_CB_FULL))
-SCALE_FREE, PUBLISHED, UNIFORM = (
-    contender.label for contender in (paper.SCALE_FREE, paper.PUBLISHED_SIGN, paper.UNIFORM)
+SCALE_FREE, PUBLISHED, UNIFORM = paper.SCALE_FREE.label, paper.PUBLISHED_SIGN.label, paper.UNIFORM.label
+DECIMALS = {"alpha_performance": 2, "approximate_regret": 2, "standard_regret": 2, "jain_index": 3, "ratio": 4}
+AGAIN = "(The same order as A1.)"
+BEST_IN = (
+    ("A1", "alpha_performance", "above", "highest \u03b1-performance of the paper's policies."),
+    ("A2", "approximate_regret", "below", f"lowest approximate regret of the paper's policies. {AGAIN}"),
+    ("A3", "standard_regret", "below", f"lowest standard regret of the paper's policies. {AGAIN}"),
+    ("A4", "jain_index", "above", "highest Jain index of the paper's policies."),
 )
-METRICS = {  # words, decimals
-    "alpha_performance": ("\u03b1-performance", 2),
-    "approximate_regret": ("approximate regret", 2),
-    "standard_regret": ("standard regret", 2),
-    "jain_index": ("Jain's index", 3),
-    "ratio": ("OPT/ALG", 4),
-}
-ABOVE_UNIFORM = "\u03b1-FairCB ends above uniform play in \u03b1-performance."  # whether anything is learned at all
 NOISE = 0.02  # a curve may step back by so much of its whole range and still count as monotone
 LEAST_PULLS = 5  # of every arm in every context by uniform play: the rule of thumb for expected counts in a table
 LEAST_ROUNDS = 100  # however few arms and contexts there are
@@ -68,7 +67,7 @@ def obstacle(run: OnRatings) -> str:
 
 def joint_leads(differences: Differences) -> list[Lead]:
     """Intervals that hold together with 95%."""
-    return [Lead(what, each.mean, each.low, each.high) for what, each in joint_bands(differences).items()]
+    return [Lead(what, *each) for what, each in joint_bands(differences).items()]
 
 
 def verdict(leads: Iterable[Lead]) -> str:
@@ -83,39 +82,60 @@ def verdict(leads: Iterable[Lead]) -> str:
     return next(word for word in (FAILS, OPEN, HOLDS) if word in words)
 
 
-def claims(experiments: Experiments, samples: Mapping[str, Samples], pulls: Pulls, data: str) -> tuple[Claim, ...]:
+def claims(experiments: Experiments, samples: Mapping[str, Samples], data: str) -> tuple[Claim, ...]:
     """All claims, in the order of the experiments."""
+    a, b, sweep, readings = (samples[name] for name in ("A", "B", "floor_sweep", "readings"))
+    full, bandit = "With full information", "With bandit feedback"
+    above_uniform = "\u03b1-FairCB ends above uniform play in \u03b1-performance."  # whether anything is learned at all
+    rival, above_rival = [SCALE_FREE], f"{bandit} \u03b1-FairCB ends above the scale-free bandit in"
+    published = "On ratings, too, the published sign ends below uniform play."
+    found = (
+        *(
+            _compared(name, PAPER, f"{full} {ALPHA_FAIR} ends with the {words}", a, ALPHA_FAIR, way, RIVALS_A, metric)
+            for name, metric, way, words in BEST_IN
+        ),
+        _worst("A5", a, *RIVALS_A),
+        _theorem("A6", full, a, [ALPHA_FAIR], a[UNIFORM]),
+        _compared("A7", FOUND, f"{full} {above_uniform}", a, ALPHA_FAIR, "above", [UNIFORM]),
+        _compared("B1", PAPER, f"{above_rival} \u03b1-performance.", b, ALPHA_FAIR_BANDIT, "above", rival),
+        _compared("B2", PAPER, f"{above_rival} Jain's index.", b, ALPHA_FAIR_BANDIT, "above", rival, "jain_index"),
+        _early("B3", experiments.B, b),
+        _theorem("B4", bandit, b, [ALPHA_FAIR_BANDIT], b[UNIFORM]),
+        _compared("B5", FOUND, f"{bandit} {above_uniform}", b, ALPHA_FAIR_BANDIT, "above", [UNIFORM]),
+        _monotone("C1", "Jain's index rises", experiments.C, "jain_index", 1.0),
+        _monotone("C2", "the average cumulative reward falls", experiments.C, "average_reward", -1.0),
+        _above_floors("F1", sweep, ALPHA_FAIR, "full"),
+        _above_floors("F2", sweep, ALPHA_FAIR_BANDIT, "bandit"),
+        _limit("I1", experiments.impossibility),
+        _worst_arm("S1", samples["toy"]),
+        _compared("S2", FOUND, published, samples["sign"], PUBLISHED, "below", [UNIFORM]),
+        _theorem("R1", "Whenever the slope \u03c6\u2032 is read,", readings, readings, a[UNIFORM]),
+    )
     rows, users = obstacle(experiments.A), obstacle(experiments.C)
-    uniform = samples["A"][UNIFORM]
-    sign = "On ratings, too, the published sign ends below uniform play."
-    about_rows = [
-        *_full_information(samples["A"]),
-        *_bandit(experiments.B, samples["B"]),
-        *_floors(samples["floor_sweep"]),
-        _compared("S2", "sign", FOUND, sign, samples["sign"], PUBLISHED, [UNIFORM], way="below"),
-        _theorem("R1", "readings", "Whenever the slope \u03c6\u2032 is read,", samples["readings"], uniform),
-    ]
-    found = [
-        *(_withheld(claim, rows) for claim in about_rows),
-        *(_withheld(claim, users) for claim in _alphas(experiments.C)),
-        *_made_here(experiments, pulls),
-    ]
-    order = ["A", "B", "C", "F", "I", "S", "R"]
-    found.sort(key=lambda claim: (order.index(claim.id[0]), claim.id))
-    return tuple(replace(claim, data=claim.data or data) for claim in found)
+    return tuple(_about(data, claim, users if claim.experiment == "C" else rows) for claim in found)
 
 
-def _withheld(claim: Claim, reason: str) -> Claim:
+def _about(data: str, claim: Claim, reason: str) -> Claim:
+    """A claim that is about ratings is about these, and withheld if they cannot decide it."""
+    if claim.data == MADE_HERE:
+        return claim
+    claim = replace(claim, data=data)
     return replace(claim, verdict=OPEN, measured=f"{claim.measured}; {reason}") if reason else claim
 
 
-def _claim(identity: str, experiment: str, source: str, claim: str, measured: str, leads: Sequence[Lead]) -> Claim:
-    return Claim(identity, experiment, source, claim, measured, verdict(leads), tuple(leads), data="")
+def _claim(
+    name: str, source: str, text: str, differences: Differences, measured: str, decimals: int = 0, *, data: str = ""
+) -> Claim:
+    """What was measured ends with the closest lead if it is told with how many decimals."""
+    leads, experiment = joint_leads(differences), EXPERIMENTS[name[0]]
+    measured += _said(leads, decimals) if decimals else ""
+    independent = not text.endswith(AGAIN)
+    return Claim(name, experiment, source, text, measured, verdict(leads), tuple(leads), data, independent)
 
 
 def _everybody(samples: Samples, labels: Iterable[str], metric: str) -> str:
     """Where everybody ends, and over how many seeds."""
-    decimals = METRICS[metric][1]
+    decimals = DECIMALS[metric]
     words, n_seeds = [], 1
     for label in labels:
         ends = samples[label][metric][:, -1]
@@ -151,7 +171,7 @@ def _said(leads: Sequence[Lead], decimals: int) -> str:
     return f"{'closest: ' if len(leads) > 1 else ''}{one.what} by {fixed(one.mean, decimals)}{limits}"
 
 
-def _ahead(samples: Samples, first: str, others: Iterable[str], metric: str, way: str = "above") -> Differences:
+def _ahead(samples: Samples, first: str, way: str, others: Iterable[str], metric: str) -> Differences:
     """By how much the first ends above, or below, each of the others, seed by seed."""
     sign = 1.0 if way == "above" else -1.0
     ours = samples[first][metric][:, -1]
@@ -159,132 +179,93 @@ def _ahead(samples: Samples, first: str, others: Iterable[str], metric: str, way
 
 
 def _compared(
-    identity: str,
-    experiment: str,
+    name: str,
     source: str,
     text: str,
     samples: Samples,
     ours: str,
+    way: str,
     others: Sequence[str],
     metric: str = "alpha_performance",
-    way: str = "above",
 ) -> Claim:
     """That one ends above, or below, each of the others; with where everybody ends."""
-    leads = joint_leads(_ahead(samples, ours, others, metric, way))
-    measured = f"{_everybody(samples, (ours, *others), metric)}; {_said(leads, METRICS[metric][1])}"
-    return _claim(identity, experiment, source, text, measured, leads)
+    everybody = _everybody(samples, (ours, *others), metric)
+    return _claim(name, source, text, _ahead(samples, ours, way, others, metric), f"{everybody}; ", DECIMALS[metric])
 
 
-def _full_information(samples: Samples) -> Iterator[Claim]:
-    for identity, metric, words, way in (
-        ("A1", "alpha_performance", "the highest \u03b1-performance", "above"),
-        ("A2", "approximate_regret", "the lowest approximate regret", "below"),
-        ("A3", "standard_regret", "the lowest standard regret", "below"),
-        ("A4", "jain_index", "the highest Jain index", "above"),
-    ):
-        again = " (The same order as A1.)" if way == "below" else ""
-        text = f"With full information {ALPHA_FAIR} ends with {words} of the paper's policies.{again}"
-        claim = _compared(identity, "A", PAPER, text, samples, ALPHA_FAIR, RIVALS_A, metric, way)
-        yield replace(claim, independent=not again)
-    hedge, *others = RIVALS_A
-    leads = joint_leads(
-        {
-            f"{what} in {METRICS[metric][0]}": values
-            for metric in ("alpha_performance", "jain_index")
-            for what, values in _ahead(samples, hedge, (ALPHA_FAIR, *others), metric, "below").items()
-        }
-    )
-    half = len(leads) // 2
-    text = f"{hedge} ends worst, in \u03b1-performance and in Jain's index."
-    yield _claim("A5", "A", PAPER, text, f"{_said(leads[:half], 2)}; {_said(leads[half:], 3)}", leads)
-    yield _theorem("A6", "A", "With full information", {ALPHA_FAIR: samples[ALPHA_FAIR]}, samples[UNIFORM])
-    text = f"With full information {ABOVE_UNIFORM}"
-    yield _compared("A7", "A", FOUND, text, samples, ALPHA_FAIR, [UNIFORM])
+def _worst(name: str, samples: Samples, worst: str, *others: str) -> Claim:
+    """That one ends below all others in two metrics, of each of which the closest is said."""
+    differences = {
+        f"{what} in {words}": values
+        for metric, words in (("alpha_performance", "\u03b1-performance"), ("jain_index", "Jain's index"))
+        for what, values in _ahead(samples, worst, "below", (ALPHA_FAIR, *others), metric).items()
+    }
+    text, half = f"{worst} ends worst, in \u03b1-performance and in Jain's index.", len(differences) // 2
+    claim = _claim(name, PAPER, text, differences, "")
+    return replace(claim, measured=f"{_said(claim.leads[:half], 2)}; {_said(claim.leads[half:], 3)}")
 
 
-def _bandit(section: Compared, samples: Samples) -> Iterator[Claim]:
-    for identity, metric in (("B1", "alpha_performance"), ("B2", "jain_index")):
-        text = f"With bandit feedback \u03b1-FairCB ends above the scale-free bandit in {METRICS[metric][0]}."
-        yield _compared(identity, "B", PAPER, text, samples, ALPHA_FAIR_BANDIT, [SCALE_FREE], metric)
+def _early(name: str, section: Compared, samples: Samples) -> Claim:
     differences = samples[ALPHA_FAIR_BANDIT]["jain_index"] - samples[SCALE_FREE]["jain_index"]
     rounds = np.array(section.rounds)
-    late = np.flatnonzero(rounds > section.n_rounds / 2)
-    leads = joint_leads(
-        {f"{ALPHA_FAIR_BANDIT} above {SCALE_FREE} at round {rounds[k]:,}": differences[:, k] for k in late}
-    )
+    late = {
+        f"{ALPHA_FAIR_BANDIT} above {SCALE_FREE} at round {rounds[k]:,}": differences[:, k]
+        for k in np.flatnonzero(rounds > section.n_rounds / 2)
+    }
     behind = rounds[differences.mean(axis=0) < 0.0]
     until = f"up to round {behind[-1]:,}" if len(behind) else f"at none of the {len(rounds):,} recorded rounds"
     text = "If the scale-free bandit leads in Jain's index at all, it is in the first half of the rounds only."
-    measured = f"its mean leads {until}; in the second half, {_said(leads, 3)}"
-    yield replace(_claim("B3", "B", PAPER, text, measured, leads), leads=(_closest(leads),))
-    ours = {ALPHA_FAIR_BANDIT: samples[ALPHA_FAIR_BANDIT]}
-    yield _theorem("B4", "B", "With bandit feedback", ours, samples[UNIFORM])
-    text = f"With bandit feedback {ABOVE_UNIFORM}"
-    yield _compared("B5", "B", FOUND, text, samples, ALPHA_FAIR_BANDIT, [UNIFORM])
+    claim = _claim(name, PAPER, text, late, f"its mean leads {until}; in the second half, ", 3)
+    return replace(claim, leads=(_closest(claim.leads),))
 
 
-def _theorem(identity: str, name: str, words: str, ours: Samples, uniform: dict[str, Matrix]) -> Claim:
+def _theorem(name: str, words: str, samples: Samples, ours: Iterable[str], uniform: dict[str, Matrix]) -> Claim:
     """The regret bound, as the ratio that it comes to in the long run; uniform play may pass it too."""
     (alpha,) = paper.FULL_INFORMATION.alphas
     factor = metrics.approximation_factor(alpha)
-    shown = {**ours, UNIFORM: uniform}
-    *leads, idle = (
-        joint_leads({f"OPT/ALG of {label} below c_\u03b1": factor - each["ratio"][:, -1]})[0]
-        for label, each in shown.items()
-    )
+    shown = {**{label: samples[label] for label in ours}, UNIFORM: uniform}
+    below = {f"OPT/ALG of {label} below c_\u03b1": factor - each["ratio"][:, -1] for label, each in shown.items()}
+    what, idle = below.popitem()
     measured = f"c_\u03b1 {fixed(factor, 4)}; OPT/ALG: {_everybody(shown, shown, 'ratio')}"
-    measured += "; uniform play passes this too" if verdict([idle]) == HOLDS else ""
+    measured += "; uniform play passes this too" if verdict(joint_leads({what: idle})) == HOLDS else ""
     text = f"{words} OPT/ALG of \u03b1-FairCB ends below c_\u03b1, the theorem's limit for long runs."
-    return _claim(identity, name, THEOREM, text, measured, leads)
+    return _claim(name, THEOREM, text, below, measured)
 
 
-def _alphas(section: OverAlpha) -> Iterator[Claim]:
-    first, *_, last = section.alphas
-    for identity, metric, words, sign in (
-        ("C1", "jain_index", "Jain's index rises", 1.0),
-        ("C2", "average_reward", "the average cumulative reward falls", -1.0),
-    ):
-        values = getattr(section, metric)
-        curve = sign * np.array(values)
-        setback = float((np.maximum.accumulate(curve) - curve).max() / max(np.ptp(curve), 1e-300))
-        ends = f"{fixed(values[0], 3)} at \u03b1 = {first:g} to {fixed(values[-1], 3)} at \u03b1 = {last:g}"
-        leads = joint_leads(
-            {
-                "from the first to the last \u03b1": curve[-1:] - curve[:1],
-                f"{NOISE:.0%} of the range, less the largest step back": np.array([NOISE - setback]),
-            }
-        )
-        text = f"As \u03b1 grows {words}, monotonely up to noise."
-        measured = f"from {ends}; largest step back {setback:.1%} of the range"
-        yield _claim(identity, "C", PAPER, text, measured, leads)
+def _monotone(name: str, words: str, section: OverAlpha, metric: str, sign: float) -> Claim:
+    values, alphas = getattr(section, metric), section.alphas
+    curve = sign * values
+    setback = float((np.maximum.accumulate(curve) - curve).max() / max(np.ptp(curve), 1e-300))
+    first, last = (f"{fixed(values[at], 3)} at \u03b1 = {alphas[at]:g}" for at in (0, -1))
+    differences = {
+        "from the first to the last \u03b1": curve[-1:] - curve[:1],
+        f"{NOISE:.0%} of the range, less the largest step back": np.array([NOISE - setback]),
+    }
+    text = f"As \u03b1 grows {words}, monotonely up to noise."
+    measured = f"from {first} to {last}; largest step back {setback:.1%} of the range"
+    return _claim(name, PAPER, text, differences, measured)
 
 
-def _floors(samples: Samples) -> Iterator[Claim]:
-    floors = paper.FLOORS
-    for identity, feedback, ours in (("F1", "full", ALPHA_FAIR), ("F2", "bandit", ALPHA_FAIR_BANDIT)):
-        ahead = _ahead(samples, ours, [f"{feedback} {share:g}" for share in floors], "alpha_performance")
-        leads = joint_leads(
-            {f"above \u03bd = {share:g}/N": each for share, each in zip(floors, ahead.values(), strict=True)}
-        )
-        text = (
-            f"{ours} ends above FairCB ({feedback}) in \u03b1-performance at each of the {len(floors)} floors \u03bd "
-            f"tried, from {floors[0]:g}/N up to {floors[-1]:g}/N."
-        )
-        measured = f"{_everybody(samples, [ours], 'alpha_performance')}; {_said(leads, 2)}"
-        yield _claim(identity, "floor_sweep", FOUND, text, measured, leads)
+def _above_floors(name: str, samples: Samples, ours: str, feedback: str) -> Claim:
+    first, *_, last = floors = [f"{share:g}" for share in paper.FLOORS]
+    ahead = _ahead(samples, ours, "above", [f"{feedback} {floor}" for floor in floors], "alpha_performance")
+    differences = {f"above \u03bd = {floor}/N": each for floor, each in zip(floors, ahead.values(), strict=True)}
+    where = f"at each of the {len(floors)} floors \u03bd tried, from {first}/N up to {last}/N"
+    text = f"{ours} ends above FairCB ({feedback}) in \u03b1-performance {where}."
+    return _claim(name, FOUND, text, differences, f"{_everybody(samples, [ours], 'alpha_performance')}; ", 2)
 
 
-def _made_here(experiments: Experiments, pulls: Pulls) -> Iterator[Claim]:
-    """About instances that are made for the purpose, not about ratings."""
-    limit = experiments.impossibility
-    away = limit.distance(-1)
+def _limit(name: str, found: Limits) -> Claim:
     text = f"On the two-context instance {ALPHA_FAIR} attains the limit that no online policy can beat."
-    measured = f"after {2 * limit.halves[-1]:,} rounds OPT/ALG is within {away:.1e} of the limit, as a part of it"
-    leads = joint_leads({"0.001 less the distance from the limit": np.array([1e-3 - away])})
-    yield replace(_claim("I1", "impossibility", THEOREM, text, measured, leads), data=MADE_HERE)
+    away = found.distances[-1]
+    measured = f"after {2 * found.halves[-1]:,} rounds OPT/ALG is within {away:.1e} of the limit, as a part of it"
+    differences = {"0.001 less the distance from the limit": np.array([1e-3 - away])}
+    return _claim(name, THEOREM, text, differences, measured, data=MADE_HERE)
 
-    ours, theirs = (pulls[label][:, experiments.sign.toy.worst_arm] for label in (ALPHA_FAIR_BANDIT, PUBLISHED))
-    leads = joint_leads({"published sign above 90%": theirs - 0.9, "ours below 10%": 0.1 - ours})
+
+def _worst_arm(name: str, samples: Samples) -> Claim:
     text = "The published code's sign makes the bandit run to the worst arm."
+    ours, theirs = (samples[label]["pull_shares"][:, -1] for label in (ALPHA_FAIR_BANDIT, PUBLISHED))
     measured = f"share of pulls of the worst of three arms: ours {ours.mean():.1%}, published sign {theirs.mean():.1%}"
-    yield replace(_claim("S1", "sign", FOUND, text, measured, leads), data=MADE_HERE)
+    differences = {"published sign above 90%": theirs - 0.9, "ours below 10%": 0.1 - ours}
+    return _claim(name, FOUND, text, differences, measured, data=MADE_HERE)

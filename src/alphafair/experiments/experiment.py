@@ -6,17 +6,16 @@ Its settings say what is computed and nothing else; titles and labels are for th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
-from alphafair.experiments.run import Task, short_digest, stream_digest
+from alphafair.experiments.run import Task, Work, short_digest, stream_digest
 from alphafair.offline import offline_curve
 from alphafair.policies import POLICIES, BasePolicy
 from alphafair.policies.fitting import known_settings
@@ -44,6 +43,10 @@ class Contender:
     policy: str
     settings: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def feedback(self) -> Feedback:
+        return Feedback(dict(self.settings).get("feedback") or KINDS[self.policy].feedback)
+
     def make(self, stream: Stream, alpha: float) -> BasePolicy:
         kind = KINDS[self.policy]
         settings = known_settings(kind, stream, alpha)
@@ -55,27 +58,22 @@ class Contender:
     def unlabelled(self) -> dict[str, Any]:
         return {"policy": self.policy, **dict(self.settings)}
 
-    def key(self, alpha: float) -> str:
-        """Names the table of what it did at this alpha."""
-        return short_digest([self.unlabelled(), alpha])
+    @property
+    def key(self) -> str:
+        """Names it in tables: what it is, not what it is called."""
+        return short_digest(self.unlabelled())
 
     def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
-        """The cumulative rewards of every arm at every recorded round, and how often it was pulled, seed by seed.
+        """The cumulative rewards of all arms at every recorded round, and their pulls at the end, seed by seed.
 
         Under full information rewards are booked as expected, so one seed says it all.
         """
         policy, every = self.make(stream, alpha), record_every(stream.n_rounds, n_records)
         frames = []
-        for seed in range(n_seeds if policy.feedback is Feedback.BANDIT else 1):
+        for seed in range(n_seeds if self.feedback is Feedback.BANDIT else 1):
             trace = simulate(policy.fresh(), stream, seed=seed, record_every=every)
-            n_rows, n_arms = trace.cumulative_rewards.shape
-            columns = {
-                "seed": np.full(n_rows * n_arms, seed, dtype=np.int32),
-                "round": np.repeat(trace.rounds, n_arms),
-                "arm": np.tile(np.arange(n_arms, dtype=np.int32), n_rows),
-                "reward": trace.cumulative_rewards.ravel(),
-                "pulls": np.tile(trace.pulls, n_rows),
-            }
+            pulls = np.broadcast_to(trace.pulls, trace.cumulative_rewards.shape)
+            columns = {"seed": seed, "round": trace.rounds, "rewards": trace.cumulative_rewards, "pulls": pulls}
             frames.append(pl.DataFrame(columns))
         return pl.concat(frames)
 
@@ -84,21 +82,12 @@ def record_every(n_rounds: int, n_records: int) -> int:
     return -(-n_rounds // n_records)
 
 
-def record_rounds(n_rounds: int, n_records: int) -> NDArray[np.int64]:
-    """The rounds that `simulate` records: every so many, and the last."""
-    every = record_every(n_rounds, n_records)
-    return np.minimum(np.arange(every, n_rounds + every, every), n_rounds)
-
-
 def optimum(stream: Stream, alpha: float, n_records: int) -> pl.DataFrame:
-    """The certified optimum of every recorded prefix, with its gaps."""
-    rounds = record_rounds(stream.n_rounds, n_records)
+    """The certified optimum of every prefix that `simulate` records, with its gaps: every so many rounds, and all."""
+    every = record_every(stream.n_rounds, n_records)
+    rounds = np.minimum(np.arange(every, stream.n_rounds + every, every), stream.n_rounds)
     values, gaps = offline_curve(stream, alpha, rounds)
     return pl.DataFrame({"round": rounds, "value": values, "gap": gaps})
-
-
-def optimum_key(alpha: float) -> str:
-    return f"optimum-{alpha:g}"
 
 
 @dataclass(frozen=True)
@@ -129,40 +118,26 @@ class Experiment:
             n_records=min(self.n_records, 5),
         )
 
-    def on(self, stream: Stream) -> Loaded:
-        """To be played on these rounds."""
-        return Loaded(**vars(self), stream=stream)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loaded(Experiment):
-    """An experiment with its rounds."""
-
-    stream: Stream = field(compare=False, repr=False)
-
     @property
     def alpha(self) -> float:
         """The only one."""
         (alpha,) = self.alphas
         return alpha
 
-    def settings(self) -> dict[str, Any]:
-        return {
+    def on(self, stream: Stream) -> Work:
+        """To be played on these rounds: a task per contender and alpha; over time also the optimum."""
+        tasks: dict[str, Task] = {}
+        for alpha in self.alphas:
+            for contender in self.contenders:
+                play = partial(contender.played, stream, alpha, self.n_seeds, self.n_records)
+                tasks[f"{contender.key}-{alpha:g}"] = play
+            if self.n_records > 1:
+                tasks[f"optimum-{alpha:g}"] = partial(optimum, stream, alpha, self.n_records)
+        settings = {
             "contenders": [contender.unlabelled() for contender in self.contenders],
             "alphas": self.alphas,
             "n_seeds": self.n_seeds,
             "n_records": self.n_records,
-            "rounds": stream_digest(self.stream),
+            "rounds": stream_digest(stream),
         }
-
-    def tasks(self) -> dict[str, Task]:
-        """One per contender and alpha; over time also the optimum."""
-        sizes = (self.n_seeds, self.n_records)
-        tasks: dict[str, Task] = {
-            contender.key(alpha): partial(contender.played, self.stream, alpha, *sizes)
-            for contender in self.contenders
-            for alpha in self.alphas
-        }
-        if self.n_records > 1:
-            tasks |= {optimum_key(a): partial(optimum, self.stream, a, self.n_records) for a in self.alphas}
-        return tasks
+        return Work(self.name, self.title, settings, tasks)

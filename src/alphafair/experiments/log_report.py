@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from alphafair.experiments.atomic_write import write_text
-from alphafair.experiments.report import environment, inline, save_picture
+from alphafair.experiments.atomic_write import atomic_write
+from alphafair.experiments.report import render, save_picture
 from alphafair.experiments.run import versions
 
 
@@ -32,10 +31,8 @@ class LogReport(NamedTuple):
 
 def write_log_report(report: LogReport, figure: Figure, folder: Path) -> Path:
     """Write NAME.html, NAME.json and the picture in three formats; say where the page is."""
-    svg = save_picture(figure, folder, report.name)
-    drawing = Markup(inline(svg, report.name, report.title))
-    template = environment().get_template("log.html")
+    drawings = {report.name: save_picture(figure, folder, report.name, report.title)}
     page = folder / f"{report.name}.html"
-    write_text(page, template.render(report=report, drawing=drawing, versions=versions()))
-    write_text(folder / f"{report.name}.json", json.dumps(report.numbers, indent=2, allow_nan=False) + "\n")
+    atomic_write(page, render("log.html", report=report, drawings=drawings, versions=versions()))
+    atomic_write(folder / f"{report.name}.json", json.dumps(report.numbers, indent=2, allow_nan=False) + "\n")
     return page

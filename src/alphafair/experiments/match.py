@@ -11,7 +11,7 @@ import polars as pl
 
 from alphafair import contexts, metrics, streams
 from alphafair.experiments.experiment import KINDS, Contender
-from alphafair.experiments.run import Task, short_digest, stream_digest
+from alphafair.experiments.run import Task, Work, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.policies.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
@@ -84,16 +84,10 @@ class Match:
     alphas: tuple[float, ...]
 
     @property
-    def name(self) -> str:
-        return f"arena-{self.course.name}"
-
-    @property
-    def title(self) -> str:
-        return self.course.title
-
-    def settings(self) -> dict[str, Any]:
+    def work(self) -> Work:
         course = self.course
-        return {
+        tasks: dict[str, Task] = {f"seed-{seed}": partial(self.played, seed) for seed in range(course.n_seeds)}
+        settings = {
             "maker": course.maker,
             "settings": dict(course.settings),
             "first_rounds": _digest(course),  # those of seed 0
@@ -103,28 +97,27 @@ class Match:
             "contenders": [contender.unlabelled() for contender in self.contenders],
             "alphas": self.alphas,
         }
-
-    def tasks(self) -> dict[str, Task]:
-        return {f"seed-{seed}": partial(self.played, seed) for seed in range(self.course.n_seeds)}
+        return Work(f"arena-{course.name}", course.title, settings, tasks)
 
     def played(self, seed: int) -> pl.DataFrame:
-        """What every arm earned with every contender at every alpha; beside it the limits of the rounds that it met."""
+        """What arms earned with every contender at every alpha; beside it the limits of the rounds that it met."""
         made = self.course.made(seed)
         given = made.stream if isinstance(made, Adversary) else made
         fixed = self.course.limits(seed, given, self.alphas) if given is made else None
-        frames = []
+        rows: list[tuple[Any, ...]] = []
         for contender in self.contenders:
             for alphas in self._played_at_once(contender):
-                policy = contender.make(given, alphas[0])
-                if seed > 0 and not self.course.seeded and policy.feedback is Feedback.FULL:
+                if seed > 0 and not self.course.seeded and contender.feedback is Feedback.FULL:
                     continue  # neither rounds nor rewards are drawn: one seed says it all
+                policy = contender.make(given, alphas[0])
                 if isinstance(made, Adversary):
                     trace, met = simulate_against(policy, made, seed=seed)
                 else:
                     trace, met = simulate(policy, made, seed=seed, delay=self.course.delay), made
                 found = fixed or limits(met, alphas)
-                frames += [_frame(contender, alpha, trace.final, found[alpha]) for alpha in alphas]
-        return pl.concat(frames)
+                rows += [(contender.key, alpha, trace.final, *found[alpha]) for alpha in alphas]
+        columns = zip(("contender", "alpha", "rewards", *Limits._fields), zip(*rows, strict=True), strict=True)
+        return pl.DataFrame({name: np.array(values) for name, values in columns})
 
     def _played_at_once(self, contender: Contender) -> list[tuple[float, ...]]:
         """Who knows nothing of alpha plays once for all of them."""
@@ -159,24 +152,3 @@ def known_limits(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> di
             earned[arm] += reward[arm]
         found[alpha] = Limits(float(metrics.alpha_performance(earned, alpha)), 0.0, uniform)
     return found
-
-
-def key(contender: Contender) -> str:
-    """Names it in a table: what it is, not what it is called."""
-    return short_digest(contender.unlabelled())
-
-
-def _frame(contender: Contender, alpha: float, earned: Vector, met: Limits) -> pl.DataFrame:
-    """A row per arm."""
-    n_arms = len(earned)
-    return pl.DataFrame(
-        {
-            "contender": [key(contender)] * n_arms,
-            "alpha": np.full(n_arms, alpha),
-            "arm": np.arange(n_arms, dtype=np.int32),
-            "reward": earned,
-            "uniform": met.uniform,
-            "optimum": np.full(n_arms, met.optimum),
-            "gap": np.full(n_arms, met.gap),
-        }
-    )

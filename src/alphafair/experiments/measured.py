@@ -1,56 +1,57 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from alphafair import metrics
 from alphafair.experiments import results
-from alphafair.experiments.experiment import Contender, Loaded, optimum_key
+from alphafair.experiments.experiment import Contender, Experiment
 from alphafair.experiments.match import Match
-from alphafair.experiments.paper import FLOORS, LIMIT, UNIFORM
-from alphafair.experiments.results import Band, Floats, Series
-from alphafair.experiments.run import Work, digest, read, short_digest
+from alphafair.experiments.paper import ALPHA_FAIR, ALPHA_FAIR_BANDIT, FLOORS, LIMIT, UNIFORM
+from alphafair.experiments.results import Band
+from alphafair.experiments.run import Work, short_digest
 from alphafair.offline import context_reward_totals
 from alphafair.types import Feedback, Matrix, Stream, Vector
 
-Kind = TypeVar("Kind", bound=results.OverTime)
+Tables = Mapping[str, pl.DataFrame]
 Samples = dict[str, dict[str, Matrix]]  # by label, by metric: by seed and recorded round
-Pulls = Mapping[str, Matrix]  # by label: the share of pulls by seed and arm
 COMPARED = ("alpha_performance", "approximate_regret", "jain_index", "standard_regret")  # the paper's four
+AT_THE_END = ("alpha_performance", "jain_index", "average_reward")  # what needs no optimum
 
 
 @dataclass(frozen=True)
 class Run:
-    """An experiment on its rounds, and the folder of its tables."""
+    """An experiment on its rounds, and its tables."""
 
-    plan: Loaded
-    folder: Path
+    plan: Experiment
+    stream: Stream
+    tables: Tables
 
-    def part(self, contender: Contender, alpha: float) -> tuple[Vector, Vector]:
-        """What one contender did: R by seed, recorded round and arm, and pulls by seed and arm."""
-        table = read(self.folder, contender.key(alpha))
-        shape = tuple(table[name].n_unique() for name in ("seed", "round", "arm"))
-        rewards, pulls = (table[name].to_numpy().reshape(shape) for name in ("reward", "pulls"))
-        return rewards, pulls[:, -1].astype(np.float64)
+    def played(self, contender: Contender, alpha: float) -> tuple[Vector, Matrix]:
+        """What one contender did: R by seed, recorded round and arm, and shares of pulls by seed and arm."""
+        table = self.tables[f"{contender.key}-{alpha:g}"]
+        shape = (table["seed"].n_unique(), -1, self.stream.n_arms)
+        rewards, pulls = (table[name].to_numpy().reshape(shape) for name in ("rewards", "pulls"))
+        return rewards, pulls[:, -1] / self.stream.n_rounds
 
     @cached_property
     def optimum(self) -> pl.DataFrame:
         """Its value and its gap at every recorded round."""
-        return read(self.folder, optimum_key(self.plan.alpha))
+        return self.tables[f"optimum-{self.plan.alpha:g}"]
 
     @cached_property
     def samples(self) -> Samples:
-        """Every metric of every contender; over time against the optimum too."""
+        """Every metric of every contender, over time against the optimum too; and shares of pulls, by seed and arm."""
         alpha, found = self.plan.alpha, {}
         for contender in self.plan.contenders:
-            rewards, _ = self.part(contender, alpha)
+            rewards, pull_shares = self.played(contender, alpha)
             found[contender.label] = {
+                "pull_shares": pull_shares,
                 "alpha_performance": metrics.alpha_performance(rewards, alpha),
                 "jain_index": metrics.jain_index(rewards),
                 "average_reward": metrics.average_reward(rewards),
@@ -66,38 +67,35 @@ class Run:
 
     def about(self) -> dict[str, Any]:
         """What results on ratings begin with."""
-        plan, stream = self.plan, self.plan.stream
-        seen = {contender.make(stream, plan.alphas[0]).feedback for contender in plan.contenders}
-        n_seeds = plan.n_seeds if Feedback.BANDIT in seen else 1
-        labels = tuple(stream.arm_labels or map(str, range(stream.n_arms)))
-        rows = results.Rows(plan.rows, plan.min_ratings, plan.reward_floor)
-        return {**about(plan, stream, n_seeds), "arm_labels": labels, "settings": rows}
+        plan, labels = self.plan, self.stream.arm_labels
+        n_seeds = plan.n_seeds if Feedback.BANDIT in {each.feedback for each in plan.contenders} else 1
+        return {
+            **about(plan.on(self.stream), self.stream, n_seeds),
+            "arm_labels": tuple(labels or map(str, range(self.stream.n_arms))),
+            "settings": {name: getattr(plan, name) for name in ("rows", "min_ratings", "reward_floor")},
+        }
 
 
 def about(work: Work, stream: Stream, n_seeds: int) -> dict[str, Any]:
     """What any results on some rounds begin with."""
     sizes = {"n_rounds": stream.n_rounds, "n_contexts": stream.n_contexts, "n_arms": stream.n_arms}
-    return {"title": work.title, "digest": digest(work), "seeds": tuple(range(n_seeds)), **sizes}
+    return {"title": work.title, "digest": work.digest, "seeds": tuple(range(n_seeds)), **sizes}
 
 
-def band(samples: Vector, level: float = 0.95) -> Band:
-    """Of one number by seed."""
-    return Band(*map(float, metrics.average_over_seeds(samples, level=level)))
+def band(samples: Matrix, level: float = 0.95) -> Band:
+    """Of numbers by seed, or by seed and round."""
+    return Band(*metrics.average_over_seeds(samples, level=level))
 
 
-def series(samples: Matrix) -> Series:
-    """Of one number by seed and round."""
-    return Series(*(tuple(side.tolist()) for side in metrics.average_over_seeds(samples)))
+def along(bands: Iterable[Band]) -> Band:
+    """One of arrays."""
+    return Band(*np.transpose([*bands]))
 
 
 def joint_bands(samples: Mapping[str, Vector]) -> dict[str, Band]:
     """Intervals that hold together with 95%, by Bonferroni: of k that are random, each with 1 - 5% / k."""
     n_random = sum(len(values) > 1 for values in samples.values())
     return {name: band(values, 1.0 - 0.05 / max(n_random, 1)) for name, values in samples.items()}
-
-
-def _floats(values: Vector) -> Floats:
-    return tuple(values.tolist())
 
 
 def uniform_rewards(stream: Stream) -> Vector:
@@ -112,57 +110,55 @@ def has_room(optimum: float, certificate: float, uniform: float) -> bool:
     return optimum - uniform > certificate + 1e-9 * optimum
 
 
-def _gap_closed(run: Run, rewards: Matrix) -> Band:
+def _gap_closed(run: Run, performance: Vector) -> Band:
     """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
 
     phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
     Where the optimum is not above uniform play nobody does.
     """
-    alpha, (_, best, certificate) = run.plan.alpha, run.optimum.row(-1)
-    drawn = run.samples[UNIFORM.label]["alpha_performance"][:, -1] if UNIFORM.label in run.samples else np.empty(0)
-    expected = uniform_rewards(run.plan.stream)
-    level = float(drawn.mean() if len(drawn) > 1 else metrics.alpha_performance(expected, alpha))
-    if not has_room(best, certificate, level):
-        return Band(0.0, 0.0, 0.0)
-    if len(drawn) > 1:  # the band of the lead, in other units
-        return band((metrics.alpha_performance(rewards, alpha) - drawn) / (best - drawn.mean()))
-    return band(metrics.gap_closed(best, expected, rewards, alpha))
+    _, best, certificate = run.optimum.row(-1)
+    uniform = metrics.alpha_performance(uniform_rewards(run.stream)[None], run.plan.alpha)
+    drawn = run.samples.get(UNIFORM.label)
+    if drawn is not None and len(drawn["alpha_performance"]) > 1:
+        uniform = drawn["alpha_performance"][:, -1]
+    if not has_room(best, certificate, uniform.mean()):
+        return Band.exact(0.0)
+    return band((performance - uniform) / (best - uniform.mean()))
 
 
 def _outcome(run: Run, contender: Contender) -> results.Outcome:
     """Every metric over the recorded rounds, with bands over the seeds."""
-    alpha, stream = run.plan.alpha, run.plan.stream
-    rewards, pulls = run.part(contender, alpha)
-    feedback = contender.make(stream, alpha).feedback
-    certificates = None
-    if feedback is Feedback.FULL:  # what this very run cannot exceed: known from what was seen and earned alone
-        bounds = metrics.certificates(context_reward_totals(stream), rewards[0, -1], alpha)
+    alpha, certificates = run.plan.alpha, None
+    final = run.played(contender, alpha)[0][:, -1]
+    samples = run.samples[contender.label]
+    if contender.feedback is Feedback.FULL:  # what this very run cannot exceed: known from what it saw and earned alone
+        bounds = metrics.certificates(context_reward_totals(run.stream), final[0], alpha)
         regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
         certificates = {"ratio": bounds.performance_ratio, **regrets}
     return results.Outcome(
+        label=contender.label,
         policy=contender.policy,
-        feedback=feedback.value,
+        feedback=contender.feedback.value,
         settings=dict(contender.settings),
-        n_seeds=len(rewards),
-        final_rewards=_floats(rewards[:, -1].mean(axis=0)),
-        pull_shares=_floats((pulls / pulls.sum(axis=1, keepdims=True)).mean(axis=0)),
-        gap_closed=_gap_closed(run, rewards[:, -1]),
+        n_seeds=len(final),
+        final_rewards=final.mean(axis=0),
+        pull_shares=samples["pull_shares"].mean(axis=0),
+        gap_closed=_gap_closed(run, samples["alpha_performance"][:, -1]),
         certificates=certificates,
-        **{metric: series(values) for metric, values in run.samples[contender.label].items()},
+        **{metric: band(values) for metric, values in samples.items() if metric != "pull_shares"},
     )
 
 
-def over_time(kind: type[Kind], run: Run, **more: Any) -> Kind:
-    """Experiments A and B, and those of the corrections."""
-    rounds, values, gaps = (tuple(column.to_list()) for column in run.optimum)
-    return kind(
+def over_time(run: Run) -> dict[str, Any]:
+    """What results of experiments A and B, and of the corrections, have."""
+    rounds, values, gaps = run.optimum
+    return {
         **run.about(),
-        alpha=run.plan.alpha,
-        rounds=rounds,
-        optimum=results.Optimum(values, gaps),
-        contenders={each.label: _outcome(run, each) for each in run.plan.contenders},
-        **more,
-    )
+        "alpha": run.plan.alpha,
+        "rounds": tuple(rounds),
+        "optimum": results.Optimum(values.to_numpy(), gaps.to_numpy()),
+        "contenders": {each.label: _outcome(run, each) for each in run.plan.contenders},
+    }
 
 
 def first(samples: Samples) -> dict[str, results.First]:
@@ -180,77 +176,65 @@ def first(samples: Samples) -> dict[str, results.First]:
 def over_alpha(run: Run, data: str) -> results.OverAlpha:
     """Experiment C."""
     (contender,), alphas = run.plan.contenders, run.plan.alphas
-    final = np.array([run.part(contender, alpha)[0][0, -1] for alpha in alphas])
+    final = np.array([run.played(contender, alpha)[0][0, -1] for alpha in alphas])
+    jain, average = metrics.jain_index(final), metrics.average_reward(final)
     return results.OverAlpha(
-        **run.about(),
-        data=data,
-        alphas=alphas,
-        jain_index=_floats(metrics.jain_index(final)),
-        average_reward=_floats(metrics.average_reward(final)),
-        final_rewards=tuple(map(_floats, final)),
+        **run.about(), data=data, alphas=alphas, jain_index=jain, average_reward=average, final_rewards=final
     )
 
 
 def over_floor(run: Run) -> results.OverFloor:
     """The floor sweep: where everybody ends, and how far alpha-FairCB is ahead of every floor, seed by seed."""
-    fair, bandit, *sweep = ({metric: values[:, -1] for metric, values in each.items()} for each in run.samples.values())
-    ours = {"full": fair, "bandit": bandit}
-    swept = {"full": sweep[len(FLOORS) :], "bandit": sweep[: len(FLOORS)]}
+    ours = {"full": ALPHA_FAIR.label, "bandit": ALPHA_FAIR_BANDIT.label}
+    swept = {feedback: [f"{feedback} {share:g}" for share in FLOORS] for feedback in ours}
 
-    def ahead(feedback: str) -> Series:
-        level = ours[feedback]["alpha_performance"]
-        leads = {str(k): level - each["alpha_performance"] for k, each in enumerate(swept[feedback])}
-        return Series.along([*joint_bands(leads).values()])
+    def ends(label: str, metric: str = "alpha_performance") -> Vector:
+        return run.samples[label][metric][:, -1]
+
+    def ahead(feedback: str) -> Band:
+        level = ends(ours[feedback])
+        return along(joint_bands({label: level - ends(label) for label in swept[feedback]}).values())
 
     return results.OverFloor(
         **run.about(),
         alpha=run.plan.alpha,
         floors=FLOORS,
         fair_cb={
-            feedback: {metric: Series.along([band(each[metric]) for each in ends]) for metric in fair}
-            for feedback, ends in swept.items()
+            feedback: {metric: along(band(ends(label, metric)) for label in labels) for metric in AT_THE_END}
+            for feedback, labels in swept.items()
         },
         alpha_fair={
-            feedback: {metric: band(values) for metric, values in ends.items()} for feedback, ends in ours.items()
+            feedback: {metric: band(ends(label, metric)) for metric in AT_THE_END} for feedback, label in ours.items()
         },
         ahead={feedback: ahead(feedback) for feedback in ours},
-        maxima=tuple(float(each["alpha_performance"].max()) for each in swept["bandit"]),
+        maxima=np.array([ends(label).max() for label in swept["bandit"]]),
     )
 
 
-def impossibility(matches: Sequence[Match], folders: Sequence[Path]) -> results.Limits:
+def impossibility(matches: Sequence[Match], played: Sequence[Tables]) -> results.Limits:
     """OPT/ALG of alpha-FairCB on the two-context instance, against the limit no online policy can beat."""
     alphas = matches[0].alphas
 
-    def ratio(match: Match, folder: Path, alpha: float) -> float:
+    def ratio(tables: Tables, alpha: float) -> float:
         """The mean over the seeds."""
-        played = [read(folder, task).filter(alpha=alpha) for task in match.tasks()]
-        found = [metrics.performance_ratio(each["optimum"][0], each["reward"].to_numpy(), alpha) for each in played]
-        return float(np.mean(found))
+        table = pl.concat(tables.values()).filter(alpha=alpha)
+        best, rewards = (table[name].to_numpy() for name in ("optimum", "rewards"))
+        return float(metrics.performance_ratio(best, rewards, alpha).mean())
 
-    pairs = list(zip(matches, folders, strict=True))
     return results.Limits(
         title=LIMIT,
-        digest=short_digest([digest(match) for match in matches]),
+        digest=short_digest([match.work.digest for match in matches]),
         seeds=tuple(range(matches[0].course.n_seeds)),
         halves=tuple(dict(match.course.settings)["n_half"] for match in matches),
         alphas=alphas,
-        limits=tuple(2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in alphas),
-        ratios=tuple(tuple(ratio(*pair, alpha) for pair in pairs) for alpha in alphas),
+        limits=np.array([2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in alphas]),
+        ratios=np.array([[ratio(tables, alpha) for tables in played] for alpha in alphas]),
     )
 
 
-def pulls(toy: Run) -> Pulls:
-    """How often each arm is pulled, by seed."""
-    plan = toy.plan
-    return {each.label: toy.part(each, plan.alpha)[1] / plan.stream.n_rounds for each in plan.contenders}
-
-
-def pull_shares(toy: Loaded, pulled: Pulls) -> results.PullShares:
+def toy(run: Run) -> results.PullShares:
     """How often each arm is pulled, over all seeds."""
-    return results.PullShares(
-        **about(toy, toy.stream, toy.n_seeds),
-        alpha=toy.alpha,
-        arms=_floats(toy.stream.reward_table[0]),
-        shares={label: _floats(each.mean(axis=0)) for label, each in pulled.items()},
-    )
+    shares = {label: each["pull_shares"].mean(axis=0) for label, each in run.samples.items()}
+    plan, stream = run.plan, run.stream
+    sizes, arms = about(plan.on(stream), stream, plan.n_seeds), stream.reward_table[0]
+    return results.PullShares(**sizes, alpha=plan.alpha, arms=arms, shares=shares)

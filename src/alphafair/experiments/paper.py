@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from alphafair.experiments.experiment import Contender, Experiment, Loaded
+from alphafair.experiments.experiment import Contender, Experiment
 from alphafair.experiments.match import Course, Match
 from alphafair.types import Stream
 
@@ -18,7 +18,7 @@ UNIFORM_BANDIT = Contender("uniform", "uniform", (("feedback", "bandit"),))
 PUBLISHED_SIGN = Contender("published sign", "published-sign")
 PUBLISHED_STEP = Contender("published step", "published-step")
 
-FULL_INFORMATION = Experiment("A", "Full information", (ALPHA_FAIR, HEDGE, FAIR_CB, FAIR_CB_FULL, INDEPENDENT, UNIFORM))
+FULL_INFORMATION = Experiment("A", "Full information", (ALPHA_FAIR, INDEPENDENT, HEDGE, FAIR_CB_FULL, FAIR_CB, UNIFORM))
 BANDIT_FEEDBACK = Experiment(
     "B", "Bandit feedback", (ALPHA_FAIR_BANDIT, SCALE_FREE, UNIFORM_BANDIT), n_seeds=100, n_records=500
 )
@@ -70,7 +70,7 @@ TOY_ARMS, TOY_ROUNDS = (0.9, 0.5, 0.1), 3000
 EXPERIMENTS = (FULL_INFORMATION, BANDIT_FEEDBACK, PRICE_OF_FAIRNESS, FLOOR_SWEEP, SIGN, STEP, READINGS, DELTA)
 
 
-def toy(*, smoke: bool = False) -> Loaded:
+def toy_rounds(*, smoke: bool = False) -> Stream:
     """One context, arms that always pay the same, no fairness asked: who gets pulled."""
     zeros = np.zeros(1000 if smoke else TOY_ROUNDS, dtype=np.int32)
-    return (TOY.smoke() if smoke else TOY).on(Stream(zeros, zeros, np.array([TOY_ARMS])))
+    return Stream(zeros, zeros, np.array([TOY_ARMS]))

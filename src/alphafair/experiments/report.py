@@ -4,111 +4,57 @@ All words and all layout of the page are in the templates.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
-from html import escape
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from alphafair import figures, words
-from alphafair.experiments import facts, paper
-from alphafair.experiments.atomic_write import write_text
+from alphafair.experiments import courses, paper
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.experiments.claims import obstacle, verdict
-from alphafair.experiments.pictures import PICTURES
-from alphafair.experiments.results import Arena, Results, Rows
+from alphafair.experiments.pictures import PICTURES, Picture
+from alphafair.experiments.results import Arena, Results
+from alphafair.experiments.run import Started, untold
 from alphafair.experiments.serialize import as_json
 
-DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style[^>]*>.*?</style>|<defs>\s*</defs>", re.DOTALL)
-USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
-NAMED = re.compile(r' id="([^"]*)"')
-COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"|translate\([^)]*\)')
-DECIMALS = re.compile(r"-?\d+\.\d{3,}")
-Found = TypeVar("Found", Results, Arena)
 
-
-class Report(NamedTuple, Generic[Found]):
-    """What was found, and the page that shows it."""
-
-    results: Found
-    page: Path
-
-
-def write_report(
-    results: Results, folder: str | Path, *, advance: Callable[[int], object] = lambda pictures: None
-) -> Path:
-    """Write index.html, results.json and figures/ into a folder, made if it is missing, and say where the page is.
-
-    The same results give the same bytes. `advance` is told 1 after every one of the `PICTURES`.
-    """
-    drawn = [(each.name, each.title, partial(each.draw, results.experiments)) for each in PICTURES]
-    return write_page(Path(folder), results, drawn, partial(html, results), advance)
+def write_report(results: Results, folder: Path, started: Started = untold) -> None:
+    """Write index.html, results.json and figures/ into a folder; the same results give the same bytes."""
+    write_page(folder, "page.html", results, results.experiments, PICTURES, started)
 
 
 def write_page(
-    folder: Path,
-    results: Results | Arena,
-    pictures: Iterable[tuple[str, str, Callable[[], Figure]]],
-    page: Callable[[dict[str, str]], str],
-    advance: Callable[[int], object] = lambda pictures: None,
-) -> Path:
-    """A page, made of its drawings by name; its numbers, and every picture (name, title, drawn) in three formats."""
+    folder: Path, template: str, results: Results | Arena, shown: Any, pictures: Sequence[Picture], started: Started
+) -> None:
+    """A page of a template, its numbers, and pictures of what is shown in three formats; unless all of it is there."""
+    text, numbers, page = as_json(results), folder / "results.json", folder / "index.html"
+    files = [folder / "figures" / f"{each.name}{suffix}" for each in pictures for suffix in figures.SUFFIXES]
+    if all(path.is_file() for path in (numbers, page, *files)) and numbers.read_bytes() == text.encode():
+        return
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    text = as_json(results)
-    numbers, target = folder / "results.json", folder / "index.html"
     numbers.unlink(missing_ok=True)  # written last: where it is, all the rest is
-    drawings = {}
-    for name, title, draw in pictures:
-        drawings[name] = inline(save_picture(draw(), folder / "figures", name), name, title)
+    advance, drawings = started("Drawing", len(pictures)), {}
+    for each in pictures:
+        drawings[each.name] = save_picture(each.draw(shown), folder / "figures", each.name, each.title)
         advance(1)
-    write_text(target, page(drawings))
-    write_text(numbers, text)
-    return target
+    atomic_write(page, render(template, results=results, drawings=drawings))
+    atomic_write(numbers, text)
 
 
-def is_written(results: Results, folder: Path) -> bool:
-    """Whether the report of just these results is there, complete: results.json is written last."""
-    try:
-        if (folder / "results.json").read_text(encoding="utf-8") != as_json(results):
-            return False
-    except (OSError, UnicodeError):
-        return False
-    pictures = [folder / "figures" / f"{each.name}{suffix}" for each in PICTURES for suffix in figures.SUFFIXES]
-    return all(path.is_file() for path in (folder / "index.html", *pictures))
-
-
-def save_picture(figure: Figure, folder: Path, name: str) -> str:
-    """The three files of a picture; the text of the SVG."""
+def save_picture(figure: Figure, folder: Path, name: str, title: str) -> Markup:
+    """The three files of a picture; it is a part of the page, which needs nothing else, as what its SVG holds."""
     for artist in figure.findobj():
         artist.set_gid(None)  # names of lines are no ids: two artists share one
     for suffix in figures.SUFFIXES:
         figures.save(figure, folder / f"{name}{suffix}")
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
-
-
-def inline(svg: str, name: str, title: str) -> str:
-    """An SVG file as a part of a page: ids that nobody else has, only those that are used, and two decimals.
-
-    >>> inline('<?xml?><svg viewBox="0 0 9 9"><path id="a" d="M 1.23456 2"/></svg>', "dot", "A dot")
-    '<svg viewBox="0 0 9 9" role="img" aria-label="A dot"><path d="M 1.23 2"/></svg>'
-    """
-    text = DROPPED.sub("", svg[svg.index("<svg") :])
-    head, body = text.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', head)
-    used = {old: f"{name}-{place}" for place, old in enumerate(dict.fromkeys(USED.findall(body)))}
-    body = NAMED.sub(lambda found: f' id="{used[found[1]]}"' if found[1] in used else "", body)
-    body = USED.sub(lambda found: found[0].replace(found[1], used[found[1]]), body).replace("xlink:href", "href")
-    body = COORDINATES.sub(lambda found: DECIMALS.sub(_two_decimals, found[0]), body)
-    body = re.sub(r"\s*\n\s*", "\n", body)
-    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(title)}">{body.strip()}'
-
-
-def _two_decimals(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+    data = b64encode((folder / f"{name}.svg").read_bytes()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, title)
 
 
 @cache
@@ -121,7 +67,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"facts": facts, "look": figures.look, "obstacle": obstacle, "verdict": verdict, "words": words}
+    made.globals |= {"look": figures.look, "obstacle": obstacle, "verdict": verdict, "words": words}
+    made.globals |= {"paper": paper, "courses": courses, "pictures": PICTURES}
     made.filters |= {word: getattr(words, word) for word in ("number", "percent", "fixed", "listed", "capital")}
     made.filters |= {
         "counted": lambda count: f"{count:,}",
@@ -133,21 +80,13 @@ def environment() -> Environment:
     return made
 
 
-def render(template: str, drawings: Mapping[str, str], **values: Any) -> str:
-    """A whole page. `drawings` are the pictures by name, as inline SVG."""
-    inline = {name: Markup(svg) for name, svg in drawings.items()}
-    return environment().get_template(template).render(drawings=inline, **values)
+def render(template: str, **values: Any) -> str:
+    """A whole page."""
+    return environment().get_template(template).render(values)
 
 
-def html(results: Results, drawings: Mapping[str, str]) -> str:
-    """The page of the report."""
-    values = {"results": results, "experiments": results.experiments, "pictures": PICTURES, "paper": paper}
-    return render("page.html", drawings, **values)
-
-
-def settings(given: Mapping[str, Any] | Rows) -> str:
+def settings(given: Mapping[str, Any]) -> str:
     """Settings as they were given; those that are None say nothing."""
-    pairs = sorted((vars(given) if isinstance(given, Rows) else given).items())
-    said = {key: value for key, value in pairs if value is not None}
+    said = {key: value for key, value in sorted(given.items()) if value is not None}
     text = ", ".join(f"{key} = {value if isinstance(value, str) else json.dumps(value)}" for key, value in said.items())
     return text or words.DASH

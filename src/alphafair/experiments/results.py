@@ -1,112 +1,77 @@
 """What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from alphafair import metrics
-from alphafair.policies import POLICIES
+from alphafair.types import Matrix, Vector
 
 Floats = tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Band:
-    """A mean over seeds and its 95% confidence interval; without width where nothing is random."""
+class Band(NamedTuple):
+    """A mean over seeds and its 95% confidence interval; without width where nothing is random.
 
-    mean: float
-    low: float
-    high: float
+    All three are numbers, or arrays along the recorded rounds or along floors.
+    """
+
+    mean: Any
+    low: Any
+    high: Any
+
+    @classmethod
+    def exact(cls, values: Any) -> "Band":
+        """Where nothing is random."""
+        return cls(values, values, values)
+
+    @property
+    def end(self) -> "Band":
+        return Band(*(side[-1] for side in self))
 
     @property
     def random(self) -> bool:
-        return self.high > self.low
+        return bool(np.any(self.high > self.low))
 
     @property
-    def size(self) -> Self:
+    def size(self) -> "Band":
         """How far from zero, without a sign."""
-        return self if self.mean > 0.0 else type(self)(-self.mean, -self.high, -self.low)
+        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
 
-
-@dataclass(frozen=True)
-class Series:
-    """Bands along the recorded rounds, or along floors."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def exact(cls, values: Iterable[float]) -> Self:
-        """Where nothing is random."""
-        return cls(*[tuple(values)] * 3)
-
-    @classmethod
-    def along(cls, bands: Sequence[Band]) -> Self:
-        return cls(*(tuple(getattr(each, side) for each in bands) for side in ("mean", "low", "high")))
-
-    @property
-    def sides(self) -> tuple[Floats, Floats, Floats]:
-        return self.mean, self.low, self.high
-
-    def __getitem__(self, place: int) -> Band:
-        return Band(*(side[place] for side in self.sides))
-
-    @property
-    def end(self) -> Band:
-        return self[-1]
-
-    def minus(self, level: Floats) -> Self:
-        return type(self)(*(tuple(np.subtract(side, level).tolist()) for side in self.sides))
+    def minus(self, level: Any) -> "Band":
+        return Band(*(side - level for side in self))
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What one contender did in an experiment over time."""
 
+    label: str
     policy: str
     feedback: str
     settings: dict[str, Any]
     n_seeds: int
-    alpha_performance: Series
-    jain_index: Series
-    average_reward: Series
-    standard_regret: Series
-    approximate_regret: Series
-    ratio: Series
-    final_rewards: Floats  # per arm
-    pull_shares: Floats  # per arm
+    alpha_performance: Band
+    jain_index: Band
+    average_reward: Band
+    standard_regret: Band
+    approximate_regret: Band
+    ratio: Band
+    final_rewards: Vector  # per arm
+    pull_shares: Vector  # per arm
     gap_closed: Band
     certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
 
     @property
     def learned(self) -> Band:
         """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
-        gap = self.gap_closed
-        return Band(*(round(side, 6) + 0.0 for side in (gap.mean, gap.low, gap.high)))
+        return Band(*(round(side, 6) + 0.0 for side in self.gap_closed))
 
     @property
     def least(self) -> float:
         """What the worst-off arm has earned."""
-        return min(self.final_rewards)
-
-
-class Entry(NamedTuple):
-    """A contender under its label."""
-
-    label: str
-    outcome: Outcome
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Which part of the ratings was played."""
-
-    rows: int | None
-    min_ratings: int | None
-    reward_floor: float
+        return float(self.final_rewards.min())
 
 
 @dataclass(frozen=True)
@@ -126,15 +91,15 @@ class OnRounds(Section):
 @dataclass(frozen=True)
 class OnRatings(OnRounds):
     arm_labels: tuple[str, ...]
-    settings: Rows
+    settings: dict[str, Any]  # which part of the ratings was played
 
 
 @dataclass(frozen=True)
 class Optimum:
     """The best fixed policy in hindsight at every recorded round, and how far its value may be off at most."""
 
-    values: Floats
-    gaps: Floats
+    values: Vector
+    gaps: Vector
 
 
 @dataclass(frozen=True)
@@ -144,40 +109,60 @@ class OverTime(OnRatings):
     alpha: float
     rounds: tuple[int, ...]
     optimum: Optimum
-    contenders: dict[str, Outcome]
+    contenders: dict[str, Outcome]  # by label
 
     @property
     def best(self) -> float:
         """The optimum of the whole run."""
-        return self.optimum.values[-1]
+        return float(self.optimum.values[-1])
 
     @property
     def certificate(self) -> float:
-        return self.optimum.gaps[-1]
+        return float(self.optimum.gaps[-1])
 
     @property
     def factor(self) -> float:
         return metrics.approximation_factor(self.alpha)
 
     @property
-    def ordered(self) -> list[Entry]:
-        """Contenders in the order of the registry, then others, uniform play last, whatever order a file has."""
-        rank = {name: place for place, name in enumerate(name for name in POLICIES if name != "uniform")}
+    def outcomes(self) -> list[Outcome]:
+        return list(self.contenders.values())
 
-        def key(entry: Entry) -> tuple[int, bool, str]:
-            label, each = entry
-            return rank.get(each.policy, len(rank) + (each.policy == "uniform")), each.feedback != "full", label
-
-        return sorted((Entry(*item) for item in self.contenders.items()), key=key)
-
-    def ranked(self, metric: str) -> list[Entry]:
+    def ranked(self, metric: str) -> list[Outcome]:
         """By where they end, the best first: regrets are better the lower they are."""
         sign = 1.0 if metric.endswith("regret") else -1.0
-        return sorted(self.ordered, key=lambda entry: (sign * getattr(entry.outcome, metric).end.mean, entry.label))
+        return sorted(self.outcomes, key=lambda each: (sign * getattr(each, metric).end.mean, each.label))
 
     def of(self, policy: str, feedback: str | None = None) -> Outcome:
         """The contender that is this policy, with this feedback if given."""
-        return next(each for _, each in self.ordered if each.policy == policy and feedback in (None, each.feedback))
+        return next(each for each in self.outcomes if each.policy == policy and feedback in (None, each.feedback))
+
+    def reward_per_arm(self, performance: float) -> float:
+        """What every arm would have earned if all had earned alike."""
+        power = 1.0 - self.alpha
+        return float((performance * power / self.n_arms) ** (1.0 / power))
+
+    def early_leads(self, ours: str) -> list[tuple[str, int]]:
+        """Who was more equal than one of them earlier but is not at the end, and when last."""
+        found = []
+        for each in self.ranked("jain_index"):
+            ahead = np.flatnonzero(each.jain_index.mean > self.contenders[ours].jain_index.mean)
+            if len(ahead) and ahead[-1] < len(self.rounds) - 1:
+                found.append((each.label, self.rounds[ahead[-1]]))
+        return found
+
+    def differences(self, metric: str) -> dict[str, Band]:
+        """Every contender less the first, by their labels."""
+        first = getattr(self.outcomes[0], metric).mean
+        return {each.label.replace("_", " "): getattr(each, metric).minus(first) for each in self.outcomes}
+
+    def largest_difference(self) -> tuple[float, str, str]:
+        """From the first at any round in either metric, as a part of the first's value; whose, and in which."""
+        return max(
+            (float(np.abs(found.mean / getattr(self.outcomes[0], metric).mean).max()), label, metric)
+            for metric in ("alpha_performance", "jain_index")
+            for label, found in self.differences(metric).items()
+        )
 
 
 @dataclass(frozen=True)
@@ -200,19 +185,11 @@ class Compared(OverTime):
 
 @dataclass(frozen=True)
 class PullShares(OnRounds):
-    """How often arms of fixed pay are pulled, by contender and arm."""
+    """How often arms of fixed pay are pulled."""
 
     alpha: float
-    arms: Floats  # what each pays
-    shares: dict[str, Floats]
-
-    @property
-    def best_arm(self) -> int:
-        return self.arms.index(max(self.arms))
-
-    @property
-    def worst_arm(self) -> int:
-        return self.arms.index(min(self.arms))
+    arms: Vector  # what each pays, the best first
+    shares: dict[str, Vector]  # by contender, per arm
 
 
 @dataclass(frozen=True)
@@ -226,9 +203,20 @@ class OverAlpha(OnRatings):
 
     data: str
     alphas: Floats
-    jain_index: Floats
-    average_reward: Floats
-    final_rewards: tuple[Floats, ...]  # per arm
+    jain_index: Vector
+    average_reward: Vector
+    final_rewards: Matrix  # per arm
+
+    def steps_back(self, metric: str) -> list[tuple[float, float]]:
+        """Of the steps of a metric along alpha those that go against its whole change: by how much, and after which."""
+        values = getattr(self, metric)
+        moves = np.diff(values) * (1.0 if values[-1] >= values[0] else -1.0)
+        return [(-float(move), alpha) for move, alpha in zip(moves, self.alphas, strict=False) if move < 0.0]
+
+    def half_way(self) -> int | None:
+        """The place of the first alpha with half of the equality that the last one has more than the first."""
+        jain = self.jain_index - self.jain_index[0]
+        return int(np.flatnonzero(jain >= jain[-1] / 2.0)[0]) if jain[-1] > 0.0 else None
 
 
 @dataclass(frozen=True)
@@ -237,10 +225,10 @@ class OverFloor(OnRatings):
 
     alpha: float
     floors: Floats
-    fair_cb: dict[str, dict[str, Series]]  # by metric
+    fair_cb: dict[str, dict[str, Band]]  # by metric
     alpha_fair: dict[str, dict[str, Band]]
-    ahead: dict[str, Series]  # of alpha-FairCB over FairCB, seed by seed
-    maxima: Floats  # over the seeds of FairCB (bandit): what the published code plots
+    ahead: dict[str, Band]  # of alpha-FairCB over FairCB, seed by seed
+    maxima: Vector  # over the seeds of FairCB (bandit): what the published code plots
 
 
 @dataclass(frozen=True)
@@ -249,12 +237,14 @@ class Limits(Section):
 
     halves: tuple[int, ...]
     alphas: Floats
-    limits: Floats
-    ratios: tuple[Floats, ...]
+    limits: Vector
+    ratios: Matrix
 
-    def distance(self, place: int) -> float:
-        """The largest distance to a limit at this length, as a part of it."""
-        return max(abs(row[place] / limit - 1.0) for row, limit in zip(self.ratios, self.limits, strict=True))
+    @property
+    def distances(self) -> Vector:
+        """The largest distance to a limit at every length, as a part of it."""
+        away: Vector = np.abs(self.ratios / self.limits[:, None] - 1.0).max(axis=0)
+        return away
 
 
 @dataclass(frozen=True)
@@ -296,7 +286,6 @@ class DataFacts:
     name: str
     stand_in: bool
     digest: str
-    note: str
     part: Part | None = None
 
 

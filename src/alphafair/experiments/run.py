@@ -12,17 +12,20 @@ import os
 import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
 import alphafair
-from alphafair.experiments.atomic_write import atomic_write, write_text
+from alphafair.experiments.atomic_write import atomic_write
 from alphafair.types import Stream
 
+PACKAGE = Path(alphafair.__file__).parent
 Task = Callable[[], pl.DataFrame]
 Started = Callable[[str, int], Callable[[int], None]]  # told a title and a total, it says whom to tell of progress
 COMPUTING = (  # all code that a table depends on
@@ -36,20 +39,19 @@ COMPUTING = (  # all code that a table depends on
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
 
 
-class Work(Protocol):
-    """What is asked of an experiment: what names its results, and tasks by name, each of which makes a table."""
+@dataclass(frozen=True)
+class Work:
+    """What is to be run: what names its results, and tasks by name, each of which makes a table."""
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    tasks: dict[str, Task]
 
     @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    def settings(self) -> dict[str, Any]: ...
-    def tasks(self) -> dict[str, Task]: ...
-
-
-def digest(work: Work) -> str:
-    """Names the results of an experiment: the same settings on the same rounds, run by the same code."""
-    return short_digest([work.settings(), code_digest()])
+    def digest(self) -> str:
+        """Names the results: the same settings on the same rounds, run by the same code."""
+        return short_digest([self.settings, code_digest()])
 
 
 def short_digest(content: Any) -> str:
@@ -57,19 +59,8 @@ def short_digest(content: Any) -> str:
 
 
 @cache
-def code_digest() -> str:
-    """The code that results depend on, in sixteen letters: change it, and they are computed again."""
-    return files_digest(Path(alphafair.__file__).parent, COMPUTING)
-
-
-@cache
-def report_digest() -> str:
-    """The code above and all that draws and lays out the report: change it, and the report is made again."""
-    return files_digest(Path(alphafair.__file__).parent, REPORTING)
-
-
-def files_digest(package: Path, patterns: tuple[str, ...]) -> str:
-    """The names and contents of the files of a package that match."""
+def code_digest(patterns: tuple[str, ...] = COMPUTING, package: Path = PACKAGE) -> str:
+    """The names and contents of the files of a package that match, in sixteen letters."""
     found = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in package.glob(pattern) if path.is_file()}):
         found.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
@@ -93,54 +84,50 @@ def untold(title: str, total: int) -> Callable[[int], None]:
 def versions() -> dict[str, str]:
     """What the numbers were made with."""
     packages = ("numpy", "numba", "polars", "matplotlib")
-    own = {"alphafair": alphafair.__version__, "code": report_digest(), "python": platform.python_version()}
+    own = {"alphafair": alphafair.__version__, "code": code_digest(REPORTING), "python": platform.python_version()}
     return own | {package: version(package) for package in packages}
 
 
 def run(
-    work: Work, home: Path, *, jobs: int | None = None, advance: Callable[[int], None] = lambda tables: None
-) -> Path:
-    """Run what has not been run: the folder of all tables; `advance` is told of every one that is there."""
-    folder = home / f"{work.name}-{digest(work)}"
+    work: Work,
+    home: Path,
+    *,
+    jobs: int | None = None,
+    started: Started = untold,
+    prepare: Callable[[], None] = lambda: None,
+) -> dict[str, pl.DataFrame]:
+    """All tables by name: those that are kept are read, the others made, after `prepare`, and kept."""
+    folder = home / f"{work.name}-{work.digest}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "experiment.json", json.dumps(work.settings(), indent=2, sort_keys=True) + "\n")
+    atomic_write(folder / "experiment.json", json.dumps(work.settings, indent=2, sort_keys=True) + "\n")
+    tables = {name: table for name in work.tasks if (table := _read(folder / f"{name}.parquet")) is not None}
+    missing = {name: task for name, task in work.tasks.items() if name not in tables}
+    if missing:
+        prepare()
+    advance = started(work.title, len(work.tasks))
+    advance(len(tables))
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
-        futures = []
-        for name, task in work.tasks().items():
-            path = folder / f"{name}.parquet"
-            if _is_sound(path):
-                advance(1)
-            else:
-                futures.append(pool.submit(_write, task, path))
+        making = {pool.submit(_made, task, folder / f"{name}.parquet"): name for name, task in missing.items()}
         try:
-            for future in as_completed(futures):
-                future.result()
+            for future in as_completed(making):
+                tables[making[future]] = future.result()
                 advance(1)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return folder
+    return {name: tables[name] for name in work.tasks}
 
 
-def is_done(work: Work, home: Path) -> bool:
-    """Whether nothing is left to run."""
-    folder = home / f"{work.name}-{digest(work)}"
-    return all(_is_sound(folder / f"{name}.parquet") for name in work.tasks())
-
-
-def read(folder: Path, name: str) -> pl.DataFrame:
-    return pl.read_parquet(folder / f"{name}.parquet")
-
-
-def _is_sound(path: Path) -> bool:
+def _read(path: Path) -> pl.DataFrame | None:
+    """The table, or None where there is none that can be read."""
     try:
-        pl.read_parquet(path)
+        return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError):
-        return False
-    return True
+        return None
 
 
-def _write(task: Task, path: Path) -> None:
-    table = task()
-    with atomic_write(path) as temporary:
-        table.write_parquet(temporary)
+def _made(task: Task, path: Path) -> pl.DataFrame:
+    table, content = task(), BytesIO()
+    table.write_parquet(content)
+    atomic_write(path, content.getvalue())
+    return table

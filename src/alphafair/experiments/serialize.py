@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from alphafair import validate
-from alphafair.experiments.results import Arena, Results
+from alphafair.experiments.results import Arena, Band, Results
 
 NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
 
@@ -18,6 +20,10 @@ def plain(value: Any, where: str = "results") -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         optional = {field.name for field in fields(value) if field.default is None}
         value = {name: each for name, each in vars(value).items() if each is not None or name not in optional}
+    if isinstance(value, Band):
+        value = value._asdict()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {key: plain(each, f"{where}[{key!r}]") for key, each in value.items()}
     if isinstance(value, (tuple, list)):
@@ -28,6 +34,6 @@ def plain(value: Any, where: str = "results") -> Any:
 
 
 def as_json(results: Results | Arena) -> str:
-    """Sorted keys, a list of numbers on one line, and nothing that JSON has no word for."""
-    text = json.dumps(plain(results), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    """In the order of the values, a list of numbers on one line, and nothing that JSON has no word for."""
+    text = json.dumps(plain(results), indent=1, ensure_ascii=False, allow_nan=False)
     return NUMBERS.sub(lambda found: f"[{re.sub(chr(92) + 's+', ' ', found[1])}]", text) + "\n"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alphafair import streams, validate
-from alphafair.experiments.results import Part
+from alphafair.experiments.results import DataFacts, Part
 from alphafair.streams.bundled import read_bundled
 from alphafair.streams.movielens import Genres, Ratings, read_movielens
 from alphafair.types import Stream
@@ -50,23 +50,14 @@ class Data:
         first = streams.first_rating(self.path)
         return next((release for release in RELEASES if release.first_rating == first), None)
 
-    def part(self, n_ratings: int) -> Part | None:
-        """If only some of a known data set was found."""
-        release = self.release()
-        if release is None or n_ratings >= release.n_ratings:
-            return None
-        return Part(release.name, n_ratings, release.n_ratings)
-
-    def is_the_papers(self, n_ratings: int) -> bool:
-        """All of MovieLens 25M."""
-        return self.release() == MOVIELENS_25M and n_ratings == MOVIELENS_25M.n_ratings
-
-
-def described(data: Data, part: Part | None) -> str:
-    """The name of the data; a part is called one wherever it is named."""
-    if part is None:
-        return data.name
-    return f"{data.name} (a part of {part.of}: {part.found:,} of {part.complete:,} ratings)"
+    def facts(self, n_ratings: int, digest: str) -> DataFacts:
+        """What there is to say of so many ratings; a part of a known data set is called one wherever it is named."""
+        name, release, part = self.name, self.release(), None
+        if release is not None and n_ratings < release.n_ratings:
+            part = Part(release.name, n_ratings, release.n_ratings)
+            name += f" (a part of {part.of}: {part.found:,} of {part.complete:,} ratings)"
+        is_the_papers = release == MOVIELENS_25M and n_ratings == MOVIELENS_25M.n_ratings
+        return DataFacts(name, not is_the_papers, digest, part)
 
 
 def check_counts(name: str, stream: Stream) -> None:

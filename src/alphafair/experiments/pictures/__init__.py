@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from alphafair.experiments.pictures import arena, lines, rows
-from alphafair.experiments.results import Experiments
 from alphafair.words import ALPHA
 
 
@@ -17,17 +16,18 @@ class Picture(NamedTuple):
     name: str
     title: str
     section: str
-    of: str  # nothing: all of them
+    of: str  # nothing: all that is shown
     drawn: Callable[[Any, str], Figure]
     caption: str
 
-    def run(self, experiments: Experiments) -> Any:
-        return getattr(experiments, self.of) if self.of else experiments
+    def run(self, shown: Any) -> Any:
+        return getattr(shown, self.of) if self.of else shown
 
-    def draw(self, experiments: Experiments) -> Figure:
-        return self.drawn(self.run(experiments), self.title)
+    def draw(self, shown: Any) -> Figure:
+        return self.drawn(self.run(shown), self.title)
 
 
+GAP_CLOSED = Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena")
 _OVER_TIME: dict[str, tuple[str, Callable[..., Figure]]] = {  # of A, and of B
     **{metric: (title, partial(lines.over_time, metric=metric)) for metric, (title, _) in lines.OVER_TIME.items()},
     "who_gets_what": ("Who gets what, arm by arm", rows.who_gets_what),
@@ -57,5 +57,5 @@ PICTURES = (
     Picture("readings", _READINGS, "corrections", "readings", lines.readings, "readings"),
     Picture("floor-sweep", _FLOORS, "rivals", "floor_sweep", lines.floor_sweep, "floor_sweep"),
     Picture("impossibility", _LIMITS, "rivals", "impossibility", lines.impossibility, "impossibility"),
-    Picture("gap-closed", arena.TITLE, "arena", "arena", arena.picture, "arena"),
+    GAP_CLOSED,
 )

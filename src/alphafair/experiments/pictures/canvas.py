@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alphafair import figures
-from alphafair.experiments.results import Band, OnRounds, OverTime, Series
+from alphafair.experiments.results import Band, OnRounds, OverFloor, OverTime
 from alphafair.figures import INK, LABEL_SIZE, Dashes, Look, look
-from alphafair.words import counted, tick
+from alphafair.words import ALPHA, counted, tick
 
 WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
@@ -22,13 +22,13 @@ STYLES = "solid: sees all rewards, dashed: sees one"
 
 
 class Line(NamedTuple):
-    """A series with its bands along x, ready to be drawn."""
+    """Values with their bands along x, ready to be drawn."""
 
     label: str
     look: Look
     dashes: Dashes
     x: Sequence[float]
-    series: Series
+    values: Band
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def draw(axes: Axes, lines: Sequence[Line], markers: int) -> None:
     """The lines with their bands; the first stands in front, a guide behind all."""
     for number, line in enumerate(lines):
         keep = figures.evenly(len(line.x), MOST_POINTS)
-        x, mean, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (line.x, *line.series.sides))
+        x, mean, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (line.x, *line.values))
         if (high > low).any():
             order = 2.0 - number / len(lines)
             axes.fill_between(x, low, high, color=line.look.colour, alpha=0.22, linewidth=0.0, zorder=order)
@@ -120,7 +120,11 @@ def sizes(run: OnRounds) -> str:
     return ", ".join(counted(getattr(run, f"n_{noun}s"), noun) for noun in ("round", "context", "arm"))
 
 
+def settings(run: OverTime | OverFloor) -> str:
+    return f"{ALPHA} = {run.alpha:g}, {sizes(run)}"
+
+
 def bands(*runs: OverTime) -> str:
     """How many seeds the bands stand for, if there are any."""
-    seeds = sorted({each.n_seeds for run in runs for each in run.contenders.values()} - {1})
+    seeds = sorted({each.n_seeds for run in runs for each in run.outcomes} - {1})
     return f"bands: 95% confidence over {' or '.join(map(str, seeds))} seeds" if seeds else ""

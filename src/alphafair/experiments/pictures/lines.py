@@ -1,7 +1,6 @@
 """Lines: experiments A and B and the corrections over the rounds, C over alpha, FairCB along its floor, the limits."""
 
 from collections.abc import Callable
-from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,10 +9,9 @@ from matplotlib.ticker import NullLocator, SymmetricalLogLocator
 
 from alphafair import figures
 from alphafair.experiments import paper
-from alphafair.experiments.facts import differences
 from alphafair.experiments.pictures import canvas
 from alphafair.experiments.pictures.canvas import Line
-from alphafair.experiments.results import Limits, OverAlpha, OverFloor, OverTime, Series
+from alphafair.experiments.results import Band, Limits, OverAlpha, OverFloor, OverTime
 from alphafair.figures import INK, Dashes, Look, look, note
 from alphafair.words import ALPHA, number, short, tick
 
@@ -50,7 +48,7 @@ def over_time(run: OverTime, title: str, metric: str) -> Figure:
     certified = ""
     if metric != "jain_index":
         share = {"alpha_performance": 1.0, "standard_regret": 0.0, "approximate_regret": 1.0 - run.factor}[metric]
-        optimum = Series.exact(share * value for value in run.optimum.values)
+        optimum = Band.exact(share * run.optimum.values)
         lines.append(Line("optimum", figures.OPTIMUM, canvas.GUIDE, run.rounds, optimum))
         certified = f"optimum certified to within {number(run.certificate, 2)}"
     scales: dict[str, Callable[[Axes], object]] = {
@@ -59,15 +57,15 @@ def over_time(run: OverTime, title: str, metric: str) -> Figure:
         "jain_index": lambda axes: axes.set_ylim(0.0, 1.02),
         "standard_regret": _wide_scale,
     }
-    notes = (_settings(run), certified, canvas.bands(run), styles)
+    notes = (canvas.settings(run), certified, canvas.bands(run), styles)
     return canvas.chart(title, notes, {OVER_TIME[metric][1]: lines}, _over_rounds(run, scales[metric]))
 
 
 def sign(run: OverTime, title: str) -> Figure:
     """Real data: alpha-performance above or below uniform play's."""
     level = run.of("uniform").alpha_performance.mean
-    lines = [line._replace(series=line.series.minus(level)) for line in _lines(run, "alpha_performance")]
-    notes = (_settings(run), canvas.bands(run), "each sees one reward")
+    lines = [line._replace(values=line.values.minus(level)) for line in _lines(run, "alpha_performance")]
+    notes = (canvas.settings(run), canvas.bands(run), "each sees one reward")
     panels = {f"{PERFORMANCE} above uniform's (utility)": lines}
     return canvas.chart(title, notes, panels, _over_rounds(run, _around_zero))
 
@@ -75,7 +73,7 @@ def sign(run: OverTime, title: str) -> Figure:
 def step(run: OverTime, title: str) -> Figure:
     """Standard regret over the rounds: a small picture."""
     panels = {"standard regret (utility)": _lines(run, "standard_regret")}
-    notes = (_settings(run), "each sees all rewards")
+    notes = (canvas.settings(run), "each sees all rewards")
     return canvas.chart(title, notes, panels, _over_rounds(run, _around_zero), height=3.0)
 
 
@@ -83,15 +81,15 @@ def readings(run: OverTime, title: str) -> Figure:
     """Differences to the default reading, in alpha-performance and in Jain's index."""
     panels = {
         unit: [
-            Line(label, Look(OURS.colour, marker), dashes, run.rounds, series)
-            for (marker, dashes), (label, series) in zip(READING_STYLES, differences(run, metric).items(), strict=True)
+            Line(label, Look(OURS.colour, marker), dashes, run.rounds, values)
+            for (marker, dashes), (label, values) in zip(READING_STYLES, run.differences(metric).items(), strict=True)
         ]
         for metric, unit in READINGS.items()
     }
     end = run.contenders["before"].alpha_performance.end.mean
     note = f"differences to reading it before the round's reward, which ends at {number(end)}"
     finish = _over_rounds(run, lambda axes: axes.margins(y=0.15))
-    return canvas.chart(title, (_settings(run), note), panels, finish, height=5.0, gap=0.22, left=1.2)
+    return canvas.chart(title, (canvas.settings(run), note), panels, finish, height=5.0, gap=0.22, left=1.2)
 
 
 def over_alpha(run: OverAlpha, title: str, metric: str) -> Figure:
@@ -107,14 +105,14 @@ def over_alpha(run: OverAlpha, title: str, metric: str) -> Figure:
             text, away = f"{ALPHA} = {alphas[at]:g}: {number(values[at])}", (6 if at == 0 else -2, 8 if above else -16)
             note(axes, text, (alphas[at], values[at]), away, ha=side)
 
-    line = Line(paper.ALPHA_FAIR.label, OURS, "-", alphas, Series.exact(values))
+    line = Line(paper.ALPHA_FAIR.label, OURS, "-", alphas, Band.exact(values))
     notes = (canvas.sizes(run), _data(run))
     return canvas.chart(title, notes, {OVER_ALPHA[metric][1]: [line]}, finish, markers=10)
 
 
 def price(run: OverAlpha, title: str) -> Figure:
     """Average reward against Jain's index along alpha."""
-    alphas, jain, reward = np.array(run.alphas), np.array(run.jain_index), np.array(run.average_reward)
+    alphas, jain, reward = np.array(run.alphas), run.jain_index, run.average_reward
     marks = sorted({int(np.abs(alphas - alpha).argmin()) for alpha in MARKED})
     with canvas.page(title, (canvas.sizes(run), f"one point per value of {ALPHA}", _data(run))) as (figure, top):
         axes = canvas.place(figure, top)
@@ -136,7 +134,7 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
     panels: dict[str, list[Line]] = {unit: [] for unit in ALONG_FLOORS.values()}
     for metric, unit in ALONG_FLOORS.items():
         for feedback, (theirs, ours) in pairs.items():
-            dashes, level = figures.dashes(feedback), Series.along([run.alpha_fair[feedback][metric]] * 2)
+            dashes, level = figures.dashes(feedback), Band(*np.transpose([run.alpha_fair[feedback][metric]] * 2))
             panels[unit] += [
                 Line(theirs.label, look(theirs.policy), dashes, run.floors, run.fair_cb[feedback][metric]),
                 Line(ours.label, look(ours.policy), dashes, (0.0, 1.0), level),
@@ -148,17 +146,15 @@ def floor_sweep(run: OverFloor, title: str) -> Figure:
         if axes.get_ylabel() == ALONG_FLOORS["jain_index"]:
             axes.set_ylim(0.0, 1.04)
 
-    notes = (_settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
+    notes = (canvas.settings(run), f"bands: 95% confidence over {len(run.seeds)} seeds", canvas.STYLES)
     return canvas.chart(title, notes, panels, finish, height=6.2, gap=0.18, markers=len(run.floors))
 
 
 def impossibility(run: Limits, title: str) -> Figure:
     """OPT/ALG of alpha-FairCB on growing copies of the instance, against the limit nobody can beat."""
     lines = [
-        Line(
-            f"{ALPHA} = {alpha:g}, limit {limit:.4f}", Look(OURS.colour, marker), "-", run.halves, Series.exact(ratios)
-        )
-        for alpha, limit, ratios, marker in zip(run.alphas, run.limits, run.ratios, cycle(MARKERS), strict=False)
+        Line(f"{ALPHA} = {alpha:g}, limit {limit:.4f}", Look(OURS.colour, marker), "-", run.halves, Band.exact(ratios))
+        for alpha, limit, ratios, marker in zip(run.alphas, run.limits, run.ratios, MARKERS, strict=False)
     ]
     notes = (
         "two contexts, two arms, a coin decides the second half of the rounds",
@@ -180,8 +176,8 @@ def impossibility(run: Limits, title: str) -> Figure:
 
 def _lines(run: OverTime, metric: str) -> list[Line]:
     return [
-        Line(label, look(each.policy), figures.dashes(each.feedback), run.rounds, getattr(each, metric))
-        for label, each in run.ordered
+        Line(each.label, look(each.policy), figures.dashes(each.feedback), run.rounds, getattr(each, metric))
+        for each in run.outcomes
     ]
 
 
@@ -208,11 +204,7 @@ def _wide_scale(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(tick)
 
 
-def _settings(run: OverTime | OverFloor) -> str:
-    return f"{ALPHA} = {run.alpha:g}, {canvas.sizes(run)}"
-
-
 def _data(run: OverAlpha) -> str:
     """For a picture that travels alone."""
-    least = run.settings.min_ratings
+    least = run.settings["min_ratings"]
     return f"{run.data}, {'all users' if least is None else f'users with at least {least:,} ratings'}"

@@ -25,24 +25,20 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
 
     Arms stand in the order of what uniform play earns them; of very many, evenly chosen ones.
     """
-    rewards = {label: np.array(each.final_rewards) for label, each in run.ordered}
-    order = np.argsort(-np.array(run.of("uniform").final_rewards), kind="stable")
+    rewards = np.array([each.final_rewards for each in run.outcomes])
+    order = np.argsort(-run.of("uniform").final_rewards, kind="stable")
     order = order[figures.evenly(len(order), MOST_ARMS)]
     height = 1.75 + ARM_ROW * len(order)
-    notes = (
-        f"{ALPHA} = {run.alpha:g}, {canvas.sizes(run)}",
-        "cumulative reward with its initial 1; black line: an equal split of the same total",
-    )
-    least = min(float(each.min()) for each in rewards.values()) / 1.5
-    most = max(float(each.max()) for each in rewards.values()) * 1.5
-    with canvas.page(title, notes, height) as (figure, top):
+    reading = "cumulative reward with its initial 1; black line: an equal split of the same total"
+    least, most = float(rewards.min()) / 1.5, float(rewards.max()) * 1.5
+    with canvas.page(title, (canvas.settings(run), reading), height) as (figure, top):
         names = [clipped(run.arm_labels[arm], 22) for arm in order]
         left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
         width = (canvas.WIDTH - left - 0.15) / len(rewards)
-        for column, (label, each) in enumerate(run.ordered):
+        for column, each in enumerate(run.outcomes):
             start, room = (left + column * width) / canvas.WIDTH, (width - 0.12) / canvas.WIDTH
             axes = figure.add_axes((start, 0.55 / height, room, (top - 0.95) / height))
-            _column(axes, label, look(each.policy), rewards[label][order], float(rewards[label].mean()))
+            _column(axes, each.label, look(each.policy), each.final_rewards[order], float(each.final_rewards.mean()))
             axes.set_xlim(least, most)
             axes.xaxis.set_major_locator(FixedLocator(_ticks(least, most, 4 if len(rewards) < 5 else 2)))
             axes.set_yticks(range(len(order)), names if column == 0 else [""] * len(order), fontsize=LABEL_SIZE)
@@ -82,7 +78,7 @@ def _ticks(low: float, high: float, room: int) -> list[float]:
 
 def toy(run: Sign, title: str) -> Figure:
     """Pull shares of arms of fixed pay: one bar per policy."""
-    shares = {label: run.toy.shares[label] for label, _ in run.ordered}
+    shares = run.toy.shares
     note = f"{ALPHA} = {run.toy.alpha:g}; the darker, the more an arm pays"
     with canvas.page(title, [note], 1.75 + 0.5 * len(shares)) as (figure, top):
         axes = canvas.place(figure, top, left=0.3 + canvas.WIDTH * figures.widest(figure, [*shares]))
@@ -106,22 +102,22 @@ def toy(run: Sign, title: str) -> Figure:
 def learned(experiments: Experiments, title: str) -> Figure:
     """A dot with its band for every policy: 0 is uniform play, 1 the optimum."""
     runs = {"A": experiments.A, "B": experiments.B}
-    rows = [entry for run in runs.values() for entry in run.ordered]
+    rows = [each for run in runs.values() for each in run.outcomes]
     notes = ("the part of the way from uniform play to the optimum in hindsight", canvas.bands(*runs.values()))
-    edge = min(CEILING, max(1.1, *(each.learned.mean + 0.1 for _, each in rows)))
+    edge = min(CEILING, max(1.1, *(each.learned.mean + 0.1 for each in rows)))
     with canvas.page(title, notes, 1.6 + 0.26 * (len(rows) + len(runs))) as (figure, top):
-        left = 0.35 + canvas.WIDTH * figures.widest(figure, [label for label, _ in rows])
-        axes = canvas.place(figure, top - 0.18, labels=[_share(each) for _, each in rows], left=left)
+        left = 0.35 + canvas.WIDTH * figures.widest(figure, [each.label for each in rows])
+        axes = canvas.place(figure, top - 0.18, labels=[_share(each) for each in rows], left=left)
         row, places = 0, []
         for key, run in runs.items():
             axes.text(FLOOR, row, f"{key}: {run.title}", fontsize=LABEL_SIZE, fontweight="bold", va="center")
-            for label, each in run.ordered:
+            for each in run.outcomes:
                 row += 1
                 places.append(row)
-                canvas.dot(axes, row, each.learned, each.policy, (FLOOR, edge), 7.0, label)
+                canvas.dot(axes, row, each.learned, each.policy, (FLOOR, edge), 7.0, each.label)
                 axes.text(edge + 0.15, row, _share(each), va="center", fontsize=LABEL_SIZE)
             row += 1
-        axes.set_yticks(places, [label for label, _ in rows], fontsize=LABEL_SIZE)
+        axes.set_yticks(places, [each.label for each in rows], fontsize=LABEL_SIZE)
         axes.set(xlim=(FLOOR - 0.06, edge + 0.02), ylim=(row - 0.4, -0.6), xlabel="share of the gap closed")
         for x, word in ((0.0, "uniform play"), (1.0, "optimum")):
             axes.text(x, -0.75, word, ha="center", va="bottom", fontsize=LABEL_SIZE)
