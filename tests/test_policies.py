@@ -285,7 +285,7 @@ def test_a_broken_generator_is_refused(available: Any) -> None:
     assert policy.choose(0, rng=Stuck(0), available=available).arm == 0
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
     """It draws what the original draws, learns what it learns, and neither disturbs the other."""
@@ -294,8 +294,9 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
     for n_contexts in (3, 4, 5):  # rows to spare
         policy.grow(n_contexts)
         policy.update(policy.choose(0), reward)
-    twin = copied(policy)
+    before, twin = policy.snapshot().to_bytes(), copied(policy)
     for chooser in (twin, policy):
+        assert chooser.snapshot().to_bytes() == before
         for context in (0, 1, 5):
             chooser.grow(6)
             decision = chooser.choose(context)
@@ -303,6 +304,21 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
             chooser.update(decision, reward)
     assert twin.snapshot().to_bytes() == policy.snapshot().to_bytes()
     assert b"numba" not in pickle.dumps(policy), "kernels by name, not their code"
+
+
+def test_a_copy_is_of_one_moment() -> None:
+    """Other threads wait while it is made."""
+    policy = AlphaFairBandit(1, 2)
+    waiting = []
+
+    class Watch:
+        def __deepcopy__(self, memo: dict[int, Any]) -> Watch:
+            waiting.append(policy._lock.locked())
+            return self
+
+    policy.settings = {**policy.settings, "watch": Watch()}
+    assert isinstance(copy.copy(policy).settings["watch"], Watch)
+    assert waiting == [True]
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:
