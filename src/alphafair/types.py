@@ -57,7 +57,8 @@ class Policy(Protocol):
       end, pulled more often, unless `learns` is False.
     - Numbers are names: rename arms or contexts, and the answer is renamed, but for ties.
     - `grow` leaves old contexts as they are; accounts, for a policy that keeps them, are "least", "fresh" or a number.
-      A retired arm keeps its number and has probability 0; rewards of it that come late are welcome.
+      A retired arm keeps its number and has probability 0; rewards of it that come late are welcome. To retire it once
+      more, or to make nothing but it available, is bad input.
     - `snapshot`, then `restore` into a policy of the same kind and settings, and play goes on as if nothing had
       happened, with the contexts and arms of then. `fresh` has learned nothing, and starts its seed over.
     - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
