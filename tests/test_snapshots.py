@@ -108,6 +108,13 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(damage: dict[str, Any
     assert policy.snapshot().to_bytes() == before.to_bytes()
 
 
+def test_a_snapshot_of_other_settings_is_not_called_damaged() -> None:
+    plain, grouped = AlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "b"])
+    for policy, state in ((plain, grouped.snapshot()), (grouped, plain.snapshot())):
+        with pytest.raises(Refusal, match=r"load_policy\(state\) builds the policy that it belongs to"):
+            policy.restore(state)
+
+
 def test_slopes_that_do_not_fit_are_refused() -> None:
     state = learned().snapshot()
     shared = state.arrays["shared"].copy()

@@ -25,6 +25,8 @@ POLICIES: dict[str, type[BasePolicy]] = {}
 
 def register(kind: type[BasePolicy]) -> type[BasePolicy]:
     """Make a policy known by its name to everything that lists, draws or loads policies; also as a decorator."""
+    if not isinstance(kind, type) or not issubclass(kind, BasePolicy):
+        raise validate.Refusal("kind", "a class derived from BasePolicy", kind, "Pass the class itself.")
     known = POLICIES.get(kind.name)
     if known is not None and known is not kind:
         repair = "Give the class a name of its own."

@@ -150,7 +150,8 @@ def checked_state(state: State, settings: Mapping[str, Any]) -> tuple[int, NDArr
     parts = {*ARRAYS, "group_accounts"} if "groups" in settings else {*ARRAYS}
     if names != known or set(state.arrays) != parts:
         allowed = f"of settings {sorted(known)} and arrays {sorted(parts)}"
-        raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], DAMAGED)
+        repair = "It is damaged, or alphafair.load_policy(state) builds the policy that it belongs to."
+        raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], repair)
     n_contexts = validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1)
     if np.shape(state.arrays["learners"])[:1] != (n_contexts,):
         raise validate.Refusal("state.arrays['learners']", f"of {n_contexts} contexts", "another number", DAMAGED)
