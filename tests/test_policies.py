@@ -23,6 +23,7 @@ from alphafair import (
     IndependentAlphaFair,
     ScaleFree,
     Stream,
+    Uniform,
     load_policy,
     metrics,
     simulate,
@@ -304,6 +305,15 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
             chooser.update(decision, reward)
     assert twin.snapshot().to_bytes() == policy.snapshot().to_bytes()
     assert b"numba" not in pickle.dumps(policy), "kernels by name, not their code"
+
+
+def test_what_a_policy_has_not_is_none() -> None:
+    """Callers ask the policy, not whether it has such a thing."""
+    plain, apart, grouped = Uniform(1, 2), IndependentAlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "a"])
+    assert plain.alpha is plain.groups is plain.cumulative_rewards is plain.accounts is None
+    assert apart.groups is apart.accounts is None
+    assert (apart.alpha, apart.cumulative_rewards.tolist()) == (0.9, [[1.0, 1.0]])
+    assert (grouped.groups.labels, grouped.accounts.tolist()) == (("a",), [1.0])
 
 
 def test_a_copy_is_of_one_moment() -> None:

@@ -128,7 +128,7 @@ def _log(stream: Stream, played: Played) -> Log:
 
 def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:
     """A label per arm of the stream, and of the arms that the policy has the same as it has."""
-    said, owed = Groups.of(n_arms, groups), getattr(policy, "groups", None)
+    said, owed = Groups.of(n_arms, groups), policy.groups
     if owed is None:
         repair = "Policies with groups= are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
         raise validate.Refusal("groups", f"left out: {policy.name} has none", groups, repair)

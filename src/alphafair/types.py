@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from alphafair.decision import Decision as Decision
 from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
 from alphafair.log import Log as Log
+
+if TYPE_CHECKING:
+    from alphafair.groups import Groups
 
 
 class Feedback(StrEnum):
@@ -79,6 +82,10 @@ class Policy(Protocol):
     feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
     look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels | None = None  # for whole runs in compiled code
+    alpha: float | None = None  # how fair it is, for one that is
+    groups: Groups | None = None  # whom it is fair to, where that is not every arm by itself
+    cumulative_rewards: Vector | Matrix | None = None  # what arms have earned, for one that keeps accounts
+    accounts: Vector | None = None  # the same of groups
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
