@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -323,12 +324,32 @@ def test_a_copy_is_of_one_moment() -> None:
 
     class Watch:
         def __deepcopy__(self, memo: dict[int, Any]) -> Watch:
-            waiting.append(policy._lock.locked())
+            waiting.append(policy._lock._is_owned())  # type: ignore[attr-defined]
             return self
 
     policy.settings = {**policy.settings, "watch": Watch()}
     assert isinstance(copy.copy(policy).settings["watch"], Watch)
     assert waiting == [True]
+
+
+@pytest.mark.parametrize("call", [lambda policy, _: policy.choose(0), lambda policy, made: policy.update(made, 1.0)])
+def test_a_signal_leaves_no_call_waiting_for_ever(call: Any) -> None:
+    """It may come when the lock was just taken: as if Ctrl-C were pressed there."""
+    policy = AlphaFairBandit(1, 2, seed=0)
+    decision, take = policy.choose(0), policy._acquire
+
+    def interrupted() -> bool:
+        take()
+        raise KeyboardInterrupt
+
+    policy._acquire = interrupted  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        call(policy, decision)
+    free: list[bool] = []
+    other = threading.Thread(target=lambda: free.append(policy._lock.acquire(blocking=False)))
+    other.start()
+    other.join()
+    assert free == [True]
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:

@@ -117,8 +117,8 @@ class BasePolicy(WholeRuns, Policy):
         features: ArrayLike | None = None,
     ) -> Decision:
         """Draw an arm with one uniform number; learns nothing."""
-        self._acquire()  # as `with self._lock`, in half the time
-        try:
+        try:  # as `with self._lock`, in half the time
+            self._acquire()
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
@@ -185,8 +185,8 @@ class BasePolicy(WholeRuns, Policy):
 
         Under bandit feedback a log that kept propensities alone is enough: probabilities may be None.
         """
-        self._acquire()
         try:
+            self._acquire()
             try:
                 context, arm, propensity, probabilities = decision
                 if not (
@@ -328,7 +328,7 @@ class BasePolicy(WholeRuns, Policy):
     # copies and snapshots
 
     def _set_lock(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one that nobody else can release, should a signal end the wait for it
         self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def __getstate__(self) -> dict[str, Any]:
