@@ -41,8 +41,9 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     if policy.surrogate_regret_bound is not None:
         fair: Any = policy
         n, alpha = len(fair.cumulative_rewards), fair.alpha
-        groups = getattr(policy, "groups", Groups.of(n))
-        accounts, initial = getattr(policy, "accounts", fair.cumulative_rewards), np.ones(groups.n_groups)
+        groups = policy.groups or Groups.of(n)
+        accounts = fair.cumulative_rewards if policy.accounts is None else policy.accounts
+        initial = np.ones(groups.n_groups)
         if stream.arrivals is not None:
             first = np.full(groups.n_groups, stream.n_rounds)
             np.minimum.at(first, groups.of_arms, stream.arrivals[:n])

@@ -148,6 +148,22 @@ def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
     assert memory(policy) == [array.tobytes() for _, array in sorted(before.arrays.items())]
 
 
+def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
+    class Proud(Hedge):
+        name = "proud"
+
+        def update(self, decision: Decision, reward: Any) -> None:
+            if reward[0] < 0.5:
+                raise ValueError("too little")
+            super().update(decision, reward)
+
+    policy = Proud(1, 2)
+    before = memory(policy)
+    with pytest.raises(ValueError, match="too little"):
+        drive.over_full_log(policy, [0, 0], [[0.5, 0.5]] * 2, [[1.0, 0.0], [0.0, 1.0]])
+    assert memory(policy) == before
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -490,6 +490,26 @@ def test_a_regressor_takes_the_place_of_the_least_squares(feedback: str, of: str
             assert each is None or np.array_equal(each.moment, moment)
 
 
+def test_a_regressor_learns_from_a_log_and_plays_where_arms_come_and_go() -> None:
+    """All of it or nothing, though there is no snapshot of a regressor."""
+    stream = rounds("context", 90)
+    live, again = (made("bandit", "context", 3, 4, regressor=Recursive()) for _ in range(2))
+    log = simulate(live, stream, log=True).log
+    assert log is not None
+    z = np.ones(N_FEATURES)
+    broken = replace(log, propensities=np.where(np.arange(90) == 80, 1e-9, log.propensities))
+    first = again.probabilities(1, features=z)
+    with pytest.raises(Refusal, match="propensity"):
+        drive.over_log(again, broken)
+    assert np.array_equal(again.probabilities(1, features=z), first)
+    drive.over_log(again, log)
+    assert np.array_equal(again.probabilities(1, features=z), live.probabilities(1, features=z))
+    market = replace(stream, arrivals=np.array([0, 0, 30, 60]), departures=np.array([50, 90, 90, 90]))
+    trace = simulate(made("bandit", "context", 3, 2, regressor=Recursive()), market)
+    assert trace.pulls.sum() == 90
+    assert (trace.pulls > 0).all()
+
+
 @pytest.mark.compiled
 def test_scikit_learn_knows_how() -> None:
     from sklearn.linear_model import SGDRegressor

@@ -98,8 +98,11 @@ def test_masked_rewards_are_not_unmasked() -> None:
     assert policy.snapshot().to_bytes() == before
     with pytest.raises(Refusal, match="masked entries"):
         Stream.from_arrays([0], masked[None])
-    with pytest.raises(Refusal, match="reward must be a number"):
-        AlphaFairBandit(1, 2).update((0, 0, 0.5, None), np.ma.masked)  # type: ignore[arg-type]
+    for unknown in (np.ma.masked, np.ma.masked_array(0.5, mask=True)):
+        with pytest.raises(Refusal, match=r"reward must be a number .* Leave rounds out whose reward nobody knows"):
+            AlphaFairBandit(1, 2).update((0, 0, 0.5, None), unknown)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match=r"available must be .*; got 'masked entries'"):
+        policy.choose(0, available=masked > 0.1)
 
 
 def test_a_log_is_nobody_elses_to_write() -> None:

@@ -67,7 +67,7 @@ def test_a_tiny_folder(tmp_path: Path) -> None:
         [0.2, 1.0, 0.2],
     ]
     assert stream.contexts.dtype == stream.items.dtype == np.int32
-    assert stream.reward_table.shape == (3, 3), "one row a movie, not one a round"
+    assert stream.reward_table.shape == (3, 3), "one row per movie, not one per round"
 
 
 def test_rows_count_before_anything_is_dropped(tmp_path: Path) -> None:

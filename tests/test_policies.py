@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from alphafair import (
     IndependentAlphaFair,
     ScaleFree,
     Stream,
+    Uniform,
     load_policy,
     metrics,
     simulate,
@@ -285,7 +287,7 @@ def test_a_broken_generator_is_refused(available: Any) -> None:
     assert policy.choose(0, rng=Stuck(0), available=available).arm == 0
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
     """It draws what the original draws, learns what it learns, and neither disturbs the other."""
@@ -294,8 +296,9 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
     for n_contexts in (3, 4, 5):  # rows to spare
         policy.grow(n_contexts)
         policy.update(policy.choose(0), reward)
-    twin = copied(policy)
+    before, twin = policy.snapshot().to_bytes(), copied(policy)
     for chooser in (twin, policy):
+        assert chooser.snapshot().to_bytes() == before
         for context in (0, 1, 5):
             chooser.grow(6)
             decision = chooser.choose(context)
@@ -303,6 +306,50 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
             chooser.update(decision, reward)
     assert twin.snapshot().to_bytes() == policy.snapshot().to_bytes()
     assert b"numba" not in pickle.dumps(policy), "kernels by name, not their code"
+
+
+def test_what_a_policy_has_not_is_none() -> None:
+    """Callers ask the policy, not whether it has such a thing."""
+    plain, apart, grouped = Uniform(1, 2), IndependentAlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "a"])
+    assert plain.alpha is plain.groups is plain.cumulative_rewards is plain.accounts is None
+    assert apart.groups is apart.accounts is None
+    assert (apart.alpha, apart.cumulative_rewards.tolist()) == (0.9, [[1.0, 1.0]])
+    assert (grouped.groups.labels, grouped.accounts.tolist()) == (("a",), [1.0])
+
+
+def test_a_copy_is_of_one_moment() -> None:
+    """Other threads wait while it is made."""
+    policy = AlphaFairBandit(1, 2)
+    waiting = []
+
+    class Watch:
+        def __deepcopy__(self, memo: dict[int, Any]) -> Watch:
+            waiting.append(policy._lock._is_owned())  # type: ignore[attr-defined]
+            return self
+
+    policy.settings = {**policy.settings, "watch": Watch()}
+    assert isinstance(copy.copy(policy).settings["watch"], Watch)
+    assert waiting == [True]
+
+
+@pytest.mark.parametrize("call", [lambda policy, _: policy.choose(0), lambda policy, made: policy.update(made, 1.0)])
+def test_a_signal_leaves_no_call_waiting_for_ever(call: Any) -> None:
+    """It may come when the lock was just taken: as if Ctrl-C were pressed there."""
+    policy = AlphaFairBandit(1, 2, seed=0)
+    decision, take = policy.choose(0), policy._acquire
+
+    def interrupted() -> bool:
+        take()
+        raise KeyboardInterrupt
+
+    policy._acquire = interrupted  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        call(policy, decision)
+    free: list[bool] = []
+    other = threading.Thread(target=lambda: free.append(policy._lock.acquire(blocking=False)))
+    other.start()
+    other.join()
+    assert free == [True]
 
 
 def test_a_decision_may_be_a_plain_tuple() -> None:

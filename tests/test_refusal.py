@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, Refusal, offline_optimum
+from alphafair import AlphaFair, AlphaFairBandit, Refusal, offline_optimum
 
 
 def test_a_refusal_has_its_parts_as_fields() -> None:
@@ -42,3 +42,5 @@ def test_nor_are_texts_numbers(texts: Any) -> None:
     with pytest.raises(Refusal, match="entitlements must be"):
         AlphaFair(1, 3, entitlements=texts)
     assert (policy.cumulative_rewards == 1.0).all()
+    with pytest.raises(Refusal, match=r"got '0\.5'\. This policy learns from one float per round"):
+        AlphaFairBandit(1, 2).update((0, 0, 0.5, None), "0.5")  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, State, load_policy
-from alphafair.kernels.index import LEAD, PENDING
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, ScaleFree, State, load_policy
+from alphafair.kernels.index import BASE, LEAD, NORMS, PENDING, SPREAD
+from alphafair.kernels.log_barrier import LOSS, STABILITY_SUM
 from alphafair.kernels.memory import ARMS
 from alphafair.kernels.utility import SLOPE
 
@@ -73,10 +74,16 @@ DAMAGES: list[Any] = [
     {"retired_accounts": np.zeros((1, 2))},
     {"retired_accounts": np.full((1, 3), 2.0)},
     {"live": np.array(["a", "b", "c"])},
+    {"live": [True, True, True]},
+    {"learners": [1.0]},
+    {"learners": 1.0},
     {"unknown": np.zeros(3)},
+    {"arrays": None},
+    {"settings": None},
     {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.5, "marginal": "before", "seed": 1}},
     {"settings": {"n_contexts": 10**12, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
     {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.7, "marginal": "before"}},
+    {"settings": {"n_contexts": 2, "n_arms": 10**12, "alpha": 0.5, "marginal": "before"}},
     {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5, "marginal": "before"}},
     {"settings": {"n_contexts": 0, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
     {"rng": {"generator": {}, "used": 3}},
@@ -94,11 +101,18 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(damage: dict[str, Any
     arrays = {key: value for key, value in damage.items() if not hasattr(before, key)}
     broken = replace(before, **fields) if fields else replace(before, arrays={**before.arrays, **arrays})
     for attempt in (policy.restore, load_policy):
-        if attempt is load_policy and "settings" in damage and damage["settings"]["alpha"] == 0.7:
+        if attempt is load_policy and (damage.get("settings") or {}).get("alpha") == 0.7:
             continue  # that is another policy's: its memory gives it away, see above
         with pytest.raises(Refusal, match=r"state|n_contexts"):
             attempt(broken)
     assert policy.snapshot().to_bytes() == before.to_bytes()
+
+
+def test_a_snapshot_of_other_settings_is_not_called_damaged() -> None:
+    plain, grouped = AlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "b"])
+    for policy, state in ((plain, grouped.snapshot()), (grouped, plain.snapshot())):
+        with pytest.raises(Refusal, match=r"load_policy\(state\) builds the policy that it belongs to"):
+            policy.restore(state)
 
 
 def test_slopes_that_do_not_fit_are_refused() -> None:
@@ -148,11 +162,13 @@ def test_rewards_on_their_way_hide_no_other_alpha() -> None:
 
 def test_what_load_policy_refuses() -> None:
     for nothing in (b"bytes", "policy.npz", None):
-        with pytest.raises(Refusal, match=r"state must be a State"):
-            load_policy(nothing)  # type: ignore[arg-type]
+        for attempt in (load_policy, learned().restore):
+            with pytest.raises(Refusal, match=r"state must be a State"):
+                attempt(nothing)  # type: ignore[arg-type]
     with pytest.raises(Refusal, match="blob must be the bytes"):
         State.from_bytes(None)  # type: ignore[arg-type]
-    strange = State("alpha-fair", 2, {"n_contexts": 2, "n_arms": 3, "bogus": 1}, {}, {})
+    live = {"live": np.ones(3, dtype=bool)}
+    strange = State("alpha-fair", 2, {"n_contexts": 2, "n_arms": 3, "bogus": 1}, {}, live)
     with pytest.raises(Refusal, match=r"state\.settings must be those of AlphaFair"):
         load_policy(strange)
     with pytest.raises(Refusal, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
@@ -177,3 +193,23 @@ def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
         shared[0, row, column] = value
         with pytest.raises(Refusal, match=words):
             load_policy(replace(state, arrays={**state.arrays, "shared": shared}))
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "row", "head"),
+    [
+        (AlphaFairBandit(1, 2, seed=0), "learners", LOSS, STABILITY_SUM),
+        (ScaleFree(1, 2, seed=0), "shared", LOSS, STABILITY_SUM),
+        (AlphaFairAdaptive(1, 2, feedback="full", seed=0), "shared", SPREAD // ARMS, SPREAD % ARMS),
+        (AlphaFairAdaptive(1, 2, feedback="full", seed=0), "learners", BASE, NORMS),
+    ],
+)
+def test_sums_that_no_rounds_can_have_left_are_refused(policy: Any, name: str, row: int, head: int) -> None:
+    """Newton's method would never end on some of them."""
+    for _ in range(50):
+        policy.update(policy.choose(0), 0.5 if policy.feedback == "bandit" else [0.5, 0.2])
+    state = policy.snapshot()
+    array = state.arrays[name].copy()
+    array[0, row, head] = -5.0
+    with pytest.raises(Refusal, match=r"state\.arrays must be"):
+        load_policy(replace(state, arrays={**state.arrays, name: array}))

@@ -7,8 +7,10 @@ here or elsewhere, in the order of the log.
 
 from __future__ import annotations
 
+import copy
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, cast
 
@@ -34,6 +36,7 @@ from alphafair.types import (
     Log,
     Matrix,
     Policy,
+    State,
     Stream,
     Vector,
     frozen,
@@ -58,15 +61,26 @@ def over_stream(
 ) -> Played:
     """Play all rounds; rewards are written down when they are earned, and learned from when they arrive."""
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
-    before = policy.snapshot() if stream.epochs else None
-    try:
+    with (
+        _all_or_nothing(policy) if stream.epochs else nullcontext()
+    ):  # it may refuse to take arms in, or to let them go
         _play(policy, stream, generator, played, delays, (account, groups), compiled, advance)
-    except validate.Refusal:
-        if before is not None:  # arms that the policy would not take in, or let go
-            policy.restore(before)
-        raise
     played.records[-1] = played.earned
     return played
+
+
+@contextmanager
+def _all_or_nothing(policy: Policy) -> Iterator[None]:
+    """Where something is refused on the way, the policy goes back to where it was."""
+    before = copy.copy(policy) if isinstance(policy, BasePolicy) else policy.snapshot()
+    try:
+        yield
+    except ValueError:
+        if isinstance(policy, BasePolicy):
+            policy.go_on_as(cast(BasePolicy, before))
+        else:
+            policy.restore(cast(State, before))
+        raise
 
 
 def _play(
@@ -280,14 +294,10 @@ def over_log(policy: Policy, log: Log) -> None:
     features = matching_features(policy, "log", log.features, log.n_arms)
     if not has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
-        before = policy.snapshot()
-        try:
+        with _all_or_nothing(policy):
             for t, (context, arm, propensity, reward) in enumerate(zip(*columns, strict=True)):
                 shown = None if features is None else features[t]
                 policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
-        except ValueError:
-            policy.restore(before)
-            raise
     else:
         steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
         cast(BasePolicy, policy).fold_log(steps)
@@ -350,10 +360,11 @@ def over_full_log(
         bad = int(np.argmax(np.abs(used.sum(axis=1) - 1.0)))
         raise validate.Refusal(f"probabilities[{bad}]", "a distribution", used[bad], "Pass those of the decisions.")
     if not has_whole_runs(policy):
-        for t, (context, row, reward) in enumerate(zip(seen.tolist(), used, table, strict=True)):
-            arm = int(row.argmax())
-            shown = None if rows is None else rows[t]
-            policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
+        with _all_or_nothing(policy):
+            for t, (context, row, reward) in enumerate(zip(seen.tolist(), used, table, strict=True)):
+                arm = int(row.argmax())
+                shown = None if rows is None else rows[t]
+                policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
         cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
 

@@ -216,11 +216,11 @@ def regret_certificate(policy: Policy) -> float:
     >>> round(regret_certificate(policy), 6)
     4.828427
     """
-    bound, alpha = policy.surrogate_regret_bound, getattr(policy, "alpha", None)
+    bound, alpha = policy.surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
         repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
         raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
-    linear, groups = float((1.0 - alpha) ** alpha * bound), getattr(policy, "groups", None)
+    linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     owed = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
     return linear + approximation_factor(alpha) * owed
 
@@ -238,7 +238,7 @@ def bound_in_expectation(policy: Policy) -> float:
     >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
-    bound, alpha = policy.expected_surrogate_regret_bound, getattr(policy, "alpha", None)
+    bound, alpha = policy.expected_surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
         repair = "AlphaFairAdaptive with bandit feedback does, while rewards come in order and arms stay."
         raise validate.Refusal("policy", "one that bounds its mean regret", policy, repair)

@@ -128,7 +128,7 @@ def _log(stream: Stream, played: Played) -> Log:
 
 def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:
     """A label per arm of the stream, and of the arms that the policy has the same as it has."""
-    said, owed = Groups.of(n_arms, groups), getattr(policy, "groups", None)
+    said, owed = Groups.of(n_arms, groups), policy.groups
     if owed is None:
         repair = "Policies with groups= are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
         raise validate.Refusal("groups", f"left out: {policy.name} has none", groups, repair)
@@ -169,13 +169,14 @@ def _delays(delay: int | ArrayLike | None, n_rounds: int) -> Indices | None:
     if delay is None:
         return None
     if np.ndim(delay) == 0:
-        return np.full(n_rounds, validate.integer("delay", delay, low=0), dtype=np.int32)
+        longest = int(np.iinfo(np.int32).max)
+        return np.full(n_rounds, validate.integer("delay", delay, low=0, high=longest), dtype=np.int32)
     return validate.indices("delay", delay, None, n_entries=n_rounds)
 
 
 @contextmanager
 def _bar(name: str, total: int, progress: bool | Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    if not isinstance(progress, bool):
+    if callable(progress):
         yield progress
         return
     if not progress:

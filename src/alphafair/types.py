@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from alphafair.decision import Decision as Decision
 from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
 from alphafair.log import Log as Log
+
+if TYPE_CHECKING:
+    from alphafair.groups import Groups
 
 
 class Feedback(StrEnum):
@@ -57,7 +60,8 @@ class Policy(Protocol):
       end, pulled more often, unless `learns` is False.
     - Numbers are names: rename arms or contexts, and the answer is renamed, but for ties.
     - `grow` leaves old contexts as they are; accounts, for a policy that keeps them, are "least", "fresh" or a number.
-      A retired arm keeps its number and has probability 0; rewards of it that come late are welcome.
+      A retired arm keeps its number and has probability 0; rewards of it that come late are welcome. To retire it once
+      more, or to make nothing but it available, is bad input.
     - `snapshot`, then `restore` into a policy of the same kind and settings, and play goes on as if nothing had
       happened, with the contexts and arms of then. `fresh` has learned nothing, and starts its seed over.
     - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
@@ -78,6 +82,10 @@ class Policy(Protocol):
     feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
     look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
     kernels: Kernels | None = None  # for whole runs in compiled code
+    alpha: float | None = None  # how fair it is, for one that is
+    groups: Groups | None = None  # whom it is fair to, where that is not every arm by itself
+    cumulative_rewards: Vector | Matrix | None = None  # what arms have earned, for one that keeps accounts
+    accounts: Vector | None = None  # the same of groups
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 

@@ -155,7 +155,7 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     """The reward of one pulled arm."""
     allowed = f"a number in [{low:g}, {high:g}]"
     try:
-        real = math.nan if isinstance(value, str | bytes) or value is np.ma.masked else float(value)
+        real = math.nan if np.ma.is_masked(value) else as_float(value)
     except (TypeError, ValueError):
         raise Refusal("reward", allowed, value, "This policy learns from one float per round.") from None
     if math.isnan(real):
@@ -201,8 +201,8 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
         mask = np.asarray(value)
     except ValueError:
         raise Refusal("available", allowed, value, "Pass a flat boolean mask.") from None
-    if mask.dtype != np.bool_ or mask.shape != (n_arms,):
-        got = f"{mask.dtype} of shape {mask.shape}"
+    if mask.dtype != np.bool_ or mask.shape != (n_arms,) or np.ma.is_masked(value):
+        got = "masked entries" if np.ma.is_masked(value) else f"{mask.dtype} of shape {mask.shape}"
         raise Refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")
     if not mask.any():
         raise Refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")

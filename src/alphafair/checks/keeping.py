@@ -76,5 +76,4 @@ def _choose_and_learn(policy: Policy, seed: int, n_rounds: int) -> float:
 
 def _booked(policy: Policy) -> Any:
     """The sum of all accounts, or None where there are none."""
-    accounts = getattr(policy, "cumulative_rewards", None)
-    return None if accounts is None else float(np.sum(accounts))
+    return None if policy.cumulative_rewards is None else float(np.sum(policy.cumulative_rewards))

@@ -93,7 +93,7 @@ class Experiment:
     @property
     def cumulative_rewards(self) -> dict[str, float]:
         """What every arm has earned, in units of the reward range, on top of the initial 1; empty without accounts."""
-        earned = getattr(self.policy, "cumulative_rewards", None)
+        earned = self.policy.cumulative_rewards
         if earned is None or np.ndim(earned) != 1:
             return {}
         return dict(zip(self.arms, earned.tolist(), strict=True))
@@ -101,20 +101,21 @@ class Experiment:
     @property
     def group_of(self) -> dict[str, str]:
         """Every arm's group; empty where arms are on their own."""
-        groups = getattr(self.policy, "groups", None)
+        groups = self.policy.groups
         if groups is None or not groups.named:
             return {}
         return {arm: groups.labels[g] for arm, g in zip(self.arms, groups.of_arms, strict=True)}
 
     def per_group(self, values: Any) -> dict[str, float]:
         """Numbers by group, or by arm where those are on their own."""
-        labels = self.policy.groups.labels if self.group_of else self.arms  # type: ignore[attr-defined]
-        return dict(zip(labels, values.tolist(), strict=True))
+        groups = self.policy.groups
+        labels = self.arms if groups is None or not groups.named else groups.labels
+        return dict(zip(map(str, labels), values.tolist(), strict=True))
 
     @property
     def accounts(self) -> dict[str, float]:
         """R of every group, or arm: what fairness is about."""
-        accounts = getattr(self.policy, "accounts", None)
+        accounts = self.policy.accounts
         return self.cumulative_rewards if accounts is None else self.per_group(accounts)
 
     def number_of(self, arm: Any, argument: str = "arm") -> int:

@@ -86,12 +86,12 @@ class Status:
     @classmethod
     def of(cls, experiment: Experiment) -> Status:
         policy, tally = experiment.policy, experiment.tally
-        owed = getattr(policy, "groups", None) or Groups.of(policy.n_arms)
+        owed = policy.groups or Groups.of(policy.n_arms)
         return cls(
             name=experiment.name,
             policy=policy.name,
             feedback=policy.feedback.value,
-            alpha=getattr(policy, "alpha", None),
+            alpha=policy.alpha,
             arms=tuple(experiment.live_arms),
             retired_arms=tuple(experiment.arms[number] for number in sorted(experiment.retired)),
             masked_arms=tuple(experiment.arms[number] for number in sorted(experiment.masked)),

@@ -24,6 +24,7 @@ class OptimisticFrankWolfe(BasePolicy):
 
     name: ClassVar[str] = "optimistic-frank-wolfe"
     feedback = Feedback.BANDIT
+    alpha: float
     look = ("#117733", "D")
     _accounts_in = ("shared", optimistic_index.TOTAL)
     kernels = Kernels(optimistic_index.draw, optimistic_index.learn, optimistic_index.change_arms)

@@ -44,6 +44,7 @@ GRAM, MOMENT, COEFFICIENT = 0, 21, 27
 ROUNDS, REWARD_SUM, SEEN, LARGEST, LEAD, SPREAD, SHARE, DRIFT = range(33, 41)
 ROOTS, MASTER_ROOTS, EXPLORED, PEAKS, MASTER_ROOT, MASTER_PEAK, OUTSIDE = range(41, 48)  # of Theorem 1: `safe_mixture`
 N_NUMBERS = 48  # whole rows of heads
+NEVER_NEGATIVE = [ROUNDS, REWARD_SUM, SEEN, LARGEST, SPREAD, SHARE]
 READY = N_NUMBERS  # beside the numbers in scratch: the context that a distribution is there for, counted from 1
 MOST_ARMS, DESCRIBED = 7, 10  # among the settings, after those of the account: DESCRIBED, whether f is a predictor
 # scratch; F in COLUMNS; from FREE_ROW on their owner's, then z, and the factor that `least_squares` makes

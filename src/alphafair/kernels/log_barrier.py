@@ -42,6 +42,12 @@ def first_learner(n_arms: int) -> np.ndarray:
     return learner
 
 
+def are_sound(learners: np.ndarray) -> bool:
+    """Whether rounds can have left them so: losses have any sign, sums and rates do not, and p is positive."""
+    positive = learners[:, P, ARMS:].min() > 0.0 and learners[:, P, RATE].min() > 0.0
+    return bool(positive and learners[..., :ARMS].min() >= 0.0 and np.isfinite(learners).all())
+
+
 @kernel
 def power_sums(w):
     """Sums of w, w^2 and w^3; four of each side by side, because one waits for itself."""

@@ -1,13 +1,9 @@
 """The policies. To add one: write its file, then import it here, where tables and pictures shall have it."""
 # ruff: noqa: I001 - not sorted by name: this is the order of every table and picture
 
-from collections.abc import Mapping
-
-import numpy as np
-
 from alphafair import validate
 from alphafair.policies.base import BasePolicy as BasePolicy
-from alphafair.policies.memory import check_kind
+from alphafair.policies.memory import check_kind, check_state, live_of
 from alphafair.types import State
 
 from alphafair.policies.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
@@ -29,6 +25,8 @@ POLICIES: dict[str, type[BasePolicy]] = {}
 
 def register(kind: type[BasePolicy]) -> type[BasePolicy]:
     """Make a policy known by its name to everything that lists, draws or loads policies; also as a decorator."""
+    if not isinstance(kind, type) or not issubclass(kind, BasePolicy):
+        raise validate.Refusal("kind", "a class derived from BasePolicy", kind, "Pass the class itself.")
     known = POLICIES.get(kind.name)
     if known is not None and known is not kind:
         repair = "Give the class a name of its own."
@@ -50,14 +48,11 @@ def load_policy(state: State) -> BasePolicy:
     >>> load_policy(State.from_bytes(blob))
     AlphaFair(2, 3, alpha=0.5, marginal='before')
     """
-    if not isinstance(state, State) or not isinstance(state.settings, Mapping):
-        raise validate.Refusal("state", "a State", state, "Make one with State.from_bytes or State.load.")
+    check_state(state)
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
     check_kind(state, kind.name, kind.version)
-    settings, live = dict(state.settings), state.arrays.get("live")
-    n_contexts, n_arms = settings.pop("n_contexts", None), settings.pop("n_arms", None)
-    if live is None or live.dtype != np.bool_ or not live.any() or live.shape != (n_arms,):
-        live = np.ones(validate.integer("state.settings['n_arms']", n_arms, low=1), dtype=np.bool_)
+    settings, live = dict(state.settings), live_of(state)
+    n_contexts, _ = settings.pop("n_contexts", None), settings.pop("n_arms")
     try:
         policy = kind._made(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
     except TypeError as problem:

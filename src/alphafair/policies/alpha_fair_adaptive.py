@@ -19,6 +19,7 @@ from alphafair.kernels.index import (
     EXPLORED,
     MASTER_ROOTS,
     N_NUMBERS,
+    NEVER_NEGATIVE,
     NORMS,
     NUMBERS,
     OUTSIDE,
@@ -245,8 +246,9 @@ class AlphaFairAdaptive(GroupedPolicy):
         most = totals + 3.0 * pending  # rewards on their way count into the slope
         if ((slopes > totals**-self.alpha * (1 + 1e-9)) | (slopes < most**-self.alpha * (1 - 1e-9))).any():
             raise validate.Refusal("state.arrays", f"slopes of alpha {self.alpha}", slopes, "The snapshot is damaged.")
-        if not np.isfinite(self._numbers()).all():
-            raise validate.Refusal("state.arrays", "finite", self._numbers(), "The snapshot is damaged.")
+        numbers, heads = self._numbers(), self._memory.learners[..., :ARMS]
+        if not np.isfinite(numbers).all() or min(numbers[NEVER_NEGATIVE].min(), heads.min()) < 0.0:
+            raise validate.Refusal("state.arrays", "finite, counts not negative", numbers, "The snapshot is damaged.")
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]

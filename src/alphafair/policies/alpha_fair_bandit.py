@@ -10,6 +10,7 @@ from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import Kernels, fair_bandit, log_barrier
 from alphafair.kernels.groups import mask_and_keep_floors
 from alphafair.policies.grouped import GroupedPolicy
+from alphafair.policies.scale_free import check_log_barrier
 from alphafair.types import Feedback, Matrix
 
 
@@ -86,6 +87,10 @@ class AlphaFairBandit(GroupedPolicy):
 
     def _plain_work(self, n_live: int) -> Matrix:
         return fair_bandit.make_work(n_live, self.n_arms, self.alpha)
+
+    def _check_memory(self) -> None:
+        super()._check_memory()
+        check_log_barrier(self._memory.learners)
 
     def _least_propensity(self, context: int) -> float:
         least = log_barrier.least_propensity(self._memory.learners, context, self.n_arms, log_barrier.ADAPTIVE)

@@ -4,6 +4,7 @@ A policy is a few kernels (see `alphafair.kernels`), its memory and its settings
 else is here, once.
 """
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -30,11 +31,7 @@ class BasePolicy(WholeRuns, Policy):
     up Python's lock while they calculate, and calls for the same policy wait for them.
     """
 
-    name: ClassVar[str]
     version: ClassVar[int] = 2  # of the memory's layout; raise it when the layout changes
-    feedback: Feedback
-    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    learns: ClassVar[bool] = True
     kernels: Kernels
     contexts_apart: ClassVar[bool] = True  # False: what a context plays depends on how many others there are
     compiles: bool = True  # False for one that does more in a round than its kernels
@@ -120,8 +117,8 @@ class BasePolicy(WholeRuns, Policy):
         features: ArrayLike | None = None,
     ) -> Decision:
         """Draw an arm with one uniform number; learns nothing."""
-        self._acquire()  # as `with self._lock`, in half the time
-        try:
+        try:  # as `with self._lock`, in half the time
+            self._acquire()
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
@@ -188,8 +185,8 @@ class BasePolicy(WholeRuns, Policy):
 
         Under bandit feedback a log that kept propensities alone is enough: probabilities may be None.
         """
-        self._acquire()
         try:
+            self._acquire()
             try:
                 context, arm, propensity, probabilities = decision
                 if not (
@@ -331,14 +328,15 @@ class BasePolicy(WholeRuns, Policy):
     # copies and snapshots
 
     def _set_lock(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one that nobody else can release, should a signal end the wait for it
         self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`: settings and memory; spare rows, the lock and machine code are nobody else's."""
+        """For `copy` and `pickle`: a copy of one moment; spare rows, the lock and machine code are nobody else's."""
         own = ("_rows", "_lock", "_acquire", "_release", "_draw", "_learn", "_work")
         with self._lock:
-            return {key: value for key, value in vars(self).items() if key not in own}
+            state = {key: value for key, value in vars(self).items() if key not in own}
+            return copy.deepcopy(state, {id(self.kernels): self.kernels})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -384,6 +382,10 @@ class BasePolicy(WholeRuns, Policy):
         twin._random_numbers = RandomNumbers.at(state.rng)
         twin._check_distributions()
         twin._check_memory()
+        self.go_on_as(twin)
+
+    def go_on_as(self, twin: Self) -> None:
+        """Go on from where a copy is."""
         with self._lock:
             self.__dict__.update(twin.__getstate__())
             self._arms_changed()

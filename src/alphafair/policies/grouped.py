@@ -56,7 +56,7 @@ class GroupedPolicy(BasePolicy):
         return view
 
     @property
-    def accounts(self) -> Vector:
+    def accounts(self) -> Vector:  # type: ignore[override]
         """R of every group, as `groups.labels` has them: 1 and what its arms have earned; without groups, of arms."""
         with self._lock:
             if not self._pooled:
@@ -67,7 +67,7 @@ class GroupedPolicy(BasePolicy):
         return accounts
 
     @property
-    def cumulative_rewards(self) -> Vector:
+    def cumulative_rewards(self) -> Vector:  # type: ignore[override]
         """R of every arm: what it has earned so far (expected, with full information), on top of the initial 1."""
         with self._lock:
             earned: Vector = self._memory.earned[0]

@@ -38,6 +38,7 @@ class IndependentAlphaFair(BasePolicy):
 
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
+    alpha: float
     look = ("#009E73", "^")
     _accounts_in = ("learners", OWN_ACCOUNT + TOTAL)
     kernels = Kernels(
@@ -63,7 +64,7 @@ class IndependentAlphaFair(BasePolicy):
         check_slopes(self._memory.accounts, self._memory.learners[:, OWN_ACCOUNT + SLOPE, ARMS:], self.alpha)
 
     @property
-    def cumulative_rewards(self) -> Matrix:
+    def cumulative_rewards(self) -> Matrix:  # type: ignore[override]
         """R of every context (n_contexts, n_arms), on top of the initial 1."""
         with self._lock:
             return self._memory.earned

@@ -123,8 +123,16 @@ class Memory:
         return {**vars(self), "_storage": self.learners}
 
 
+def check_state(state: Any) -> None:
+    """Refuse what is no snapshot at all."""
+    parts = (state.settings, state.rng, state.arrays) if isinstance(state, State) else (None,)
+    if not all(isinstance(part, Mapping) for part in parts):
+        raise validate.Refusal("state", "a State", state, "Make one with State.from_bytes or State.load.")
+
+
 def check_kind(state: State, name: str, version: int) -> None:
     """Refuse a snapshot of another policy, or of another version of this one."""
+    check_state(state)
     if state.policy != name:
         raise validate.Refusal("state.policy", repr(name), state.policy, "Restore it into a policy of its own kind.")
     if state.version != version:
@@ -142,22 +150,29 @@ def checked_state(state: State, settings: Mapping[str, Any]) -> tuple[int, NDArr
     parts = {*ARRAYS, "group_accounts"} if "groups" in settings else {*ARRAYS}
     if names != known or set(state.arrays) != parts:
         allowed = f"of settings {sorted(known)} and arrays {sorted(parts)}"
-        raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], DAMAGED)
+        repair = "It is damaged, or alphafair.load_policy(state) builds the policy that it belongs to."
+        raise validate.Refusal("state", allowed, [sorted(names), sorted(state.arrays)], repair)
     n_contexts = validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1)
-    n_arms = validate.integer("state.settings['n_arms']", state.settings["n_arms"], low=1)
-    if state.arrays["learners"].shape[:1] != (n_contexts,):
+    if np.shape(state.arrays["learners"])[:1] != (n_contexts,):
         raise validate.Refusal("state.arrays['learners']", f"of {n_contexts} contexts", "another number", DAMAGED)
+    return n_contexts, live_of(state)
+
+
+def live_of(state: State) -> NDArray[np.bool_]:
+    """Which arms of a snapshot are live."""
+    n_arms = validate.integer("state.settings['n_arms']", state.settings.get("n_arms"), low=1)
     live = array_of(state, "live", np.bool_, (n_arms,))
     if not live.any():
         raise validate.Refusal("state.arrays['live']", "true for some arm", live, DAMAGED)
-    return n_contexts, live
+    return live
 
 
 def array_of(state: State, key: str, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """One of a State's arrays, a copy."""
-    array = state.arrays.get(key)
-    got = None if array is None else f"{array.dtype} of shape {array.shape}"
-    if array is None or array.shape != shape or array.dtype != kind or np.isnan(array).any():
+    array: Any = state.arrays.get(key)
+    known = isinstance(array, np.ndarray)
+    got = f"{array.dtype} of shape {array.shape}" if known else type(array).__name__
+    if not known or array.shape != shape or array.dtype != kind or np.isnan(array).any():
         allowed = f"{np.dtype(kind)} of shape {shape} without NaN"
         raise validate.Refusal(f"state.arrays[{key!r}]", allowed, got, DAMAGED)
     return np.array(array, order="C")

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 from alphafair import validate
 from alphafair.kernels import Kernels, log_barrier, scale_free
 from alphafair.policies.base import BasePolicy
+from alphafair.policies.memory import DAMAGED
 from alphafair.types import Feedback, Matrix
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
@@ -70,5 +71,14 @@ class ScaleFree(BasePolicy):
     def _make_work(self, n_live: int) -> Matrix:
         return scale_free.make_work(n_live, self.n_arms, self._option)
 
+    def _check_memory(self) -> None:
+        check_log_barrier(self._memory.shared)
+
     def _least_propensity(self, context: int) -> float:
         return float(log_barrier.least_propensity(self._memory.shared, 0, self.n_arms, self._option))
+
+
+def check_log_barrier(learners: Matrix) -> None:
+    """Refuse learners that no rounds can have left."""
+    if not log_barrier.are_sound(learners):
+        raise validate.Refusal("state.arrays", "of positive probabilities, rates and sums", learners, DAMAGED)

@@ -25,7 +25,7 @@ class WholeRuns:
     feedback: Feedback
     kernels: Kernels
     _pooled: bool = False  # whether arms have accounts in common
-    _lock: threading.Lock
+    _lock: threading.RLock
     _memory: Memory
     _work: Matrix
 

@@ -1,7 +1,7 @@
 """MovieLens ratings as a stream: users are contexts, genres are arms, every rating is a round.
 
-The ratings are read some megabytes at a time and kept as three numbers a row, and the stream points into one row of
-rewards a movie; a table of rounds by arms is never made. MovieLens 25M takes 1.3 GB while it is read, 0.2 GB after.
+The ratings are read some megabytes at a time and kept as three numbers per row, and the stream points into one row of
+rewards per movie; a table of rounds by arms is never made. MovieLens 25M takes 1.3 GB while it is read, 0.2 GB after.
 """
 
 from __future__ import annotations
