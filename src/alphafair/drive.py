@@ -61,9 +61,8 @@ def over_stream(
 ) -> Played:
     """Play all rounds; rewards are written down when they are earned, and learned from when they arrive."""
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
-    with (
-        _all_or_nothing(policy) if stream.epochs else nullcontext()
-    ):  # it may refuse to take arms in, or to let them go
+    arms_change = bool(stream.epochs)  # and the policy may refuse to take them in, or to let them go
+    with _all_or_nothing(policy) if arms_change else nullcontext():
         _play(policy, stream, generator, played, delays, (account, groups), compiled, advance)
     played.records[-1] = played.earned
     return played

@@ -336,7 +336,7 @@ class BasePolicy(WholeRuns, Policy):
         own = ("_rows", "_lock", "_acquire", "_release", "_draw", "_learn", "_work")
         with self._lock:
             state = {key: value for key, value in vars(self).items() if key not in own}
-            return copy.deepcopy(state, {id(self.kernels): self.kernels})
+            return copy.deepcopy(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
