@@ -8,11 +8,12 @@ gradient norms, L losses, W reward totals a context; M contexts, N arms, T round
 distribution p of the decision and all rewards (full information) or the pulled arm's (bandit).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -231,14 +232,16 @@ def with_equal_shares(scores: Vector, n_new: int, rate: float) -> Vector:
     return np.append(scores, np.full(n_new, level))
 
 
+def falls_to_zero(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function is 0, to the last digits; the upper end if it is nowhere below."""
+    return float(brentq(f, low, high, xtol=1e-16, rtol=1e-15)) if f(high) < 0 else high
+
+
 def log_barrier_leader(v: Vector) -> Vector:
-    """p_k = 1 / (lam + v_k) with sum p = 1; lam - min v lies in [1, N] and is found by halving."""
+    """p_k = 1 / (lam + v_k) with sum p = 1; lam - min v lies in [1, N]."""
     above = v - v.min()
-    low, high = 1.0, float(len(v))
-    for _ in range(64):
-        lam = (low + high) / 2
-        low, high = (lam, high) if (1 / (lam + above)).sum() > 1 else (low, lam)
-    p: Vector = 1 / (low + above)
+    lam = falls_to_zero(lambda lam: (1 / (lam + above)).sum() - 1, 0.5, len(v) + 1.0)
+    p: Vector = 1 / (lam + above)
     return p / float(p.sum())
 
 
@@ -269,7 +272,7 @@ class ScaleFree(Policy):
         return (1 - self.gamma) * self.p + self.gamma / self.n_arms
 
     def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
-        """Those that come enter with p = 1/N each; their loss is found by halving."""
+        """Those that come enter with p = 1/N each, and the loss that gives it to them."""
         super().change_arms(kept, entries)
         n, n_new = self.n_arms, len(entries)
         if self.n_updates == 0:
@@ -278,12 +281,13 @@ class ScaleFree(Policy):
         self.eta, self.losses = n / (1 + self.stability_sum), self.losses[kept]
         adaptive, square_root = n / (2 * n + self.exploration_sum), min(0.5, float(np.sqrt(n / self.n_updates)))
         self.gamma = adaptive if self.adaptive else square_root
-        low, high = self.losses.min() - n / self.eta, self.losses.max() + n / self.eta
-        for _ in range(200 if n_new else 0):
-            middle = (low + high) / 2
-            too_much = log_barrier_leader(self.eta * np.append(self.losses, np.full(n_new, middle)))[-1] > 1 / n
-            low, high = (middle, high) if too_much else (low, middle)
-        self.losses = np.append(self.losses, np.full(n_new, low))
+        if n_new:
+
+            def more_than_equal(loss: float) -> float:
+                return float(log_barrier_leader(self.eta * np.append(self.losses, np.full(n_new, loss)))[-1] - 1 / n)
+
+            low, high = self.losses.min() - n / self.eta, self.losses.max() + n / self.eta
+            self.losses = np.append(self.losses, np.full(n_new, falls_to_zero(more_than_equal, low, high)))
         self.p = log_barrier_leader(self.eta * self.losses)
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:

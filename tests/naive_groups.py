@@ -16,25 +16,20 @@ Vector = naive.Vector
 
 
 def project_on_floors(v: Vector, groups: list[Any], floors: dict[Any, float]) -> Vector:
-    """sum_G max(nu_G, sum over G of max(v - theta, 0)) = 1, theta by halving; groups that are short have their own."""
-
-    def threshold(values: Vector, mass: float) -> float:
-        low, high = values.min() - 2.0, values.max()
-        for _ in range(200):
-            theta = (low + high) / 2
-            low, high = (theta, high) if np.maximum(values - theta, 0).sum() > mass else (low, theta)
-        return high
-
+    """sum_G max(nu_G, sum over G of max(v - theta, 0)) = 1; groups that are short have a theta of their own."""
     members = {g: np.array([k == g for k in groups]) for g in dict.fromkeys(groups)}
-    low, high = v.min() - 2.0, v.max()
-    for _ in range(200):
-        theta = (low + high) / 2
-        mass = sum(max(floors.get(g, 0.0), np.maximum(v[m] - theta, 0).sum()) for g, m in members.items())
-        low, high = (theta, high) if mass > 1 else (low, theta)
-    x = np.maximum(v - high, 0)
+
+    def mass(group: Any, theta: float) -> float:
+        return float(np.maximum(v[members[group]] - theta, 0).sum())
+
+    def too_much(theta: float) -> float:
+        return sum(max(floors.get(g, 0.0), mass(g, theta)) for g in members) - 1
+
+    x = np.maximum(v - naive.falls_to_zero(too_much, v.min() - 2.0, v.max()), 0)
     for g, m in members.items():
         if x[m].sum() < floors.get(g, 0.0):
-            x[m] = np.maximum(v[m] - threshold(v[m], floors[g]), 0)
+            own = naive.falls_to_zero(lambda theta, g=g: mass(g, theta) - floors[g], v[m].min() - 2.0, v[m].max())
+            x[m] = np.maximum(v[m] - own, 0)
     return x
 
 

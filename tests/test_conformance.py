@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Hedge, Refusal, Stream, register, simulate
+from alphafair import Hedge, Policy, Refusal, Stream, register, simulate
 from alphafair.checks import CHECKS, NOT_HERE, Subject
 from alphafair.policies import POLICIES
 from tests import INTERPRETED
@@ -38,6 +38,14 @@ def test_a_name_belongs_to_one_class() -> None:
     with pytest.raises(Refusal, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
         register(Twin)
     assert POLICIES["hedge"] is Hedge
+
+
+@pytest.mark.parametrize("odd", [int, Hedge(1, 2, horizon=9), Policy, None])
+def test_nothing_but_a_class_of_ours_is_registered(odd: Any) -> None:
+    before = {**POLICIES}
+    with pytest.raises(Refusal, match="kind must be a class derived from BasePolicy"):
+        register(odd)
+    assert before == POLICIES
 
 
 # The checks that really do not apply to a policy of ours; anything else that says so is a failure.

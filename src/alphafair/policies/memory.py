@@ -25,7 +25,7 @@ class Memory:
 
     def __init__(self, shared: Matrix, learners: Matrix, live: NDArray[np.bool_], accounts_in: Row | None) -> None:
         self.shared, self.learners, self._storage = shared, learners, learners
-        self.live_arms, self.all_live = np.flatnonzero(live), bool(live.all())
+        self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         self.accounts_in = accounts_in
         self.retired_accounts = np.zeros((len(self.accounts), len(live)))
         self.group_accounts = np.zeros(0)
@@ -33,10 +33,6 @@ class Memory:
     @property
     def n_arms(self) -> int:
         return int(self.retired_accounts.shape[1])
-
-    @property
-    def live(self) -> NDArray[np.bool_]:
-        return np.isin(np.arange(self.n_arms), self.live_arms)
 
     @property
     def accounts(self) -> Matrix:
@@ -77,7 +73,8 @@ class Memory:
         arrived = self.n_arms + np.arange(n_new)
         self.retired_accounts = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
-        self.all_live = len(self.live_arms) == self.n_arms
+        self.live = np.isin(np.arange(self.n_arms), self.live_arms)
+        self.all_live = bool(self.live.all())
         self.shared, self.learners, self._storage = shared, learners, learners
 
     def column(self, arm: int) -> int:
