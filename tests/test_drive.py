@@ -94,6 +94,21 @@ def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pyte
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("longest", [0, 1, 2, 7, 90])
+def test_there_is_a_slot_for_all_that_wait_at_once(longest: int) -> None:
+    """As many as wait when most do, counted one by one: compiled loops do not ask whether there is room."""
+    delays = np.random.default_rng(longest).integers(0, longest + 1, 60).astype(np.int32)
+    waiting: list[int] = []
+    most = 0
+    for t, delay in enumerate(delays.tolist()):
+        waiting = [due for due in waiting if due > t] + [max(t + delay, t + 1)]
+        most = max(most, len(waiting))
+    for policy, width in ((AlphaFair(1, 5), 5), (AlphaFairBandit(1, 5), 2)):
+        found = drive._waits(delays, policy)
+        assert found.free.tolist() == list(range(most))
+        assert found.waiting.shape == (most, width)
+
+
 def test_a_propensity_that_was_never_drawn_is_refused() -> None:
     """One reward logged at 1e-3 froze the learner: fed once, the best arm was pulled 21% of the time instead of 71%."""
     for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
