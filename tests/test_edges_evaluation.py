@@ -19,6 +19,8 @@ SHAPES = {
     "constant": lambda rng, n: np.full(n, 0.3),
 }
 
+SCALES = [1e-6, 1.0, 10.0, 1e50, np.logspace(-5, 5, 10)]  # the last: one per arm
+
 
 def paid_log(shape: str, scale: Any = 1.0, *, seed: int = 0, n_rounds: int = 2000, n_contexts: int = 30) -> Log:
     """Ten arms shown alike; `scale` is one number, or one per arm."""
@@ -29,7 +31,7 @@ def paid_log(shape: str, scale: Any = 1.0, *, seed: int = 0, n_rounds: int = 200
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 10.0, 1e50, np.logspace(-5, 5, 10)], ids=lambda scale: f"{np.mean(scale):g}")
+@pytest.mark.parametrize("scale", SCALES, ids=lambda scale: f"{np.mean(scale):g}")
 def test_rewards_of_any_size_and_shape_have_plausible_totals(shape: str, scale: Any) -> None:
     """Clicks that pay 10 in place of 1 made a matrix that was not positive definite three times in four."""
     for seed in range(5):
