@@ -47,3 +47,22 @@ class DescribedDecision(Decision):
 
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**{**self._asdict(), "features": self.features, **changes})
+
+
+class ChosenDecision(DescribedDecision):
+    """What `choose` returns: a `Decision` that also records which policies have learned from it.
+
+    A policy takes it once. Copies, unpickled ones and results of `_replace` are new decisions, rebuilt by the caller.
+    """
+
+    _features: NDArray[np.float64] | None = None
+    _used: tuple[object, ...] = ()  # markers of policies and what they used it for: see `BasePolicy`
+
+    def _replace(self, **changes: Any) -> DescribedDecision:  # type: ignore[override]
+        return DescribedDecision(*self, self._features)._replace(**changes)
+
+    def __reduce__(self) -> Any:
+        return DescribedDecision, (*self, self._features)
+
+    def __repr__(self) -> str:
+        return repr(Decision(*self))

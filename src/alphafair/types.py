@@ -18,6 +18,7 @@ from alphafair.arrays import Indices as Indices
 from alphafair.arrays import Matrix as Matrix
 from alphafair.arrays import Vector as Vector
 from alphafair.arrays import frozen as frozen
+from alphafair.decision import ChosenDecision as ChosenDecision
 from alphafair.decision import Decision as Decision
 from alphafair.decision import DescribedDecision as DescribedDecision
 from alphafair.kernels import Kernels
@@ -55,9 +56,10 @@ class Policy(Protocol):
       distribution, read-only, and the arm's true probability. An arm that is not `available`, or retired, is never
       drawn.
     - `update` is called once per decision that has a reward, at any time and in any order, also after arms came and
-      went: all that it needs of the past is in the decision. Under full information it is given as many rewards as
-      there were arms when the decision was made. What was not shown does not matter; arms that pay more are, in the
-      end, pulled more often, unless `learns` is False.
+      went: all that it needs of the past is in the decision. Our policies refuse a decision of `choose` the second
+      time; they cannot recognise one that was rebuilt from a log. Under full information `update` is given as many
+      rewards as there were arms when the decision was made. What was not shown does not matter; arms that pay more
+      are, in the end, pulled more often, unless `learns` is False.
     - Numbers are names: rename arms or contexts, and the answer is renamed, but for ties.
     - `grow` leaves old contexts as they are; accounts, for a policy that keeps them, are "least", "fresh" or a number.
       A retired arm keeps its number and has probability 0; rewards of it that come late are welcome. To retire it once

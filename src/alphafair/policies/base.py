@@ -7,7 +7,7 @@ else is here, once.
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,17 @@ from alphafair.kernels.draw import all_within, draw_arm, is_distribution, mask_d
 from alphafair.policies.memory import DAMAGED, Memory, Row, blank_rows, check_kind, checked_state, copied
 from alphafair.policies.random_numbers import RandomNumbers
 from alphafair.policies.whole_runs import WholeRuns, feature_table
-from alphafair.types import Account, Decision, DescribedDecision, Feedback, Matrix, Policy, State, UniformSource, Vector
+from alphafair.types import Account, ChosenDecision, Decision, Feedback, Matrix, Policy, State, UniformSource, Vector
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+
+
+class Markers(NamedTuple):
+    """Left on a decision of `choose` by the policy that used it, so that it does so once; a copy has its own."""
+
+    learned: object
+    expected: object
+    forgone: object
 
 
 class BasePolicy(WholeRuns, Policy):
@@ -138,9 +146,10 @@ class BasePolicy(WholeRuns, Policy):
                 arm, propensity = self._draw_among(context, uniform, out, mask)
         finally:
             self._release()
-        if shown is None:
-            return _new_decision(Decision, (context, arm, propensity, probabilities))
-        return DescribedDecision(context, arm, propensity, probabilities, shown)
+        decision = _new_decision(ChosenDecision, (context, arm, propensity, probabilities))
+        if shown is not None:
+            decision._features = shown
+        return decision
 
     def draw(self, context: int, uniform: float) -> tuple[int, float]:
         """The arm that `choose` draws with this uniform number, and its propensity; nothing is asked, nothing kept."""
@@ -183,10 +192,15 @@ class BasePolicy(WholeRuns, Policy):
     def update(self, decision: Decision, reward: Any) -> None:
         """Learn from a decision and its reward (all arms' rewards under full information): once, at any time.
 
-        Under bandit feedback a log that kept propensities alone is enough: probabilities may be None.
+        A decision of `choose` is taken once, and refused the second time. One that the caller has rebuilt, from a log
+        say, cannot be recognised: taking it once is then the caller's task. Under bandit feedback a log that kept
+        propensities alone is enough: probabilities may be None.
         """
         try:
             self._acquire()
+            used_for = decision._used if type(decision) is ChosenDecision else None
+            if used_for and self._markers.learned in used_for:
+                self._refuse_again("one that this policy has not learned from yet", decision)
             try:
                 context, arm, propensity, probabilities = decision
                 if not (
@@ -228,23 +242,35 @@ class BasePolicy(WholeRuns, Policy):
                     self._book_retired([context], (used * rewards)[None])
                     used, rewards = used[memory.live_arms], rewards[memory.live_arms]
                 self._learn(self._work, memory.shared, memory.learners, context, used, rewards)
+            if used_for is not None:
+                decision._used = (self._markers.learned, *used_for) if used_for else self._learned  # type: ignore[attr-defined]
         finally:
             self._release()
 
+    @staticmethod
+    def _refuse_again(allowed: str, decision: Decision) -> None:
+        repair = "Pass each decision once. To learn from one again on purpose, rebuild it: Decision(*decision)."
+        raise validate.Refusal("decision", allowed, decision, repair)
+
     def expect(self, decision: Decision) -> None:
         """A reward for this decision is on its way: policies that care count it in until `update` or `forgo`."""
-        self._tell(self.kernels.expect, decision)
+        self._tell(self.kernels.expect, decision, self._markers.expected, "one that is not expected yet")
 
     def forgo(self, decision: Decision) -> None:
         """No reward will come for a decision that was expected to have one."""
-        self._tell(self.kernels.forgo, decision)
+        self._tell(self.kernels.forgo, decision, self._markers.forgone, "one whose reward may still come")
 
-    def _tell(self, kernel: Callable[..., None] | None, decision: Decision) -> None:
+    def _tell(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
         with self._lock:
+            chosen = decision if isinstance(decision, ChosenDecision) else None
+            if chosen is not None and not {marker, self._markers.learned}.isdisjoint(chosen._used):
+                self._refuse_again(allowed, decision)
             context, arm, _, _ = validate.decision(decision, self.n_contexts, self.n_arms)
             column = self._memory.column(arm)
             if kernel is not None and column >= 0:
                 kernel(self._work, self._memory.shared, self._memory.learners, context, column)
+            if chosen is not None:
+                chosen._used += (marker,)
 
     # what changes while it runs
 
@@ -330,10 +356,14 @@ class BasePolicy(WholeRuns, Policy):
     def _set_lock(self) -> None:
         self._lock = threading.RLock()  # one that nobody else can release, should a signal end the wait for it
         self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._mark_with(Markers(object(), object(), object()))
+
+    def _mark_with(self, markers: Markers) -> None:
+        self._markers, self._learned = markers, (markers.learned,)
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`: a copy of one moment; spare rows, the lock and machine code are nobody else's."""
-        own = ("_rows", "_lock", "_acquire", "_release", "_draw", "_learn", "_work")
+        own = ("_rows", "_lock", "_acquire", "_release", "_markers", "_learned", "_draw", "_learn", "_work")
         with self._lock:
             state = {key: value for key, value in vars(self).items() if key not in own}
             return copy.deepcopy(state)
@@ -382,7 +412,9 @@ class BasePolicy(WholeRuns, Policy):
         twin._random_numbers = RandomNumbers.at(state.rng)
         twin._check_distributions()
         twin._check_memory()
-        self.go_on_as(twin)
+        with self._lock:
+            self.go_on_as(twin)
+            self._mark_with(twin._markers)  # what was learned since the snapshot may be learned again
 
     def go_on_as(self, twin: Self) -> None:
         """Go on from where a copy is."""
