@@ -8,7 +8,7 @@ INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alph
 	errata evaluation features follow golden grouped groups kernels learning_once metrics offline offline_groups policies simulation \
 	snapshots streams))
 
-.PHONY: run serve test bench lint clean
+.PHONY: run serve test bench lint lock sbom clean
 
 run: $(VENV)/installed
 	$(BIN)/alphafair reproduce
@@ -32,6 +32,19 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_pins.py
+
+# The versions and hashes that the image is built from, renewed; SBOM: what they are, in CycloneDX's form.
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-header
+
+lock: $(VENV)/installed-lock
+	$(COMPILE) requirements/build.in --output-file requirements/build.txt > /dev/null
+	$(COMPILE) pyproject.toml --extra service --output-file requirements/service.txt > /dev/null
+
+sbom: $(VENV)/installed-lock
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements/service.txt --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/sbom.json
 
 clean:
 	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
@@ -54,3 +67,7 @@ $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
 $(VENV)/installed-bench: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[bench]"
 	touch $@ $(VENV)/installed
+
+$(VENV)/installed-lock: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check "uv>=0.9" "cyclonedx-bom>=7"
+	touch $@

@@ -45,13 +45,23 @@ def rows() -> Iterator[Row]:
 
 def build(image: Path, settings: dict[str, str]) -> Path:
     """The steps of the Dockerfile: a wheel, an environment with nothing else in it, machine code."""
-    step("a wheel", [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", "wheels", str(SOURCE)], image, settings)
-    (wheel,) = (image / "wheels").glob("alphafair-*.whl")
-    venv.create(image / "environment", with_pip=True)
-    python = image / "environment" / "bin" / "python"
-    step("its installation", [str(python), "-m", "pip", "install", f"{wheel}[service]"], image, settings)
+    builder, python = image / "build" / "bin" / "python", image / "environment" / "bin" / "python"
+    for environment in (builder, python):
+        venv.create(environment.parents[1], with_pip=True)
+    pinned = ["install", "--require-hashes", "-r"]
+    step("what builds it", pip(builder, *pinned, f"{SOURCE}/requirements/build.txt"), image, settings)
+    wheel = ["wheel", "--no-build-isolation", "--no-deps", "-w", "wheels", str(SOURCE)]
+    step("a wheel", pip(builder, *wheel), image, settings)
+    only_wheels = ["--only-binary", ":all:"]
+    step("what it needs", pip(python, *pinned, f"{SOURCE}/requirements/service.txt", *only_wheels), image, settings)
+    (made,) = (image / "wheels").glob("alphafair-*.whl")
+    step("its installation", pip(python, "install", "--no-deps", "--no-index", str(made)), image, settings)
     step("its machine code", [str(python), "-m", "alphafair.service.warm"], image, settings)
     return python.with_name("alphafair")
+
+
+def pip(python: Path, *arguments: str) -> list[str]:
+    return [str(python), "-m", "pip", *arguments]
 
 
 def step(what: str, command: list[str], folder: Path, settings: dict[str, str]) -> None:
