@@ -128,7 +128,8 @@ def test_after_the_waiting_time_the_clock_settles(engine: Engine, clock: Clock, 
     clock.now += 60
     assert engine.reward(fourth.id, 1.0).outcome == "expired"
     status = engine.experiment("home")
-    assert (status.decisions, status.rewards, status.expired, status.pending) == (4, 1, 3, 0)
+    assert (status.decisions, status.rewards, status.lapsed, status.pending) == (4, 1, 1, 0)
+    assert (status.defaulted, status.expired) == ((0, 2) if default is None else (2, 0))
     earned = sum(status.cumulative_rewards.values()) - 2
     assert earned == pytest.approx(1.0 + 2 * (default or 0.0))
     assert engine._ledger.rows("select decision, reward from late_reward order by seq") == [(2, 1.0), (5, 1.0)]

@@ -159,7 +159,7 @@ class Session:
             earned[self.receipts[id].arm] += value
         for _ in range(2):
             home, other = self.engine.experiment("home"), self.engine.experiment("other")
-            assert (home.decisions, home.rewards, home.expired, home.pending) == (7, 6, 1, 0)
+            assert (home.decisions, home.rewards, home.defaulted, home.pending) == (7, 6, 1, 0)
             assert home.cumulative_rewards == earned
             assert (other.decisions, other.rewards, other.pending) == (2, 1, 0)
             assert (other.arms, other.masked_arms, other.alpha) == (("ben", "cyd"), ("ben",), 0.5)

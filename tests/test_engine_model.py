@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,7 @@ class Experiment:
     contexts: set[str] = field(default_factory=set)
     n_contexts: int = 0
     rewards: int = 0
-    expired: int = 0
+    counted: Counter[str] = field(default_factory=Counter)  # how other decisions were settled
     accounts: list[float] = field(default_factory=lambda: [1.0, 1.0])
     past: list[tuple[int, list[float]]] = field(default_factory=list)  # accounts after every position
 
@@ -138,8 +139,9 @@ class Model:
         ]
         for decision in due:
             decision.source = "clock"
-            decision.experiment.expired += 1
             default = decision.experiment.default
+            settled = "lapsed" if not decision.active else "expired" if default is None else "defaulted"
+            decision.experiment.counted[settled] += 1
             self.earn(decision, default if decision.active else None)
         return len(due)
 
@@ -274,6 +276,7 @@ class Model:
         for decision in self.waiting(experiment):
             if max(decision.seq, decision.active_seq) > position:
                 decision.source = "rollback"
+                experiment.counted["rolled_back"] += 1
                 self.event(experiment)
 
     def erase(self, experiment: Experiment, context: str) -> None:
@@ -494,7 +497,9 @@ class EngineAndModel(RuleBasedStateMachine):
             assert status.contexts == experiment.n_contexts
             assert status.decisions == len(mine)
             assert status.pending == len(model.waiting(experiment))
-            assert (status.rewards, status.expired) == (experiment.rewards, experiment.expired)
+            assert status.rewards == experiment.rewards
+            counted = ("defaulted", "expired", "lapsed", "rolled_back")
+            assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
             drawn = [decision.receipt.arm for decision in mine]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
             earned = list(status.cumulative_rewards.values())

@@ -101,7 +101,7 @@ def test_an_expired_decision_is_gone(tmp_path: Path) -> None:
             "expired",
             "expired_decision",
         )
-        assert shop.http.get("/v1/experiments/home").json()["expired"] == 1
+        assert shop.http.get("/v1/experiments/home").json()["defaulted"] == 1
 
 
 def test_a_deferred_decision_counts_once_it_is_activated(shop: Running) -> None:

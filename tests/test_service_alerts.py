@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.serving import ARMS, running
+from alphafair.engine import Engine
+from alphafair.engine.ledger import Ledger
+from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
 
@@ -50,6 +52,34 @@ def test_a_rule_is_whole_and_asks_for_what_is_there(rule: dict[str, Any], expose
     bare = re.sub(r"\{[^}]*\}|\[\d+[mhd]\]", "", expression)  # without labels and times
     assert set(re.findall(r"[a-z_]+", bare)) - asked <= WORDS
     assert bare.count("(") == bare.count(")") == len(re.findall(rf"\b(?:{'|'.join(FUNCTIONS)})\(", bare))
+
+
+@pytest.mark.parametrize(("settings", "fires"), [({"default_reward": 0.0}, False), ({}, True)])
+def test_expiring_is_quiet_where_zeros_come_by_default(tmp_path: Path, settings: Any, fires: bool) -> None:
+    """Nobody clicks for an hour: with a default reward that is what was said to happen, without one it is a fault."""
+    (rule,) = (rule for rule in RULES["groups"][0]["rules"] if rule["alert"] == "AlphafairExpiring")
+    now = [1_700_000_000 * 10**9]
+    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine.create("home", arms=ARMS, reward_wait=60.0, **settings)
+    with running(tmp_path / "shop.db", engine=engine) as shop:
+        before = samples(shop)
+        for k in range(20):
+            engine.decide("home", "v", deferred=k % 2 == 0)  # every other one is never shown, which is no fault either
+        engine.activate(engine.decide("home", "v", deferred=True).id)
+        now[0] += 3600 * 10**9
+        engine.expire()
+        after = samples(shop)
+    rose = {name: after[name] - before[name] for name in after}
+    expression = re.sub(r"rate\((\w+)\[1h\]\)", lambda rate: str(rose[rate[1]]), rule["expr"])
+    assert re.fullmatch(r"[\d.]+ > 0\.5 \* [\d.]+", expression)
+    assert eval(expression) is fires
+    assert rose["alphafair_decisions_total"] == 21
+    assert rose["alphafair_lapsed_total"] == 10
+
+
+def samples(shop: Running) -> dict[str, float]:
+    lines = shop.http.get("/metrics").text.splitlines()
+    return {re.split(r"[{ ]", line)[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
 def test_the_table_of_metrics_is_what_is_there(exposed: set[str]) -> None:

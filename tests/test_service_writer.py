@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ class Slow:
         self.groups: list[list[Any]] = []
         self.go = threading.Event()
         self.problem: Exception | None = None
-        self.delays: deque[float] = deque()
+        self.delays: list[float] | None = None
 
     def submit(self, commands: Sequence[Any]) -> list[Any]:
         self.go.wait()

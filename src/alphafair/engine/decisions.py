@@ -13,7 +13,6 @@ import random
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -65,7 +64,7 @@ class Decisions:
         self._stale, self._closed = False, False
         self._problem: str | None = None
         self.last_commit_seconds = 0.0
-        self.delays: deque[float] = deque(maxlen=GROUP)  # seconds from decisions to their rewards, the latest ones
+        self.delays: list[float] | None = None  # set a list to be told the seconds from decisions to rewards
         try:
             self._load()
             if not ledger.read_only:
@@ -156,6 +155,8 @@ class Decisions:
             raise
         self.last_commit_seconds, self._problem = time.perf_counter() - began, None
         self.position, self._latest = fold.last, max(self._latest, fold.at)
+        if self.delays is not None:
+            self.delays += fold.delays
         try:
             fold.apply()
         except BaseException:
@@ -285,7 +286,7 @@ class Decisions:
             repair = "Activate the decision first: a deferred one counts from then on."
             raise Refused("not_activated", "id", "an activated decision", id, repair)
         fold.settled(known, reward, "client", rewards)
-        self.delays.append((fold.at - known.since) / 1e6)
+        fold.delays.append((fold.at - known.since) / 1e6)
         return APPLIED
 
     def _activate(self, request: Activate, fold: Fold) -> Outcome:

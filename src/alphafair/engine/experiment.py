@@ -22,6 +22,13 @@ from alphafair.types import Feedback, State, Vector
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
 LONGEST_LABEL = 200
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
+COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the order of `chunks.SETTLED`
+    "client": "rewards",
+    "default": "defaulted",
+    "expired": "expired",
+    "lapsed": "lapsed",
+    "rollback": "rolled_back",
+}
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -43,11 +50,21 @@ class Tally:
     """What has been counted so far: kept with every snapshot, because counting again would take long."""
 
     decisions: int = 0
-    rewards: int = 0
-    expired: int = 0  # settled by the clock
+    rewards: int = 0  # that were sent
+    defaulted: int = 0  # decisions that got the default reward when their waiting time ended
+    expired: int = 0  # decisions closed without a reward when it ended
+    lapsed: int = 0  # deferred decisions that were not activated before it ended
+    rolled_back: int = 0  # decisions closed by a rollback
     pending: int = 0  # decisions that still wait for their reward, or to be activated
     settled_to: int = 0  # no decision up to here waits any more
     pulls: list[int] = field(default_factory=list)
+
+    def settle(self, sources: Mapping[str, int]) -> None:
+        """Count decisions that wait no longer, by what settled them."""
+        for source, n in sources.items():
+            field = COUNTED_AS[source]
+            setattr(self, field, getattr(self, field) + n)
+            self.pending -= n
 
     def to_json(self) -> str:
         return json.dumps(vars(self))

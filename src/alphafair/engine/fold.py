@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Fold:
         self.start = self.last = start
         self.at = at
         self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their kind
+        self.delays: list[float] = []  # seconds from decisions to rewards that were sent
         self._lessons: dict[Experiment, Lessons] = {}
 
     def next(self) -> int:
@@ -90,11 +92,10 @@ class Fold:
         """Count, and teach the policies."""
         for experiment, lessons in self._lessons.items():
             experiment.unsaved += lessons.n_events
-            tally, sources = experiment.tally, lessons.sources
+            tally = experiment.tally
             tally.decisions += len(lessons.drawn)
-            tally.pending += len(lessons.drawn) - len(sources)
-            tally.rewards += sources.count("client")
-            tally.expired += len(sources) - sources.count("client") - sources.count("rollback")
+            tally.pending += len(lessons.drawn)
+            tally.settle(Counter(lessons.sources))
             for arm in lessons.drawn:
                 tally.pulls[arm] += 1
             if lessons.steps:

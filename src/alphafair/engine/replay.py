@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
 from alphafair.engine.errors import Mismatch
 from alphafair.engine.events import Change
-from alphafair.engine.experiment import Experiment, Tally, same_state, unpacked
+from alphafair.engine.experiment import COUNTED_AS, Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, FORGO, LEARN
@@ -166,9 +166,9 @@ class Replay:
         tally, source = experiment.tally, steps["source"]
         drawn = steps["arm"][source == DECIDED]
         tally.decisions += len(drawn)
-        tally.rewards += int((source == 0).sum())
-        tally.expired += int(((source >= 1) & (source <= 3)).sum())
-        tally.pending += len(drawn) - int((source >= 0).sum())
+        tally.pending += len(drawn)
+        settled = np.bincount(source[source >= 0], minlength=len(COUNTED_AS)).tolist()
+        tally.settle(dict(zip(COUNTED_AS, settled, strict=True)))
         counts = np.bincount(drawn, minlength=len(tally.pulls))
         tally.pulls += [0] * (len(counts) - len(tally.pulls))
         tally.pulls = (np.array(tally.pulls) + counts).tolist()

@@ -74,7 +74,10 @@ class Status:
     contexts: int
     decisions: int
     rewards: int
+    defaulted: int
     expired: int
+    lapsed: int
+    rolled_back: int
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]
@@ -103,7 +106,10 @@ class Status:
             contexts=experiment.n_contexts,
             decisions=tally.decisions,
             rewards=tally.rewards,
+            defaulted=tally.defaulted,
             expired=tally.expired,
+            lapsed=tally.lapsed,
+            rolled_back=tally.rolled_back,
             pending=tally.pending,
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
             cumulative_rewards=experiment.cumulative_rewards,

@@ -170,7 +170,12 @@ class RewardAnswers(Struct):
 
 
 class ExperimentAnswer(Struct):
-    """An experiment as it stands: totals, and per arm what it has earned and how often it was drawn."""
+    """An experiment as it stands: totals, and per arm what it has earned and how often it was drawn.
+
+    `decisions` is the sum of `rewards` (sent and booked), `defaulted` (got the default reward when their waiting time
+    ended), `expired` (closed without a reward then), `lapsed` (deferred and not activated before then), `rolled_back`
+    (closed by a rollback) and `pending` (wait for a reward, or to be activated).
+    """
 
     name: str
     policy: str
@@ -186,7 +191,10 @@ class ExperimentAnswer(Struct):
     contexts: int
     decisions: int
     rewards: int
+    defaulted: int
     expired: int
+    lapsed: int
+    rolled_back: int
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -24,7 +24,7 @@ class Measures:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
         self.registry = CollectorRegistry()
-        self._commits = self._histogram("commit_seconds", "Deciding, writing and learning a group.", COMMIT_SECONDS)
+        self._commits = self._histogram("commit_seconds", "Seconds to decide, write and learn.", COMMIT_SECONDS)
         self._groups = self._histogram("group_size", "Commands per commit.", GROUP_SIZES)
         self._delays, self._all_delays = np.zeros(len(DELAYS) + 1, dtype=np.int64), 0.0
         ProcessCollector(registry=self.registry)
@@ -32,8 +32,8 @@ class Measures:
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"alphafair_{name}", help, buckets=buckets, registry=self.registry)
 
-    def committed(self, size: int, seconds: float, delays: deque[float]) -> None:
-        """A group is on the disk, and with it rewards that came so late after their decisions."""
+    def committed(self, size: int, seconds: float, delays: list[float]) -> None:
+        """The engine has answered some commands; with them, how long after their decisions rewards came."""
         self._groups.observe(size)
         self._commits.observe(seconds)
         if delays:  # there can be thousands: all at once
@@ -46,7 +46,7 @@ class Measures:
         """How long rewards took, as a histogram."""
         bounds = [*map(str, DELAYS), "+Inf"]
         buckets = list(zip(bounds, np.cumsum(self._delays).tolist(), strict=True))
-        help = "From a decision to its reward."
+        help = "Seconds from a decision, or its activation, to the reward that was sent."
         return HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
 
     def watch(self, engine: Engine, waiting: Callable[[], int]) -> None:
@@ -82,10 +82,13 @@ class _Live:
         found = [self.engine.experiment(name) for name in self.engine.experiments()]
         for kind, field, help in (
             (CounterMetricFamily, "decisions", "Decisions made."),
-            (CounterMetricFamily, "rewards", "Rewards booked, default rewards included."),
-            (CounterMetricFamily, "expired", "Decisions whose waiting time ended without a reward."),
-            (GaugeMetricFamily, "pending", "Decisions that wait for a reward."),
-            (GaugeMetricFamily, "contexts", "Contexts seen."),
+            (CounterMetricFamily, "rewards", "Rewards sent and booked; default rewards are not among them."),
+            (CounterMetricFamily, "defaulted", "Decisions that got the default reward when their waiting time ended."),
+            (CounterMetricFamily, "expired", "Decisions closed without a reward when their waiting time ended."),
+            (CounterMetricFamily, "lapsed", "Deferred decisions not activated before their waiting time ended."),
+            (CounterMetricFamily, "rolled_back", "Decisions closed by a rollback."),
+            (GaugeMetricFamily, "pending", "Decisions that wait for a reward, or to be activated."),
+            (GaugeMetricFamily, "contexts", "Contexts seen, erased ones included."),
         ):
             family = kind(f"alphafair_{field}", help, labels=["experiment"])
             for experiment in found:

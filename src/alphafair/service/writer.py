@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -23,11 +22,12 @@ class Writer:
     """Gathers commands and hands them to the engine in groups; refuses early when too many wait."""
 
     def __init__(
-        self, engine: Engine, *, most_waiting: int, observe: Callable[[int, float, deque[float]], None]
+        self, engine: Engine, *, most_waiting: int, observe: Callable[[int, float, list[float]], None]
     ) -> None:
         self.engine, self.most_waiting = engine, most_waiting
         self.n_waiting = 0  # commands that were not handed over yet
         self._observe = observe
+        self._delays = engine.delays = list[float]()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._commands: list[Any] = []
         self._callers: list[tuple[asyncio.Future[list[Any]], int]] = []
@@ -68,7 +68,7 @@ class Writer:
     def _write(self, commands: list[Any]) -> list[Any]:
         start = time.perf_counter()
         answers = self.engine.submit(commands)
-        self._observe(len(commands), time.perf_counter() - start, self.engine.delays)
+        self._observe(len(commands), time.perf_counter() - start, self._delays)
         return answers
 
     def _deliver(
