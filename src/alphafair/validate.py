@@ -50,10 +50,13 @@ def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> 
 
 
 def as_float(value: Any) -> float:
-    """As `float`, which also reads texts."""
+    """As `float`, which also reads texts and has an error of its own for what is too large."""
     if isinstance(value, str | bytes):
         raise TypeError
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError from None
 
 
 def number(
@@ -354,7 +357,7 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
             raise TypeError  # NumPy would read texts
         if not (is_complex or is_masked):
             return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Refusal(argument, allowed, value, repair) from None
     got = "complex numbers" if is_complex else "masked entries"
     raise Refusal(argument, allowed, got, "Take the real part, or fill what is masked, first.")

@@ -222,11 +222,14 @@ class Decisions:
         return answers
 
     def _decide(self, request: Decide, fold: Fold) -> Receipt:
+        """Check, draw, and only then change anything: what is refused leaves no trace."""
         name, label, id, available, deferred = request
         experiment = self._find_experiment(name)
+        if type(label) is not str:
+            label = checked_label("context", label)
         if id is not None:
             if type(id) is not str or id not in self._known.absent:  # else it has been looked at
-                checked_label("id", id)
+                id = checked_label("id", id)
             known = self._known.find(id)
             if known is not None:
                 if known.experiment is not experiment or known.label != label:
@@ -239,17 +242,21 @@ class Decisions:
         if experiment.paused:
             raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
-        number = experiment.contexts.get(label) if type(label) is str else None
-        if number is None:
-            number = experiment.add_context(checked_label("context", label))
-            fold.add(Context(experiment.key, number, label))
+        number, policy, is_new = experiment.contexts.get(label, -1), experiment.policy, False
+        if number < 0:
+            checked_label("context", label)
+            number, is_new = experiment.n_contexts, True
+            policy = experiment.policy_for(number)
         used, could = None, None
         if mask is None and experiment.only_draws:
-            arm, propensity = experiment.policy.draw(number, self._random.random())
+            arm, propensity = policy.draw(number, self._random.random())
         else:
-            _, arm, propensity, probabilities = experiment.policy.choose(number, rng=self._random, available=mask)
+            _, arm, propensity, probabilities = policy.choose(number, rng=self._random, available=mask)
             used = probabilities.astype("<f8").tobytes() if experiment.full else None
             could = None if mask is None else packed(mask)
+        if is_new:  # nothing is refused from here on
+            experiment.add_context(label, number, policy)
+            fold.add(Context(experiment.key, number, label))
         fold.last = seq = fold.last + 1
         at = fold.at
         if id is None:
@@ -265,8 +272,8 @@ class Decisions:
 
     def _reward(self, request: Reward, fold: Fold) -> Outcome:
         id, value, name = request
-        known = self._known.find(id)
-        if known is None or (name is not None and known.experiment.name != name):
+        known = self._find_decision(id, name)
+        if known is None:
             return Outcome("unknown")
         experiment = known.experiment
         if type(value) is float and experiment.low <= value <= experiment.high and not experiment.full:
@@ -290,8 +297,8 @@ class Decisions:
         return APPLIED
 
     def _activate(self, request: Activate, fold: Fold) -> Outcome:
-        known = self._known.find(request.id)
-        if known is None or (request.experiment is not None and known.experiment.name != request.experiment):
+        known = self._find_decision(request.id, request.experiment)
+        if known is None:
             return Outcome("unknown")
         if known.active:
             return Outcome("repeated")
@@ -312,6 +319,13 @@ class Decisions:
             shown = name[:40] if isinstance(name, str) else name
             raise Refused("unknown_experiment", "experiment", "one of those in the file", shown, repair)
         return experiment
+
+    def _find_decision(self, id: Any, name: Any) -> Known | None:
+        """A decision of any experiment, or of the one that is named."""
+        known = self._known.find(id)
+        if known is None or name is None:
+            return known
+        return known if isinstance(name, str) and known.experiment.name == name else None
 
     # the clock
 

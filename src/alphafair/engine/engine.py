@@ -14,14 +14,20 @@ from alphafair import validate
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
-from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, same_state
+from alphafair.engine.experiment import (
+    CODE,
+    Experiment,
+    checked_label,
+    checked_settings,
+    checked_start,
+)
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
-from alphafair.policies import load_policy
 from alphafair.types import Account, Log, State
 
+DEFAULT_POLICY = "alpha-fair-adaptive"
 STILL_OPEN = """select d.id, d.seq from decision d left join activation a on a.decision = d.seq
     left join reward r on r.decision = d.seq
     where d.experiment = ? and max(d.seq, ifnull(a.seq, 0)) > ? and r.seq is null order by d.seq"""
@@ -122,7 +128,7 @@ class Engine(Decisions):
         name: str,
         *,
         arms: Sequence[str],
-        policy: str = "alpha-fair-adaptive",
+        policy: str | None = None,
         reward_range: tuple[float, float] = (0.0, 1.0),
         reward_wait: float | None = None,
         default_reward: float | None = None,
@@ -130,11 +136,12 @@ class Engine(Decisions):
         contexts: Sequence[str] = (),
         **settings: Any,
     ) -> None:
-        """A new experiment, with any registered policy and its settings, such as `alpha`.
+        """A new experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
 
         `groups`, a mapping from arm to group, `entitlements` by group and `pull_floor` are settings too, by label.
         Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
-        is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order.
+        is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order; the
+        policy and its settings are then those of `start`, and what contradicts them is refused.
         """
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
@@ -149,14 +156,10 @@ class Engine(Decisions):
                 repair = "Say reward_wait too: how long to wait before it is applied."
                 raise Refused("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
         if start is not None:
-            ready = load_policy(start)
-            policy = ready.name
-            if (ready.n_arms, len(ready.live_arms)) != (len(labels), len(labels)) or ready.n_contexts != len(known):
-                allowed = f"of {len(labels)} live arms and {len(known)} contexts"
-                repair = "Name as many arms and contexts as the policy knows."
-                raise Refused("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
-            settings = dict(ready.settings)
+            ready = checked_start(start, policy, labels, known, settings)
+            policy, settings = ready.name, dict(ready.settings)
         else:
+            policy = DEFAULT_POLICY if policy is None else policy
             settings = checked_settings(policy, labels, settings)
         body = {
             "code": CODE,
@@ -279,7 +282,7 @@ class Engine(Decisions):
         """
         with self._writing():
             experiment = self._find_experiment(name)
-            number = experiment.contexts.get(context)
+            number = experiment.contexts.get(checked_label("context", context))
             if number is None:
                 self._ledger.checkpoint()  # it may have been erased while somebody was reading
                 raise Refused("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
@@ -342,8 +345,7 @@ class Engine(Decisions):
                     raise Refused("other_code", "experiment", "written by this code", experiment.name, repair)
             again = Replay(reader, self.position, check=True).from_upgrades().run(progress or (lambda events: None))
             for key, experiment in self._keyed.items():
-                if not same_state(again[key].policy.snapshot(), experiment.policy.snapshot()):
-                    raise Mismatch(f"{experiment.name}: the state in memory is not what the log leads to.")
+                Replay.compare(again[key], experiment.policy.snapshot(), "the state in memory")
                 counted = {**vars(again[key].tally), "settled_to": experiment.tally.settled_to}
                 if counted != vars(experiment.tally):
                     raise Mismatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import re
@@ -39,7 +40,7 @@ def is_label(value: str) -> bool:
 def checked_label(argument: str, value: Any) -> str:
     """A name that can be stored, printed and put into a URL."""
     if isinstance(value, str) and is_label(value):
-        return value
+        return str(value)  # a plain one, whatever library it comes from
     shown = value[:40] if isinstance(value, str) else value
     allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
     raise Refused("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
@@ -98,6 +99,8 @@ class Experiment:
             self.policy = load_policy(State.from_bytes(created.state))
         else:
             self.policy = POLICIES[body["policy"]](1, len(self.arms), **body["settings"])
+        if self.n_contexts > self.policy.n_contexts:
+            self.policy.grow(n_contexts=self.n_contexts)
         self.full = self.policy.feedback is Feedback.FULL
         self.only_draws = not self.full and type(self.policy).choose is BasePolicy.choose  # `draw` is enough for it
 
@@ -166,10 +169,14 @@ class Experiment:
         mask = np.zeros(len(self.arms), dtype=np.bool_)
         if available is None:
             mask[:] = True
-        elif isinstance(available, str):
-            raise Refused("bad_request", "available", "a list of arms", available, "Put it into a list.")
         else:
-            mask[[self.number_of(arm, "available") for arm in available]] = True
+            try:
+                names = None if isinstance(available, str) else list(available)
+            except Exception:  # whatever an iterator of the caller's raises
+                names = None
+            if names is None:
+                raise Refused("bad_request", "available", "a list of arms", available, "Put them into a list.")
+            mask[[self.number_of(arm, "available") for arm in names]] = True
         mask[[*self.masked, *self.retired]] = False
         if not mask.any():
             repair = "Leave the decision out when nothing can be played."
@@ -200,8 +207,9 @@ class Experiment:
                 raise Refused("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
             return None, rewards.astype("<f8").tobytes()
         try:
-            number = float(value) if not isinstance(value, str | bytes | bool) else np.nan
-        except (TypeError, ValueError):
+            is_number = not isinstance(value, str | bytes | bool) and not getattr(value, "ndim", 0)
+            number = float(value) if is_number and not np.ma.is_masked(value) else np.nan
+        except Exception:  # it has no float, or one that is too large
             number = np.nan
         if not self.low <= number <= self.high:
             repair = f"Rewards of {self.name} lie in that range: say another reward_range when you create it."
@@ -215,14 +223,18 @@ class Experiment:
 
     # what happens to it
 
-    def add_context(self, label: str | None) -> int:
-        number = self.n_contexts
-        self.n_contexts += 1
-        if label is not None:
-            self.contexts[label] = number
-        if self.n_contexts > self.policy.n_contexts:
-            self.policy.grow(n_contexts=self.n_contexts)
-        return number
+    def policy_for(self, context: int) -> BasePolicy:
+        """The policy with room for a context that may be new; a copy, where more room changes what others play."""
+        policy = self.policy
+        if context >= policy.n_contexts:
+            policy = policy if policy.contexts_apart else copy.deepcopy(policy)
+            policy.grow(n_contexts=context + 1)
+        return policy
+
+    def add_context(self, label: str, number: int, policy: BasePolicy) -> None:
+        """Know a context from here on, with the policy that has room for it."""
+        self.contexts[label] = number
+        self.n_contexts, self.policy = number + 1, policy
 
     def apply(self, change: Change) -> None:
         """Run differently from here on; a rollback and the closing of decisions are the fold's affair."""
@@ -341,17 +353,46 @@ def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a registered policy is made with; refused where it would not be."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
+    return dict(_made(kind, 1, arms, settings).settings)
+
+
+def checked_start(
+    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
+) -> BasePolicy:
+    """The policy that an experiment goes on with; refused where the other arguments contradict it."""
+    ready = load_policy(start)
+    contradicts = "Leave it out, or change the policy before you take its snapshot."
+    if policy is not None and policy != ready.name:
+        validate.choice("policy", policy, POLICIES)
+        raise Refused("bad_request", "policy", f"left out, or {ready.name!r} as in start", policy, contradicts)
+    if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
+        allowed = f"of {len(arms)} live arms and {len(contexts)} contexts"
+        repair = "Name as many arms and contexts as the policy knows."
+        raise Refused("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
+    made = _made(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
+    for name in settings:
+        if made.settings.get(name) != ready.settings.get(name):
+            allowed = f"left out, or {ready.settings.get(name)!r} as in start"
+            raise Refused("bad_request", name, allowed, settings[name], contradicts)
+    return ready
+
+
+def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
+    """A policy with these settings, all of which it takes and which are all that it needs."""
     said = by_label(settings, arms)
     known = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
-    for name in said:
+    for name in settings:
         if name not in known:
-            allowed = f"left out: {policy} takes {', '.join(known) or 'no settings'}"
-            raise Refused("bad_request", name, allowed, said[name], "Leave it out, or choose a policy that takes it.")
+            allowed = f"left out: {kind.name} takes {', '.join(known) or 'no settings'}"
+            repair = "Leave it out, or choose a policy that takes it."
+            raise Refused("bad_request", name, allowed, settings[name], repair)
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *said):
-            raise Refused("bad_request", name, f"said: {policy} cannot do without", None, "Give it with the settings.")
-    made = kind(1, len(arms), **said)
+            raise Refused(
+                "bad_request", name, f"said: {kind.name} cannot do without", None, "Give it with the settings."
+            )
+    made: BasePolicy = kind(n_contexts, len(arms), **said)
     if made.n_features:
         repair = "Turn features into context labels first: see alphafair.contexts.cluster."
         raise Refused("bad_request", "n_features", "left out: the log keeps no features", made.n_features, repair)
-    return dict(made.settings)
+    return made

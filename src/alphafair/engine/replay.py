@@ -141,9 +141,16 @@ class Replay:
                         self._compare(experiment, state, f"the rollback at position {stop.seq}")
             experiment.apply(stop.change)
 
+    def _compare(self, experiment: Experiment, state: bytes, what: str) -> None:
+        self.compare(experiment, State.from_bytes(state), what)
+
     @staticmethod
-    def _compare(experiment: Experiment, state: bytes, what: str) -> None:
-        if not same_state(State.from_bytes(state), experiment.policy.snapshot()):
+    def compare(experiment: Experiment, state: State, what: str) -> None:
+        """Refuse a state that is not what the log leads to; it may have room for a context whose draw was refused."""
+        policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
+        if policy.contexts_apart and n_contexts > policy.n_contexts:
+            policy.grow(n_contexts=n_contexts)
+        if not same_state(state, policy.snapshot()):
             raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
 
     def _fold(self, chunk: Chunk) -> None:
