@@ -364,3 +364,16 @@ def test_a_decision_may_be_a_plain_tuple() -> None:
 def test_certificate_is_refused_where_there_is_none() -> None:
     with pytest.raises(ValueError, match="policy must be one that bounds its own regret"):
         metrics.regret_certificate(AlphaFairBandit(1, 2))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_decision_holds_numbers_of_python(name: str) -> None:
+    """Compiled or not: what takes a decision further, such as JSON, need not know NumPy."""
+    for settings_ in POLICIES[name].variants(2, 3).values():
+        policy = POLICIES[name](2, 3, seed=0, **settings_)
+        for n in range(4):
+            masked = policy.choose(n % 2, available=[True, False, True])
+            for arm, propensity in (policy.choose(n % 2)[1:3], masked[1:3], policy.draw(n % 2, 0.25 * n)):
+                assert (type(arm), type(propensity)) == (int, float), settings_
+            if n == 1:
+                policy.retire(1)

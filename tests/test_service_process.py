@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from alphafair import Client, ServiceError
+from alphafair import POLICIES, Client, ServiceError
 from alphafair.engine import Engine
 from alphafair.service import keys
 from tests.serving import ARMS
@@ -36,9 +36,9 @@ def free_port() -> int:
 class Process:
     """A service, and the lines that it logs."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         command = [sys.executable, "-m", "alphafair", "serve", *arguments]
-        self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -66,9 +66,9 @@ class Process:
 
 
 @contextmanager
-def serving(path: Path, *arguments: str) -> Iterator[tuple[Process, str]]:
+def serving(path: Path, *arguments: str, **environment: str) -> Iterator[tuple[Process, str]]:
     port = free_port()
-    process = Process("--db", str(path), "--port", str(port), *arguments)
+    process = Process("--db", str(path), "--port", str(port), *arguments, **environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
             process.wait_until_ready(http)
@@ -174,6 +174,33 @@ def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -
         for id, arm in answered:
             assert engine.decide("home", f"visitor-{id.split('-')[0]}", id=id).arm == arm
         engine.verify()
+
+
+def test_with_the_jit_off_every_policy_is_served(tmp_path: Path) -> None:
+    """Kernels then return NumPy's numbers, which JSON does not know; and the file is the same, to the last bit."""
+    path = tmp_path / "shop.db"
+    with Engine.open(path) as engine:
+        for policy in POLICIES.values():
+            for variant, settings in policy.variants(1, len(ARMS)).items():
+                engine.create(f"{policy.name}-{variant}", arms=ARMS, policy=policy.name, **settings)
+    with serving(path, NUMBA_DISABLE_JIT="1") as (process, url), Client(url) as client:
+        client.create("home", ARMS)
+        for name in client.experiments():
+            full = client.experiment(name)["feedback"] == "full"
+            ids = [client.decide(name, "v").id]
+            ids += [client.decide(name, "v", available=ARMS[1:]).id]
+            ids += [decision.id for decision in client.decide_many(name, ["v", "w"])]
+            for id in ids:
+                assert client.reward(name, id, dict.fromkeys(ARMS, 0.5) if full else 0.5) == "applied"
+            answer = httpx.patch(f"{url}/v1/experiments/{name}", json={"retire_arm": ARMS[0]})
+            assert answer.status_code == 200
+            assert client.decide(name, "v").arm in ARMS[1:]
+            assert client.experiment(name)["decisions"] == 5
+        assert httpx.get(f"{url}/metrics").status_code == 200
+        assert process.end() == 0
+    assert not [line for line in process.lines if '"level": "error"' in line]
+    with Engine.open(path) as engine:
+        engine.verify()  # compiled
 
 
 def test_on_a_unix_socket(tmp_path: Path) -> None:

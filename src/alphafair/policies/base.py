@@ -342,9 +342,11 @@ class BasePolicy(WholeRuns, Policy):
 
     def _first_draw(self, *arguments: Any) -> tuple[int, float]:
         """The first call compiles; from then on machine code is called without asking what its arguments are."""
-        answer = self.kernels.draw(*arguments)
-        self._draw = machine_code(self.kernels.draw)
-        return answer
+        kernel = self.kernels.draw
+        arm, propensity = kernel(*arguments)
+        compiled = machine_code(kernel)
+        self._draw = _with_python_numbers(kernel) if compiled is kernel else compiled
+        return int(arm), float(propensity)
 
     def _first_learn(self, *arguments: Any) -> bool | None:
         answer = self.kernels.learn(*arguments)
@@ -430,3 +432,13 @@ class BasePolicy(WholeRuns, Policy):
             self._draw(self._work, memory.shared, memory.learners, context, 0.0, out)
             if not is_distribution(out):
                 raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
+
+
+def _with_python_numbers(draw: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[int, float]]:
+    """A kernel that is not machine code, as with the JIT off, returns NumPy's numbers: callers get Python's."""
+
+    def drawn(*arguments: Any) -> tuple[int, float]:
+        arm, propensity = draw(*arguments)
+        return int(arm), float(propensity)
+
+    return drawn
