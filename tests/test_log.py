@@ -57,6 +57,23 @@ def test_sizes_are_told_or_seen() -> None:
         ({"positions": [0, 1, 1]}, r"positions\[0\] must be whole numbers"),
         ({"n_arms": 2.5}, "n_arms must be a whole number"),
         ({"n_arms": -1}, "n_arms must be a whole number"),
+        ({"available": [[True] * 3] * 2}, r"available must be for 3 rounds and 3 arms; got \[2, 3\]"),
+        ({"available": [[True] * 4] * 3, "n_arms": 3}, r"available must be for 3 rounds and 3 arms; got \[3, 4\]"),
+        ({"available": [[True] * 2] * 3}, r"arms\[0\] must be whole numbers in \[0, 1\]; got 2"),
+        (
+            {"available": [[True] * 3] * 2 + [[True, False, True]]},
+            r"available\[2\] must be true for the arm .*, 1;",
+        ),
+        (
+            {"available": [[True] * 3] * 2 + [[False] * 3]},
+            r"available\[2\] must be true for at least one arm",
+        ),
+        ({"available": [[1, 1, 1]] * 3}, r"available must be booleans, .*; got 'int64 of shape \(3, 3\)'"),
+        ({"available": [[True], [True, True]]}, "available must be booleans"),
+        ({"available": True}, r"available must be booleans, .*; got 'bool of shape \(\)'"),
+        ({"available": ([[True] * 3], [0, 1, 0])}, r"available: of_rounds\[1\] must be whole numbers in \[-1, 0\]"),
+        ({"available": ([[True] * 3], [0.0, 0.0, 0.0])}, "available: of_rounds must be whole numbers"),
+        ({"available": ([[False] * 3], [0, 0, 0])}, r"available: sets\[0\] must be true for at least one arm"),
         ({"arm_labels": "abc"}, "arm_labels must be at least 3 different names; got 'abc'. Pass a list"),
     ],
 )
@@ -80,6 +97,18 @@ def test_a_run_keeps_its_decisions(kind: Any, compiled: bool, delay: int | None)
     if kind is AlphaFairBandit:
         earned = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
         np.testing.assert_allclose(trace.final, earned, rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_run_says_which_arms_were_there(compiled: bool) -> None:
+    generator = np.random.default_rng(3)
+    rewards, contexts = generator.random((600, 4)), generator.integers(0, 2, 600)
+    stream = Stream.from_arrays(contexts, rewards, arrivals=[0, 0, 0, 200], departures=[600, 400, 100, 600])
+    log = simulate(AlphaFairBandit(2, 3), stream, log=True, compiled=compiled).log
+    assert log is not None
+    assert log.available is not None
+    assert np.array_equal(log.available.table(), [stream.present(t) for t in range(600)])
+    assert simulate(AlphaFairBandit(2, 4), Stream.from_arrays(contexts, rewards), log=True).log.available is None  # type: ignore[union-attr]
 
 
 def test_a_log_in_the_place_of_rounds_gets_a_hint() -> None:
@@ -112,3 +141,34 @@ def test_a_log_is_nobody_elses_to_write() -> None:
     assert log.rewards.tolist() == [1.0, 0.0, 0.5]
     assert log.users is not None
     assert log.users.tolist() == [5, 2**40, 5]
+
+
+def test_available_arms_take_one_number_per_round() -> None:
+    """Each set is kept once: a hundred arms and a few sets must not cost a hundred booleans per round."""
+    generator = np.random.default_rng(0)
+    sets = generator.random((5, 100)) < 0.7
+    sets[:, 0], sets[4] = True, True
+    of_rounds = generator.integers(0, 5, 10_000)
+    dense = Log([0] * 10_000, [0] * 10_000, [1.0] * 10_000, [0.5] * 10_000, available=sets[of_rounds]).available
+    pair = Log([0] * 10_000, [0] * 10_000, [1.0] * 10_000, [0.5] * 10_000, available=(sets, of_rounds)).available
+    assert dense is not None
+    assert pair is not None
+    assert (dense.sets.shape, dense.of_rounds.dtype) == ((4, 100), np.int32)
+    for found in (dense, pair):
+        assert np.array_equal(found.table(), sets[of_rounds])
+        assert np.array_equal(found.of_rounds == -1, of_rounds == 4)  # every arm
+        assert np.array_equal(found.take(slice(3, 9)).table(), sets[of_rounds[3:9]])
+        assert not found.sets.flags.writeable
+        assert not found.of_rounds.flags.writeable
+
+
+def test_available_arms_are_nobody_elses_to_write() -> None:
+    sets, of_rounds = np.array([[True, True, False], [True, True, True]]), np.array([1, 0, 0])
+    log = Log(**{**GOOD, "available": (sets, of_rounds)})
+    sets[:] = False
+    of_rounds[:] = 0
+    assert log.available is not None
+    assert log.available.table().tolist() == [[True] * 3, [True, True, False], [True, True, False]]
+    assert log.n_arms == 3
+    wider = Log(**{**GOOD, "available": [[True] * 5] * 3})
+    assert wider.n_arms == 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,113 @@ def test_frames_of_every_kind() -> None:
     same(Log.from_table(pl.DataFrame(ROWS)))
     same(Log.from_table(pl.DataFrame(ROWS).lazy()))
     same(Log.from_table(pd.DataFrame(ROWS)))
+
+
+STOCK: list[Any] = [["b", "a"], None, ["a"], ["b"]]
+
+
+def stocked(log: Log) -> None:
+    """Rows with a reward, and what they were drawn among."""
+    same(log)
+    assert log.available is not None
+    assert log.available.table().tolist() == [[True, True], [True, True], [True, False]]
+    assert log.available.of_rounds.tolist() == [-1, -1, 0]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".arrow", ".jsonl"])
+def test_available_arms_are_read_from_lists_and_from_json(tmp_path: Path, suffix: str) -> None:
+    frame, path = pl.DataFrame({**ROWS, "available": STOCK}), tmp_path / f"log{suffix}"
+    if suffix.startswith(".csv"):
+        texts = [None if each is None else json.dumps(each) for each in STOCK]
+        text = frame.with_columns(available=pl.Series(texts)).write_csv().encode()
+        path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+    else:
+        {".parquet": frame.write_parquet, ".arrow": frame.write_ipc, ".jsonl": frame.write_ndjson}[suffix](path)
+    stocked(Log.from_table(path))
+    (piece,) = LogFile(path).batches()
+    stocked(piece)
+    same(without := Log.from_table(path, available=None))
+    assert without.available is None
+
+
+def test_available_arms_of_frames() -> None:
+    rows = {**ROWS, "available": STOCK}
+    texts = {**ROWS, "available": [None if each is None else json.dumps(each) for each in STOCK]}
+    arrays = {**ROWS, "available": [None if each is None else np.array(each, dtype=object) for each in STOCK]}
+    frames = (rows, texts, pl.DataFrame(rows), pl.DataFrame(texts), pd.DataFrame(rows), pd.DataFrame(arrays))
+    for source in (*frames, pl.DataFrame(texts).with_columns(pl.col("available").cast(pl.Categorical))):
+        stocked(Log.from_table(source))
+    stocked(Log.from_table({**ROWS, "stock": STOCK, "t": [1, 2, 3, 4]}, available="stock", time="t"))
+
+
+def test_available_arms_follow_their_rows_through_time() -> None:
+    log = Log.from_table({**ROWS, "available": STOCK, "t": [3, 2, 1, 0]}, time="t")
+    assert log.available is not None
+    assert log.available.table().tolist() == [[True, False], [True, True], [True, True]]
+
+
+def test_an_arm_that_could_be_shown_and_never_was_is_an_arm(tmp_path: Path) -> None:
+    rows = {**ROWS, "arm": [10, 9, 9, 10], "available": [[10, 9, 100], [9], None, None]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    for log in (Log.from_table(rows), *LogFile(tmp_path / "log.parquet").batches()):
+        assert log.arm_labels == ("9", "10", "100")
+        assert log.available is not None
+        assert log.available.table().tolist() == [[True, True, True], [True, False, False], [True, True, True]]
+
+
+def test_a_column_of_available_arms_without_any_entry_says_that_all_were() -> None:
+    log = Log.from_table({**ROWS, "available": [None] * 4})
+    assert log.available is not None
+    assert log.available.table().all()
+    assert Log.from_table(ROWS).available is None
+
+
+@pytest.mark.parametrize(
+    ("stock", "words"),
+    [
+        ([["b"], None, ["b"], ["b"]], r"source, row 2: available must be a list with the shown arm, 'a'; got \['b'\]"),
+        ([["b"], [], ["a"], ["b"]], "source, row 1: available must be a list of arms, as JSON in text files, or noth"),
+        ([["b"], ["a", None], ["a"], None], "source, row 1: available must be a list of arms"),
+        (['["b"]', "a", '["a"]', '["b"]'], "source, row 1: available must be a list of arms, .*; got 'a'. Correct it"),
+        (['["b"]', '"a"', '["a"]', '["b"]'], "source, row 1: available must be a list of arms"),
+        (['["b"]', '[["a"]]', '["a"]', '["b"]'], "source, row 1: available must be a list of arms"),
+        (['["b"]', "[]", '["a"]', '["b"]'], "source, row 1: available must be a list of arms"),
+        (
+            [None, 2, 1, 1],
+            r"row 1: available must be .* \(available=, --available; None or '' for none\)",
+        ),
+        ([[["b"]], None, None, None], "source, row 0: available must be a list of arms"),
+    ],
+)
+def test_available_arms_that_cannot_be_are_refused_by_their_place(stock: list[Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        Log.from_table({**ROWS, "available": stock})
+
+
+def test_a_column_that_was_named_must_be_there() -> None:
+    with pytest.raises(Refusal, match=r"names with 'stock' among them.* \(available=, --available\)"):
+        Log.from_table(ROWS, available="stock")
+    with pytest.raises(Refusal, match="columns must be different columns"):
+        Log.from_table(ROWS, available="arm")
+
+
+def test_a_repeated_column_is_refused_by_its_name(tmp_path: Path) -> None:
+    frame = pd.DataFrame([["a", "x", 1.0, 0.5, "y"]] * 2, columns=["context", "arm", "reward", "propensity", "arm"])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    for source in (frame, tmp_path / "log.csv"):
+        with pytest.raises(Refusal, match=r"columns must be different names; got \['arm'\]\. Rename all but one"):
+            Log.from_table(source)
+    with pytest.raises(Refusal, match="columns must be different names"):
+        LogFile(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_log_as_a_spreadsheet_saves_it(tmp_path: Path, encoding: str) -> None:
+    text = 'context;arm;reward;propensity;available\nnew;b;1;0,5;["b","a"]\nold;a;0;0,25;\nnew;a;0,5;0,5;["a"]\n'
+    (tmp_path / "log.csv").write_bytes(text.replace('["b","a"]', '"[""b"",""a""]"').encode(encoding))
+    stocked(Log.from_table(tmp_path / "log.csv"))
+    (piece,) = LogFile(tmp_path / "log.csv").batches()
+    stocked(piece)
 
 
 def test_the_engines_export_is_read_as_it_is(tmp_path: Path) -> None:

@@ -68,6 +68,71 @@ def test_every_file_gives_the_same_rounds(name: str, tmp_path: Path) -> None:
     check(table(str(path)))
 
 
+CONTENT = "context{0}jazz{0}rock\nnew{0}1{0}0\nold{0}0{0}1\nnew{0}0.25{0}1\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
+def test_text_is_read_however_it_was_saved(name: str, separator: str, encoding: str, tmp_path: Path) -> None:
+    written = CONTENT.format(separator).encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
+    check(table(tmp_path / name))
+
+
+def test_a_byte_order_mark_of_the_other_byte_order(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xfe\xff" + CONTENT.format(";").encode("utf-16-be"))
+    check(table(tmp_path / "a.csv"))
+
+
+def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CONTENT.format(";").replace("0.25", "0,25"))
+    check(table(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text("context,jazz,rock\n" + "a;b,1,0\n")  # a label may hold another separator
+    assert table(tmp_path / "a.csv").context_labels == ("a;b",)
+    (tmp_path / "b.csv").write_text('context,"jazz; cool; old",rock\na,1,0\n')  # and so may a name
+    assert table(tmp_path / "b.csv").arm_labels == ("jazz; cool; old", "rock")
+
+
+def test_rows_of_any_text_are_named_by_their_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(CONTENT.format(";").replace("0.25", "much").encode("utf-16"))
+    with pytest.raises(ValueError, match=r"a\.csv, line 4: jazz must be a finite number; got 'much'"):
+        table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (CONTENT.format(",").encode("utf-16-le"), "with a byte order mark; got 'UTF-16 without one, it seems'. Save"),
+        (CONTENT.format(",").encode("utf-16")[:-1], "that can be decoded; got 'UTF-16, damaged or cut off'. Save it"),
+    ],
+    ids=["no mark", "cut off"],
+)
+def test_text_that_cannot_be_decoded_gets_a_hint(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        table(tmp_path / "a.csv")
+
+
+def test_a_repeated_column_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Of two columns with one name a mapping keeps one: an arm would be lost in silence."""
+    pandas = pytest.importorskip("pandas")
+    words = r"columns must be different names; got \['jazz'\]\. Rename all but one of them\."
+    (tmp_path / "a.csv").write_text("context;jazz;jazz\na;1;0\n")
+    (tmp_path / "a.jsonl").write_text('{"context": "a", "jazz": 1, "jazz": 0}\n')
+    for source in (
+        pandas.DataFrame([["a", 1, 0]], columns=["context", "jazz", "jazz"]),
+        tmp_path / "a.csv",
+        tmp_path / "a.jsonl",
+    ):
+        with pytest.raises(ValueError, match=words):
+            table(source)
+    with pytest.raises(ValueError, match=r"source: columns must be different names; got \['1'\]"):
+        table(pandas.DataFrame([["a", 1, 0]], columns=["context", 1, "1"]))
+    (tmp_path / "b.csv").write_text("context,jazz,jazz_duplicated_0\na,1,0\n")
+    assert table(tmp_path / "b.csv").arm_labels == ("jazz", "jazz_duplicated_0")
+
+
 def test_it_can_be_simulated() -> None:
     stream = table(COLUMNS)
     assert simulate(AlphaFair(stream.n_contexts, stream.n_arms), stream).final.tolist() != [1.0, 1.0]

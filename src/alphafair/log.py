@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.arrays import Indices, Vector, frozen
+from alphafair.available import AvailableArms
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,9 +20,16 @@ class Log:
     The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions, users and
     features (as of a `Stream`) are optional.
 
+    Where decisions were not always drawn among all arms, because some were out of stock, retired or not there yet,
+    `available` must say among which: one boolean per round and arm, or the pair (sets, of_rounds) that is kept, see
+    `alphafair.available.AvailableArms`. Propensities are those among the available arms. None means every arm, always.
+
     >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
     >>> log.n_rounds, log.n_contexts, log.n_arms
     (3, 2, 3)
+    >>> stock = [[True, False, True], [True, True, True], [True, True, True]]
+    >>> Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25], available=stock).available.of_rounds.tolist()
+    [0, -1, -1]
     """
 
     contexts: Indices
@@ -36,10 +44,14 @@ class Log:
     positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
     users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
     features: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    available: AvailableArms | None = field(default=None, kw_only=True)  # which arms decisions were drawn among
 
     def __post_init__(self) -> None:
         for count in ("n_contexts", "n_arms"):
             validate.integer(count, getattr(self, count), low=0, high=np.iinfo(np.int32).max)
+        available = None if self.available is None else AvailableArms.of(self.available)
+        if available is not None and not self.n_arms and self.arm_labels is None:
+            object.__setattr__(self, "n_arms", available.n_arms)
         contexts = validate.indices("contexts", self.contexts, self.n_contexts or None)
         arms = validate.indices("arms", self.arms, self.n_arms or None, n_entries=len(contexts))
         columns: dict[str, NDArray[Any]] = {
@@ -65,8 +77,23 @@ class Log:
             columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
         if self.features is not None:
             columns["features"] = validate.feature_rows(self.features, len(contexts), self.n_arms)
+        if available is not None:
+            self._check_available(available)
+            object.__setattr__(self, "available", available)
         for name, column in columns.items():  # what somebody could still write to is copied
             object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
+
+    def _check_available(self, available: AvailableArms) -> None:
+        """A set of this log's arms for every round, with the arm that was shown in it."""
+        shape = (len(available.of_rounds), available.n_arms)
+        if shape != (len(self.contexts), self.n_arms):
+            allowed = f"for {len(self.contexts)} rounds and {self.n_arms} arms"
+            raise validate.Refusal("available", allowed, list(shape), "Give one row per round and one column per arm.")
+        missing = np.flatnonzero(~available.includes(np.asarray(self.arms)))
+        if len(missing):
+            shown = f"true for the arm that was shown, {np.asarray(self.arms)[missing[0]]}"
+            repair = "Give the arms that the decision was drawn among."
+            raise validate.Refusal(f"available[{missing[0]}]", shown, False, repair)
 
     @property
     def n_rounds(self) -> int:
@@ -88,6 +115,7 @@ class Log:
         time: str | None = None,
         user: str | None = None,
         position: str | None = None,
+        available: str | None = "available",
     ) -> Log:
         """A log from a table in a file or in memory, one row per decision; rows without a reward are left out.
 
@@ -106,6 +134,10 @@ class Log:
             A column that says whose decision it was: a bootstrap then draws users, not rounds.
         position
             A column of places on the page, from 1.
+        available
+            A column that says which arms the decision was drawn among: lists of labels, in a text file as JSON arrays;
+            nothing where every arm could be shown. Arms that it names and that were never shown are arms of the log
+            too. By default the column of that name, if there is one; None for none.
 
         >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
         >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
@@ -114,4 +146,4 @@ class Log:
         """
         from alphafair.streams.log_table import Columns, read_log
 
-        return read_log(source, Columns(context, arm, reward, propensity, time, user, position))
+        return read_log(source, Columns(context, arm, reward, propensity, time, user, position, available))

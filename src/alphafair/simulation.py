@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import drive, validate
+from alphafair.available import AvailableArms
 from alphafair.groups import Groups, Labels
 from alphafair.played import Played
 from alphafair.policies.fitting import matching_features
@@ -123,7 +124,15 @@ def _log(stream: Stream, played: Played) -> Log:
         context_labels=stream.context_labels,
         arm_labels=stream.arm_labels,
         features=stream.features,
+        available=None if stream.arrivals is None else _present(stream),
     )
+
+
+def _present(stream: Stream) -> AvailableArms:
+    """Where arms come and go, decisions are drawn among those that are there."""
+    starts = [0, *stream.epochs]
+    epochs = np.searchsorted(starts, np.arange(stream.n_rounds), side="right") - 1
+    return AvailableArms.of((np.array([stream.present(t) for t in starts]), epochs))
 
 
 def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:

@@ -44,7 +44,14 @@ def some_rows(log: Log, rows: Any, least: float = 0.0) -> Log:
     """Some rows of a log, propensities raised to the least."""
     columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
     features = None if log.features is None else log.features[rows]
-    return Log(*(column[rows] for column in columns), n_contexts=log.n_contexts, n_arms=log.n_arms, features=features)
+    available = None if log.available is None else log.available.take(rows)
+    return Log(
+        *(column[rows] for column in columns),
+        n_contexts=log.n_contexts,
+        n_arms=log.n_arms,
+        features=features,
+        available=available,
+    )
 
 
 def arm_names(log: AnyLog) -> list[str]:

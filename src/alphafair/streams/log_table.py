@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
 from alphafair.streams.table import Where, as_labels, by_time, collected, column_list, in_order, named_columns, opened
-from alphafair.types import Log, Vector
+from alphafair.types import Indices, Log, Vector
 
 if TYPE_CHECKING:
     import polars as pl
 
 
+AVAILABLE = "available"  # the column that is read where a table has it, though nobody named it
 ROW = "\0row"  # where a table keeps the numbers of its rows: no file has a column of that name
 
 
@@ -28,6 +32,12 @@ class Columns(NamedTuple):
     time: str | None = None
     user: str | None = None
     position: str | None = None
+    available: str | None = None
+
+    def among(self, found: Sequence[str]) -> Columns:
+        """Without the column of available arms if nobody named it and the table does not have it."""
+        unnamed = self.available == AVAILABLE and (AVAILABLE not in found or AVAILABLE in self[:-1])
+        return self._replace(available=None) if unnamed else self
 
 
 class Table(NamedTuple):
@@ -45,14 +55,18 @@ class Table(NamedTuple):
 
         return self.all_rows.filter(pl.col(self.columns.reward).is_not_null())
 
+    def place_in(self, frame: pl.DataFrame) -> Where:
+        """How to name a row of a part of the table."""
+        return lambda row: self.where(frame[ROW][row])
+
 
 def open_table(source: Any, columns: Columns, extra: str | None = None) -> Table:
     """Refuses what has not all of the columns."""
-    wanted = [name for name in (*columns, extra) if name is not None]
-    column_list("columns", wanted)
-    labels = [name for name in (columns.context, columns.arm, columns.user) if name is not None]
-    lazy, label, where = opened(source, labels)
+    texts = (columns.context, columns.arm, columns.user, columns.available)
+    lazy, label, where = opened(source, [name for name in texts if name is not None])
     found = lazy.collect_schema().names()
+    columns = columns.among(found)
+    wanted = column_list("columns", [name for name in (*columns, extra) if name is not None])
     for setting, name in columns._asdict().items():
         if name is not None:
             named_columns(label, found, [name], f" ({setting}=, --{setting})")
@@ -64,13 +78,13 @@ def open_table(source: Any, columns: Columns, extra: str | None = None) -> Table
 def read_log(source: Any, columns: Columns) -> Log:
     """The whole of a table, in the order of time if a column of it is named."""
     table = open_table(source, columns)
-    frame = collected(table.rows, table.label)
+    columns, frame = table.columns, collected(table.rows, table.label)
     refuse_none(table.label, len(frame))
-    contexts, arms = (label_codes(frame[name].unique().to_list()) for name in columns[:2])
+    contexts, arms = label_codes(frame[columns.context].unique().to_list()), arm_codes(table, frame)
     log = log_of(frame, table, contexts, arms)
     if columns.time is None:
         return log
-    order = by_time(frame[columns.time], lambda row: table.where(frame[ROW][row]))
+    order = by_time(frame[columns.time], table.place_in(frame))
     return _reordered(log, order)
 
 
@@ -83,18 +97,26 @@ def refuse_none(label: str, n_rows: int) -> None:
 def label_codes(labels: Sequence[Any]) -> dict[str, int]:
     """Numbers for labels: whole numbers by size, all else by the alphabet."""
     text = [str(label).lower() if isinstance(label, bool) else str(label) for label in labels if label is not None]
-    ordered = in_order(text)  # true and false as polars writes them
+    ordered = in_order(list(dict.fromkeys(text)))  # true and false as polars writes them
     return {label: code for code, label in enumerate(ordered)}
+
+
+def arm_codes(table: Table, *frames: pl.DataFrame) -> dict[str, int]:
+    """Numbers for all arms that were shown, or could have been."""
+    columns, labels = table.columns, dict[Any, None]()
+    for frame in frames:
+        labels |= dict.fromkeys(frame[columns.arm].unique().to_list())
+        if columns.available is not None:
+            lists, _ = _arm_lists(frame[columns.available], table.place_in(frame))
+            labels |= dict.fromkeys(lists.explode().unique().to_list())
+    return label_codes(list(labels))
 
 
 def log_of(frame: pl.DataFrame, table: Table, contexts: Mapping[str, int], arms: Mapping[str, int]) -> Log:
     """The rows of a frame; the first that is wrong is refused by its place."""
     import polars as pl
 
-    columns = table.columns
-
-    def where(row: int) -> str:
-        return table.where(frame[ROW][row])
+    columns, where = table.columns, table.place_in(frame)
 
     def coded(name: str, codes: Mapping[str, int]) -> Any:
         given = frame[name]
@@ -115,15 +137,92 @@ def log_of(frame: pl.DataFrame, table: Table, contexts: Mapping[str, int], arms:
     if columns.position is not None:
         places = _numbers(frame[columns.position], where, 1.0, 1e6, "a whole number from 1")
         extras["positions"] = places.astype(np.int32)
+    shown = coded(columns.arm, arms)
+    if columns.available is not None:
+        extras["available"] = _available(frame[columns.available], shown, arms, where)
     return Log(
         coded(columns.context, contexts),
-        coded(columns.arm, arms),
+        shown,
         _numbers(frame[columns.reward], where, *validate.ANY_REWARD, "a finite number"),
         _numbers(frame[columns.propensity], where, 5e-324, 1.0, "a number in (0, 1]"),
         context_labels=tuple(contexts),
         arm_labels=tuple(arms),
         **extras,
     )
+
+
+def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
+    """The set of arms of every row, which the shown arm must be in."""
+    import polars as pl
+
+    lists, rows = _arm_lists(column, where)
+    numbers, n_arms = SetNumbers(len(arms)), len(arms)
+    of_lists = [np.empty(0, dtype=np.int32)]
+    for first in range(0, len(lists), step := max(1, MOST_CELLS // n_arms)):
+        part = lists.slice(first, step)
+        codes = part.explode().replace_strict(list(arms), list(arms.values())).to_numpy()
+        table = np.zeros((len(part), n_arms), dtype=np.bool_)
+        table[np.repeat(np.arange(len(part)), part.list.len().to_numpy()), codes] = True
+        of_lists.append(numbers.add(table))
+    of_rounds = np.append(np.concatenate(of_lists), np.int32(ALL))[rows]
+    found = numbers.available([of_rounds])
+    missing = np.flatnonzero(~found.includes(shown))
+    if len(missing):
+        row = int(missing[0])
+        allowed, got = f"a list with the shown arm, {list(arms)[shown[row]]!r}", column[row]
+        repair = "Name the arms that the decision was drawn among."
+        raise validate.Refusal(
+            f"{where(row)}: {column.name}", allowed, got.to_list() if isinstance(got, pl.Series) else got, repair
+        )
+    return found
+
+
+def _arm_lists(column: pl.Series, where: Where) -> tuple[pl.Series, NDArray[np.int64]]:
+    """The different lists of arms as text, and which of them every row has: -1 where there is none.
+
+    Lists of a column of lists are not compared with each other: there, every row has its own.
+    """
+    import polars as pl
+
+    allowed = "a list of arms, as JSON in text files, or nothing where every arm could be shown"
+    repair = f"Correct it, or name another column (available=, --{AVAILABLE}; None or '' for none)."
+
+    def refusal(row: int) -> validate.Refusal:
+        return validate.Refusal(f"{where(row)}: {column.name}", allowed, column[row], repair)
+
+    given = column.drop_nulls()
+    if given.dtype in (pl.Categorical, pl.Enum):
+        given = given.cast(pl.String)
+    present = column.is_not_null().to_numpy()
+    rows = np.where(present, np.cumsum(present) - 1, -1)
+    if given.dtype == pl.String:
+        texts = given.unique()
+        parsed = [_parsed(text) for text in texts.to_list()]
+        if None in parsed:
+            raise refusal(int((column.cast(pl.String) == texts[parsed.index(None)]).arg_max() or 0))
+        order = given.replace_strict(texts, range(len(texts)), return_dtype=pl.Int64).to_numpy()
+        rows[present], given = order, pl.Series(parsed, dtype=pl.List(pl.String))
+    try:
+        lists = given.cast(pl.List(pl.String)) if given.dtype.is_nested() or not len(given) else None
+    except pl.exceptions.PolarsError:
+        lists = None
+    if lists is None:
+        raise refusal(int(present.argmax()))
+    wrong = ((lists.list.len() == 0) | lists.list.eval(pl.element().is_null()).list.any()).arg_true()
+    if len(wrong):
+        raise refusal(int((rows == wrong[0]).argmax()))
+    return lists, rows
+
+
+def _parsed(text: str) -> list[str] | None:
+    """The labels of a JSON array; None where it is no such thing."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str | int | float) for each in value):
+        return None
+    return [json.dumps(each) if not isinstance(each, str) else each for each in value]
 
 
 def _numbers(column: pl.Series, where: Where, low: float, high: float, allowed: str) -> Vector:
@@ -150,4 +249,5 @@ def _reordered(log: Log, order: Any) -> Log:
     rows = ("contexts", "arms", "rewards", "propensities", "timestamps", "users", "positions")
     given = {name: getattr(log, name) for name in rows}
     columns: dict[str, Any] = {name: column if column is None else column[order] for name, column in given.items()}
-    return Log(**columns, context_labels=log.context_labels, arm_labels=log.arm_labels)
+    available = None if log.available is None else log.available.take(order)
+    return Log(**columns, available=available, context_labels=log.context_labels, arm_labels=log.arm_labels)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
+import collections
 import csv
 import difflib
 import gzip
 import io
 import itertools
+import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
 Where = Callable[[int], str]  # the place of a row, counted from 0, in words
 _TEXT = (".csv", ".tsv", ".csv.gz")
 _FORMATS = (*_TEXT, ".jsonl", ".parquet", ".arrow", ".ipc", ".feather")
+_SEPARATORS = (",", ";", "\t")
+_MARKS = {  # byte order marks; that of UTF-32 begins like that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 def table(
@@ -36,7 +46,8 @@ def table(
     ----------
     source
         A path (.csv, .tsv, .csv.gz, .jsonl, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a
-        pandas DataFrame, any Arrow table, or a mapping of columns.
+        pandas DataFrame, any Arrow table, or a mapping of columns. Text files may have commas, semicolons (then with
+        decimal commas, if you like) or tabs between their columns; they are UTF-8, or UTF-16 with a byte order mark.
     context
         The column that says who or what is served: any labels, text or numbers. Contexts are numbered in their
         order, whole numbers by size and all else by the alphabet.
@@ -56,9 +67,6 @@ def table(
     special = column_list("context", [context]) + column_list("time", [] if time is None else [time])
     lazy, label, where = opened(source, [context])
     columns = lazy.collect_schema().names()
-    twice = [name for name in columns if f"{name}_duplicated_0" in columns]  # so polars renames the second of two
-    if twice:
-        raise validate.Refusal(f"{label}: columns", "different names", twice, "Rename all but one of them.")
     _refuse_log(label, columns, special, arm_columns)
     named_columns(label, columns, special[:1], " (context, --context)")
     named_columns(label, columns, special[1:], " (time, --time)")
@@ -116,15 +124,55 @@ def scan(path: Path, **text: Any) -> pl.LazyFrame:
         raise _empty(str(path))
     try:
         if _is_text(path):
-            lazy = pl.scan_csv(path, separator=_separator(path), **text)
+            lazy = _scan_text(path, **text)
         else:
+            if path.suffix.lower() == ".jsonl":
+                _refuse_repeated(str(path), _first_keys(path))
             scans: dict[str, Callable[[Path], pl.LazyFrame]] = {".parquet": pl.scan_parquet, ".jsonl": pl.scan_ndjson}
             lazy = scans.get(path.suffix.lower(), _scan_ipc)(path)
         lazy.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, UnicodeError, OSError) as problem:
         _refuse_fault(path)
         raise _unreadable(str(path), problem) from problem
     return lazy
+
+
+def _scan_text(path: Path, **settings: Any) -> pl.LazyFrame:
+    """CSV as it was found to be written; polars takes UTF-8 alone."""
+    import polars as pl
+
+    found = _text_format(path)
+    if "\0" in "".join(found.header):
+        got = "UTF-16 without one, it seems"
+        raise validate.Refusal(str(path), "UTF-8, or UTF-16 with a byte order mark", got, "Save it as UTF-8.")
+    _refuse_repeated(str(path), [name for name in found.header if name])
+    source: Any = path
+    if found.encoding != "utf-8-sig":
+        with _open(path) as file:
+            source = io.BytesIO(file.read().decode(found.encoding).encode())
+    return pl.scan_csv(source, separator=found.separator, decimal_comma=found.separator == ";", **settings)
+
+
+def _first_keys(path: Path) -> list[str]:
+    """The names in the first line of JSON, each as often as it stands there."""
+    with path.open("rb") as file:
+        line = next((line for line in file if line.strip()), b"{}")
+    try:
+        pairs = json.loads(line, object_pairs_hook=list)
+    except ValueError:
+        return []
+    return [pair[0] for pair in pairs] if isinstance(pairs, list) and all(map(_is_pair, pairs)) else []
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple)
+
+
+def _refuse_repeated(label: str, names: Sequence[str]) -> None:
+    """Of two columns with one name, nobody can say which is meant."""
+    repeated = [name for name, count in collections.Counter(names).items() if count > 1]
+    if repeated:
+        raise validate.Refusal(f"{label}: columns", "different names", repeated, "Rename all but one of them.")
 
 
 def _scan_ipc(path: Path) -> pl.LazyFrame:
@@ -195,15 +243,38 @@ def _is_text(path: Path) -> bool:
     return path.name.lower().endswith(_TEXT)
 
 
-def _separator(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+class _TextFormat(NamedTuple):
+    """How a text file is written."""
+
+    encoding: str
+    separator: str
+    header: list[str]
+
+
+def _text_format(path: Path) -> _TextFormat:
+    """From the byte order mark, and from a header and a first row that a separator divides into as many fields."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    try:
+        with _open(path) as file:
+            start = file.read(4)
+        encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
+        with _open(path) as file, io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="") as text:
+            head = list(itertools.islice((line for line in text if line.strip()), 2))
+        rows = {each: [next(csv.reader([line], delimiter=each)) for line in head] for each in (usual, *_SEPARATORS)}
+    except (EOFError, OSError, UnicodeError, csv.Error, zlib.error):  # polars will say it
+        return _TextFormat("utf-8-sig", usual, [])
+    agreed = [each for each, fields in rows.items() if len({len(row) for row in fields}) == 1 < len(fields[0])]
+    several = [each for each, fields in rows.items() if fields and len(fields[0]) > 1]
+    separator = (agreed or several or [usual])[0]
+    return _TextFormat(encoding, separator, rows[separator][0] if head else [])
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Header and rows of a text file, as polars counts them: empty lines before the header are none."""
+    written = _text_format(path)
     with _open(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        found = records(text, str(path), "Close every quote, and double those inside.", _separator(path))
+        text = io.TextIOWrapper(file, encoding=written.encoding, newline="")
+        found = records(text, str(path), "Close every quote, and double those inside.", written.separator)
         yield from itertools.dropwhile(lambda record: not record[1], found)
 
 
@@ -214,7 +285,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _refuse_fault(path: Path) -> None:
-    """Name the first line of a text file that is not UTF-8, leaves a quote open or has too many fields, if one is."""
+    """Name the first line of a text file that cannot be decoded, leaves a quote open or has too many fields."""
     if not _is_text(path):
         return
     try:
@@ -225,6 +296,10 @@ def _refuse_fault(path: Path) -> None:
                 repair = "Delete what is too much, or put quotes around text that holds the separator."
                 raise validate.Refusal(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
     except UnicodeDecodeError:
+        encoding = _text_format(path).encoding
+        if encoding != "utf-8-sig":
+            got = f"{encoding.upper()}, damaged or cut off"
+            raise validate.Refusal(str(path), "text that can be decoded", got, "Save it as UTF-8.") from None
         with _open(path) as file:
             line, text = next(
                 (n, text) for n, text in enumerate(file, 1) if text.decode(errors="ignore").encode() != text
@@ -264,6 +339,8 @@ def opened(source: Any, labels: Sequence[str]) -> tuple[pl.LazyFrame, str, Where
         frame = (
             source if isinstance(source, pl.DataFrame | pl.LazyFrame) else pl.DataFrame(_plain(source), strict=False)
         )
+    except validate.Refusal:
+        raise
     except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise validate.Refusal("source", "a table", source, repair) from problem
@@ -275,7 +352,9 @@ def _plain(source: Any) -> Any:
     if isinstance(source, Mapping):
         return dict(source)
     if all(hasattr(source, name) for name in ("columns", "isna", "iloc")):
-        return {str(name): _plain_column(source.iloc[:, k]) for k, name in enumerate(source.columns)}
+        names = [str(name) for name in source.columns]
+        _refuse_repeated("source", names)
+        return {name: _plain_column(source.iloc[:, k]) for k, name in enumerate(names)}
     if hasattr(source, "__arrow_c_stream__"):
         return source
     raise TypeError(f"{type(source).__name__!r} is none of these")
@@ -285,7 +364,8 @@ def _plain_column(column: Any) -> Any:
     missing = column.isna()
     if column.dtype.kind in "biuf" and not missing.any():
         return column.to_numpy()
-    return [None if gap else value for value, gap in zip(column, missing, strict=True)]
+    values = (value.tolist() if isinstance(value, np.ndarray) else value for value in column)
+    return [None if gap else value for value, gap in zip(values, missing, strict=True)]
 
 
 def _refuse_empty(frame: pl.DataFrame, where: Where, columns: Sequence[str]) -> None:
