@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -20,6 +24,7 @@ from alphafair.service.assemble import Limits
 from alphafair.service.door import Door
 from alphafair.service.errors import Failure
 from alphafair.service.keys import ROLES, Keyring
+from alphafair.service.routes import ROUTES
 from tests.serving import ARMS, Running, error, running
 
 pytestmark = pytest.mark.compiled
@@ -101,6 +106,120 @@ def test_each_role_may_do_what_it_is_for(shop: Running, tokens: dict[str, str]) 
                 assert (answer.status_code, error(answer)["code"]) == (403, "forbidden"), (role, method, path)
             else:
                 assert answer.status_code not in (401, 403), (role, method, path)
+
+
+# other ways to write an address
+
+
+def send(shop: Running, method: str, target: str, token: str | None, body: Any = None) -> tuple[int, Any, bytes]:
+    """A request for exactly this target: status, headers, body. Other clients would tidy it up."""
+    connection = http.client.HTTPConnection("127.0.0.1", shop.port, timeout=30.0)
+    text = None if body is None else json.dumps(body)
+    connection.request(method, target, text, {} if token is None else bearer(token))
+    answer = connection.getresponse()
+    found = answer.status, answer.headers, answer.read()
+    connection.close()
+    return found
+
+
+SAME: dict[str, Callable[[str], str]] = {
+    "a query": lambda path: path + "?x=1",
+    "escaped letters": lambda path: path.replace("home", "%68om%65").replace("v1", "%761"),
+    "a whole address": lambda path: "http://localhost" + path,
+}
+OTHERS: dict[str, Callable[[str], str]] = {
+    "a slash at the end": lambda path: path + "/",
+    "two slashes at the end": lambda path: path + "//",
+    "an escaped slash at the end": lambda path: path + "%2F",
+    "two slashes at the start": lambda path: "/" + path,
+    "two slashes within": lambda path: path.replace("/", "//"),
+    "escaped slashes": lambda path: "/" + path[1:].replace("/", "%2F"),
+    "an escaped slash": lambda path: "/" + "%2F".join(path[1:].rsplit("/", 1)),
+    "capitals": str.upper,
+    "a dot": lambda path: "/." + path,
+    "two dots": lambda path: "/v1/.." + path,
+    "escaped dots": lambda path: "/v1/%2e%2e" + path,
+    "a parameter": lambda path: path + ";x=1",
+    "an escaped zero": lambda path: path + "%00",
+    "an escaped question mark": lambda path: path + "%3Fx=1",
+    "a prefix": lambda path: "/fair" + path,
+    "a prefix like a route": lambda path: "/v1/experimentsX" + path,
+    "a route as a prefix": lambda path: "/v1/experiments/home" + path,
+}
+
+
+LONGER = ("a parameter", "an escaped zero", "an escaped question mark")  # of a name: another name
+
+
+@pytest.mark.parametrize("role", [None, *ROLES])
+def test_no_other_way_to_write_an_address_changes_who_may_use_it(
+    shop: Running, tokens: dict[str, str], role: str | None
+) -> None:
+    """It is the same route, for the same roles, or none, for all of them."""
+    token = tokens.get(role or "")
+    for method, path, body in every_route(shop, tokens["read"]):
+        status, _, _ = send(shop, method, path, token, body)
+        if status == 201:
+            status = 409  # it is there by now
+        for name, change in SAME.items():
+            assert send(shop, method, change(path), token, body)[0] == status, (name, method, path)
+        for name, change in OTHERS.items():
+            if change(path) != path and not (path.endswith("/home") and name in LONGER):
+                found, _, answer = send(shop, method, change(path), token, body)
+                assert found == (401 if role is None else 404), (name, method, path, answer)
+
+
+def test_a_longer_name_is_the_name_of_another_experiment(shop: Running, tokens: dict[str, str]) -> None:
+    for name in (*(OTHERS[longer]("home") for longer in LONGER), "{name}", "{name:str}", "..", "%2e%2e", "%68ome%2541"):
+        for tail, method in (("", "GET"), ("", "PATCH"), ("/log", "GET"), ("/decisions", "POST")):
+            body = {"PATCH": {"alpha": 0.5}, "POST": {"context": "v"}}.get(method)
+            status, _, answer = send(shop, method, f"/v1/experiments/{name}{tail}", tokens["admin"], body)
+            problem = json.loads(answer)["error"]
+            assert (status, problem["code"]) == (404, "unknown_experiment"), (method, name, tail)
+            assert repr(unquote(name)) in problem["message"]
+
+
+def test_head_is_get_without_a_body(shop: Running, tokens: dict[str, str]) -> None:
+    asked = [path for method, path, _ in every_route(shop, tokens["read"]) if method == "GET"]
+    assert {"/health", "/ready", "/metrics", "/v1/experiments/home"} < set(asked)
+    for token in (None, tokens["read"]):
+        for path in (*asked, "/docs", "/v1/experiments/nowhere", "/nope"):
+            status, headers, body = send(shop, "GET", path, token)
+            head_status, head_headers, head_body = send(shop, "HEAD", path, token)
+            assert (head_status, head_body) == (status, b""), path
+            assert head_headers["content-type"] == headers["content-type"], path
+            if path != "/metrics":  # it grows by what it counts
+                assert head_headers["content-length"] == headers["content-length"], path
+            assert body
+
+
+def test_every_path_says_which_methods_it_has(shop: Running, tokens: dict[str, str]) -> None:
+    methods: dict[str, set[str]] = {}
+    for method, path, _ in every_route(shop, tokens["read"]):
+        methods.setdefault(path, {"OPTIONS"}).update({method, "HEAD"} if method == "GET" else {method})
+    for path, allowed in methods.items():
+        for token in tokens.values():
+            status, headers, body = send(shop, "OPTIONS", path, token)
+            assert (status, body) == (204, b"")
+            assert set(headers["allow"].split(", ")) == allowed
+            for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE"} - allowed:
+                status, headers, _ = send(shop, method, path, token)
+                assert (status, set(headers["allow"].split(", "))) == (405, allowed), (method, path)
+        assert send(shop, "OPTIONS", path, None)[0] == 401
+    assert send(shop, "OPTIONS", "/nope", tokens["read"])[0] == 404
+
+
+def test_the_page_of_the_service_tells_the_role_of_every_route() -> None:
+    """docs/service.md has the table of routes, for people."""
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
+    rows = page.split("| request | needs |")[1].split("\n\n")[0].splitlines()[2:]
+    written: dict[tuple[str, str], str] = {}
+    for row in rows:
+        requests, needs, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
+        for method, path in re.findall(r"`([A-Z]+) ([^`?]+)", requests.replace("`, `…", "`, `POST …")):
+            written[method, path.replace("…/", "/v1/experiments/{name}/")] = needs
+    names = ["nobody", *ROLES]
+    assert written == {(route.method, route.path): names[route.needed + 1] for route in ROUTES}
 
 
 def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) -> None:
@@ -240,10 +359,10 @@ def test_without_keys_only_this_machine_is_served(tmp_path: Path, headers: dict[
     door = Door(Keyring(tmp_path / "shop.db"))
     raw = {name.encode(): value.encode() for name, value in headers.items()}
     if code is None:
-        assert door.admit({}, raw, "/v1/experiments", 2)
+        assert door.admit({}, raw, 2)
     else:
         with pytest.raises(Failure) as caught:
-            door.admit({}, raw, "/v1/experiments", 0)
+            door.admit({}, raw, 0)
         assert (caught.value.status, caught.value.answer.error.code) == (403, code)
     door.keyring.close()
 
@@ -260,7 +379,7 @@ def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
         count = 0
         for _ in range(n):
             with contextlib.suppress(Failure):
-                count += door.admit({"client": (address, 1)}, {b"host": b"localhost"}, "/", 0)
+                count += door.admit({"client": (address, 1)}, {b"host": b"localhost"}, 0)
         return count
 
     assert admitted("a", 100) == 21  # two seconds' worth, and the one that is due now
@@ -281,7 +400,7 @@ def test_callers_that_come_no_more_are_forgotten(tmp_path: Path, monkeypatch: py
     door = Door(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
     for k in range(100):
         now[0] += 1.0
-        door.admit({"client": (str(k), 1)}, {}, "/", 0)
+        door.admit({"client": (str(k), 1)}, {}, 0)
     assert len(door._due) <= 6
     door.keyring.close()
 

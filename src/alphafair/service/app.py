@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 from litestar.datastructures import State
-from litestar.handlers import HTTPRouteHandler
 
-from alphafair.service import decisions
-from alphafair.service.door import ADMIN, READ, WRITE, Door
-from alphafair.service.errors import Failure, as_failure, from_framework
-from alphafair.service.framework import WITH_BODY
+from alphafair.service import routes
+from alphafair.service.door import READ, Door
+from alphafair.service.errors import Failure, as_failure, http_failure
 from alphafair.service.logs import log
 from alphafair.service.metrics import Measures
+from alphafair.service.routes import Methods, Route
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -33,43 +32,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 PROBES = ("/health", "/ready", "/metrics")  # asked for all the time
+SEE_DOCS = "See /docs for the paths and methods there are; a path does not end with a slash."
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
-
-
-class Route(NamedTuple):
-    """A route that takes a body."""
-
-    method: str
-    label: str
-    needed: int  # rank of the role
-    status: int
-    decode: Callable[[bytes], Any]
-    handler: Callable[..., Awaitable[Any]]
-
-
-def _route(handler: HTTPRouteHandler) -> Route:
-    ((method,), (path,)) = handler.http_methods, handler.paths
-    body = handler.parsed_fn_signature.parameters["data"].annotation
-    needed = WRITE if handler.fn.__module__ == decisions.__name__ else ADMIN
-    label = path.replace("{name:str}", "{name}")
-    return Route(str(method), label, needed, handler.status_code, msgspec.json.Decoder(body).decode, handler.fn)
-
-
-EXPERIMENTS = "/v1/experiments"
-ROUTES = {(route.method, route.label): route for route in map(_route, WITH_BODY)}
-
-
-def find(method: str, path: str) -> tuple[Route | None, dict[str, str]]:
-    """The route with a body that a request is for, and the name in its path."""
-    if method in ("GET", "HEAD") or not path.startswith(EXPERIMENTS):
-        return None, {}
-    _, _, rest = path.partition(EXPERIMENTS + "/")
-    if not rest:
-        return ROUTES.get((method, path)), {}
-    name, slash, tail = rest.partition("/")
-    return ROUTES.get((method, f"{EXPERIMENTS}/{{name}}{slash}{tail}")), {"name": name}
 
 
 class Answer(NamedTuple):
@@ -95,7 +61,8 @@ class Service:
         log_all: bool = False,
     ) -> None:
         self.state, self.door, self.measures, self.framework = state, door, measures, framework
-        self.most_bytes, self.root_path, self.log_all = most_bytes, root_path, log_all
+        self.most_bytes, self.log_all = most_bytes, log_all
+        self._root = routes.segments(root_path) if root_path else []
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4).encode()
 
@@ -103,19 +70,20 @@ class Service:
         if scope["type"] != "http":
             await self.framework(scope, receive, send)  # the beginning and the end
             return
-        headers, path = dict(scope["headers"]), self.below_root(scope["path"])
-        route, named = find(scope["method"], path)
-        if route is None:
-            scope["path"] = path
-            await self._through_framework(scope, headers, receive, send)
+        headers, path = dict(scope["headers"]), scope["raw_path"].decode("ascii")
+        methods, named = self.find(path)
+        route = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        if route is None or not route.takes_body:
+            await self._through_framework(route, named, methods, path, scope, headers, receive, send)
         else:
             answer = await self.answer(route, named, path, scope, headers, lambda: self._body(receive, headers))
             await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
             await send({"type": "http.response.body", "body": answer.body})
 
-    def below_root(self, path: str) -> str:
-        """A path without the prefix that a proxy shows it under."""
-        return path[len(self.root_path) :] if self.root_path and path.startswith(self.root_path + "/") else path
+    def find(self, path: str) -> tuple[Methods, dict[str, str]]:
+        """The routes of a path as it was sent, with or without the prefix that a proxy shows it under."""
+        parts, root = routes.segments(path), self._root
+        return routes.find(["", *parts[len(root) :]] if root and parts[: len(root)] == root else parts)
 
     async def answer(
         self,
@@ -131,7 +99,7 @@ class Service:
         sent = [_JSON, (b"x-request-id", request_id)]
         problem: Exception | None = None
         try:
-            self.door.admit(scope, headers, path, route.needed)
+            self.door.admit(scope, headers, route.needed)
             data = route.decode(await read())
             status, body = route.status, _encode(await route.handler(data=data, state=self.state, **named))
         except Exception as raised:
@@ -139,14 +107,25 @@ class Service:
             status, body = failure.status, _encode(failure.answer)
             sent += _encoded(failure)
         sent.append((b"content-length", b"%d" % len(body)))
-        self.measures.requests[route.label, status] += 1
+        self.measures.requests[route.path, status] += 1
         if problem or self.log_all:
             self._log(request_id, status, route.method, path, time.perf_counter() - start, problem)
         return Answer(status, body, sent)
 
-    async def _through_framework(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _through_framework(
+        self,
+        route: Route | None,
+        named: Mapping[str, str],
+        methods: Methods,
+        path: str,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Routes without a body, and requests that no route is for."""
         start, request_id = time.perf_counter(), self._request_id(headers)
-        method, path, status = scope["method"], scope["path"], 0
+        method, status = scope["method"], 0
         problem: Exception | None = None
 
         async def pass_on(message: Message) -> None:
@@ -157,9 +136,19 @@ class Service:
             await send(message)
 
         try:
-            needed = READ if method in ("GET", "HEAD", "OPTIONS") else ADMIN
-            scope["known"] = self.door.admit(scope, headers, path, needed)
-            await self.framework(scope, receive, pass_on)
+            known = self.door.admit(scope, headers, READ if route is None else route.needed)
+            if route is not None:  # for HEAD too: the server leaves out the body
+                address = route.path.format(**named)
+                inner = {**scope, "method": route.method, "path": address, "known": known}
+                await self.framework(inner, receive, pass_on)
+            elif methods and method == "OPTIONS":
+                allow = (b"allow", _allowed(methods).encode())
+                await pass_on({"type": "http.response.start", "status": 204, "headers": [allow]})
+                await pass_on({"type": "http.response.body"})
+            elif methods:
+                raise http_failure(405, repair=SEE_DOCS, headers={"allow": _allowed(methods)})
+            else:
+                raise http_failure(404, repair=SEE_DOCS)
         except Exception as raised:
             problem = raised
             if not status:  # an answer that is half sent cannot be taken back
@@ -168,8 +157,9 @@ class Service:
                 sent = [_JSON, (b"content-length", b"%d" % len(body)), *_encoded(failure)]
                 await pass_on({"type": "http.response.start", "status": failure.status, "headers": sent})
                 await pass_on({"type": "http.response.body", "body": body})
-        self.measures.requests[scope.get("path_template", "other"), status] += 1
-        if problem or self.log_all or path not in PROBES:
+        label = "other" if route is None else route.path
+        self.measures.requests[label, status] += 1
+        if problem or self.log_all or label not in PROBES:
             self._log(request_id, status, method, path, time.perf_counter() - start, problem)
 
     def _request_id(self, headers: Mapping[bytes, bytes]) -> bytes:
@@ -180,14 +170,14 @@ class Service:
     async def _body(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
         """All of it, if it is not too much."""
         if int(headers.get(b"content-length", b"0")) > self.most_bytes:
-            raise from_framework(413)
+            raise http_failure(413)
         message = await receive()
         body: bytes = message.get("body", b"")
         while message.get("more_body"):
             message = await receive()
             body += message.get("body", b"")
             if len(body) > self.most_bytes:
-                raise from_framework(413)
+                raise http_failure(413)
         return body
 
     @staticmethod
@@ -196,6 +186,10 @@ class Service:
         ours = problem if status == 500 else None  # a fault of ours: its traceback stays here
         fields = {"method": method, "path": path[:200], "status": status, "seconds": round(seconds, 6)}
         log(level, "request", exc_info=ours, request_id=request_id.decode(), **fields)
+
+
+def _allowed(methods: Methods) -> str:
+    return ", ".join([*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"])
 
 
 def _encoded(failure: Failure) -> list[tuple[bytes, bytes]]:

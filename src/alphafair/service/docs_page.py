@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 from jinja2 import Environment, PackageLoader, select_autoescape
-from litestar import Request
-from litestar.openapi.plugins import OpenAPIRenderPlugin
 
 from alphafair.service import messages
 
@@ -21,27 +19,24 @@ _templates = Environment(
 _templates.filters["pretty"] = lambda value: json.dumps(value, indent=2)
 
 
-class DocsPage(OpenAPIRenderPlugin):
-    """Every route with its parameters, its body and its answers."""
-
-    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        openapi_schema = with_exact_types(openapi_schema)
-        schemas = openapi_schema["components"]["schemas"]
-        routes = [
-            {
-                "method": method.upper(),
-                "path": path,
-                "tag": operation["tags"][0],
-                "operation": operation,
-                "example": _curl(method, path, operation),
-                "body": _schema(operation.get("requestBody"), schemas),
-                "answer": _schema(next(iter(operation["responses"].values())), schemas),
-            }
-            for path, item in openapi_schema["paths"].items()
-            for method, operation in item.items()
-        ]
-        page = _templates.get_template("docs.html").render(openapi=openapi_schema, routes=routes, schemas=schemas)
-        return page.encode()
+def docs_page(description: dict[str, Any]) -> bytes:
+    """Every route with its parameters, its body and its answers, from the description in OpenAPI's form."""
+    schemas = description["components"]["schemas"]
+    routes = [
+        {
+            "method": method.upper(),
+            "path": path,
+            "tag": operation["tags"][0],
+            "operation": operation,
+            "example": _curl(method, path, operation),
+            "body": _schema(operation.get("requestBody"), schemas),
+            "answer": _schema(next(iter(operation["responses"].values())), schemas),
+        }
+        for path, item in description["paths"].items()
+        for method, operation in item.items()
+    ]
+    page = _templates.get_template("docs.html").render(openapi=description, routes=routes, schemas=schemas)
+    return page.encode()
 
 
 def with_exact_types(description: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any
 from alphafair.service.errors import failure
 from alphafair.service.keys import ROLES, Keyring
 
-READ, WRITE, ADMIN = range(len(ROLES))
-FOR_EVERYBODY = ("/health", "/ready")
+ANYBODY, READ, WRITE, ADMIN = range(-1, len(ROLES))  # what a route needs: nothing, or a role of at least this rank
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MAKE_A_KEY = "Make a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
 MOST_CALLERS = 10_000
@@ -30,13 +29,13 @@ class Door:
         self.keyring, self.rate, self._clock = keyring, rate, clock
         self._due: dict[str, float] = {}
 
-    def admit(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], path: str, needed: int) -> bool:
-        """Whether the caller is known, which matters to the two pages for everybody."""
+    def admit(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], needed: int) -> bool:
+        """Whether the caller is known, which matters to pages for anybody."""
         if self.keyring.any_made:
             scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
             found = self.keyring.find(token.strip()) if scheme.lower() == "bearer" else None
             if found is None:
-                if path in FOR_EVERYBODY:
+                if needed == ANYBODY:
                     return False
                 raise failure(401, "unauthorized", "This needs a key.", repair=MAKE_A_KEY, www_authenticate="Bearer")
             caller, rank = found

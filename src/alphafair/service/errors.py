@@ -68,14 +68,13 @@ def as_failure(problem: Exception) -> Failure:
         cause = problem.__cause__  # what a body is refused for is told in the same words with and without the framework
         if isinstance(cause, msgspec.ValidationError | msgspec.DecodeError):
             return as_failure(cause)
-        return from_framework(problem.status_code, problem.headers)
+        return http_failure(problem.status_code, headers=problem.headers)
     return failure(500, "internal", "Something went wrong here.", repair=OVERSIGHT)
 
 
-def from_framework(status: int, headers: Mapping[str, str] | None = None) -> Failure:
-    """What the framework finds out by itself: no such page, not this method, too much."""
+def http_failure(status: int, *, repair: str | None = None, headers: Mapping[str, str] | None = None) -> Failure:
+    """What HTTP has a phrase for: no such page, not this method, too much."""
     phrase = HTTPStatus(status).phrase
-    repair = "See /docs for what there is." if status in (404, 405) else None
     return Failure(status, Problem(phrase.lower().replace(" ", "_"), f"{phrase}.", None, repair), headers=headers)
 
 

@@ -8,7 +8,7 @@ from litestar import MediaType, Request, Response, get
 from litestar.datastructures import State
 
 import alphafair
-from alphafair.service.docs_page import with_exact_types
+from alphafair.service.docs_page import docs_page, with_exact_types
 from alphafair.service.messages import Health, Readiness
 from alphafair.service.responses import ERRORS, with_statuses
 
@@ -40,3 +40,9 @@ def prometheus(state: State) -> bytes:
 def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """What there is, for programs."""
     return with_exact_types(request.app.openapi_schema.to_schema())
+
+
+@get("/docs", media_type=MediaType.HTML, include_in_schema=False, sync_to_thread=False)
+def docs(request: Request[Any, Any, Any]) -> bytes:
+    """What there is, for people."""
+    return docs_page(with_exact_types(request.app.openapi_schema.to_schema()))

@@ -14,8 +14,9 @@ import msgspec
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from alphafair.service.app import Route, Service, find
+from alphafair.service.app import Service
 from alphafair.service.errors import failure
+from alphafair.service.routes import Route
 
 MOST_HEADER_BYTES = 1 << 16
 _PLAIN = re.compile(rb"/[A-Za-z0-9/._~-]*")  # a path without escapes, and no query
@@ -75,9 +76,10 @@ class Protocol(HttpToolsProtocol):
         special = self.expect_100_continue or parser.should_upgrade() or parser.get_http_version() != "1.1"
         if special or not _PLAIN.fullmatch(self.url):
             return None
-        path = service.below_root(self.url.decode())
-        route, named = find(parser.get_method().decode(), path)
-        if route is None:
+        path = self.url.decode()
+        methods, named = service.find(path)
+        route = methods.get(parser.get_method().decode())
+        if route is None or not route.takes_body:
             return None
         visit = Visit(route, named, path, headers)
         visit.keep_alive = parser.should_keep_alive()
