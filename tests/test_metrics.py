@@ -77,8 +77,8 @@ def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
         ([4.0, 5.0], r"as many as the records, shape \(3,\); got 'shape \(2,\)'. Pass the value of an offline_optimum"),
         ([4.0], r"as many as the records, shape \(3,\); got 'shape \(1,\)'"),
         (np.ones((2, 3)), r"as many as the records, shape \(3,\); got 'shape \(2, 3\)'"),
-        (np.nan, "optimum must be finite; got "),
-        ([4.0, np.inf, 5.0], "optimum must be finite; got "),
+        (np.nan, r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
+        ([4.0, np.inf, 5.0], r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
         (
             OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True, EVEN[0]),
             "optimum must be one number, or one per record; got Offl",
@@ -146,7 +146,7 @@ def test_seed_bands() -> None:
     one = metrics.average_over_seeds([[1.0, 2.0]])
     assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
     for bad in ([], 1.0, [[np.nan]], "many", [[1.0], [1.0, 2.0]]):
-        with pytest.raises(ValueError, match="samples must be finite numbers, one row per seed"):
+        with pytest.raises(ValueError, match=r"samples must be numbers in \[.*\], one row per seed"):
             metrics.average_over_seeds(bad)
 
 
@@ -162,7 +162,7 @@ def test_approximation_factor_is_bounded() -> None:
 
 @pytest.mark.parametrize("bad", [[0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [np.inf, 1.0], []])
 def test_cumulative_rewards_must_be_positive(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="must be positive and finite"):
+    with pytest.raises(ValueError, match=r"must be numbers in \[1e-150, 1e\+250\]"):
         metrics.jain_index(bad)
 
 
@@ -250,7 +250,9 @@ def test_accounts_of_groups() -> None:
     np.testing.assert_allclose(accounts, expected, rtol=1e-14)
     with pytest.raises(ValueError, match="groups must be 3 labels, one per arm"):
         metrics.group_accounts(trace, ["a", "b"])
-    with pytest.raises(ValueError, match=r"positive and finite; got .* Cumulative rewards start at 1: add it"):
+    with pytest.raises(
+        ValueError, match=r"must be numbers in \[1e-150, .*; got .* Cumulative rewards start at 1: add it"
+    ):
         metrics.group_accounts([0.2, 0.3, 4.0], ["a", "a", "b"])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,9 @@ from alphafair.types import Policy, Trace
 
 Floats = NDArray[np.float64]
 Rewards = ArrayLike | Trace
+LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: all that is made of it can then be told in floating point
+MOST_WORTH = 1e150  # of an optimum, either way
+MANY_DEGREES = 100_000  # of Student's t, from where on it is expanded around the normal
 
 
 def utility(x: Rewards, alpha: float) -> Floats:
@@ -149,27 +153,31 @@ class Band(NamedTuple):
     high: Floats
 
 
-def average_over_seeds(samples: ArrayLike, *, level: float = 0.95) -> Band:
+def average_over_seeds(
+    samples: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
+) -> Band:
     """Mean over the first axis with a Student-t confidence band: what an expectation over the policy's draws may be.
 
     Regret with bandit feedback is such an expectation, so one run shows little. One seed has no band: low, mean and
-    high are then the same.
+    high are then the same. A band ends where an expectation cannot be: between which two it lies is `within`.
 
     >>> band = average_over_seeds([[1.0], [2.0], [3.0]])
     >>> band.mean.tolist(), band.high.round(3).tolist()
     ([2.0], [4.484])
     """
     repair = "Give at least one seed."
-    values = validate.floats("samples", "finite numbers, one row per seed", samples, repair)
+    allowed = f"numbers in [{-MOST_ACCOUNT:g}, {MOST_ACCOUNT:g}], one row per seed"
+    values = validate.floats("samples", allowed, samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
-    if values.ndim == 0 or len(values) == 0 or not np.isfinite(values).all():
-        raise validate.Refusal("samples", "finite numbers, one row per seed", values, repair)
+    if values.ndim == 0 or values.size == 0 or not (np.abs(values) <= MOST_ACCOUNT).all():
+        raise validate.Refusal("samples", allowed, values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(mean, mean, mean)
-    spread = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    unit = float(2.0 ** np.frexp(np.abs(values).max())[1])  # in which squares neither overflow nor vanish
+    spread = unit * (values / unit).std(axis=0, ddof=1) / math.sqrt(len(values))
     half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread
-    return Band(mean, mean - half, mean + half)
+    return Band(mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
 
 
 _legendre = cache(np.polynomial.legendre.leggauss)
@@ -180,13 +188,21 @@ def student_quantile(probability: float, degrees: int) -> float:
     """The quantile of Student's t, by Newton on the logarithm of the tail; small probabilities keep all their digits.
 
     With t = sqrt(d) sinh(s), P(T > t) = P(T < -t) is k times the integral of cosh(y)^(-d) over y > s. Its logarithm
-    is concave in s, so after the first step Newton comes from one side and cannot miss.
+    is concave in s, so after the first step Newton comes from one side and cannot miss. With very many degrees k keeps
+    too few digits, and the expansion around the normal quantile (Abramowitz and Stegun, 26.7.5) has all of them.
 
     >>> round(student_quantile(0.975, 29), 6)
     2.04523
     """
+    probability = validate.number("probability", probability, low=0.0, high=1.0, low_open=True, high_open=True)
+    degrees = validate.integer("degrees", degrees, low=1)
     if probability > 0.5:
         return -student_quantile(1.0 - probability, degrees)
+    if degrees > MANY_DEGREES:
+        z, part = NormalDist().inv_cdf(probability), 1 / degrees
+        first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+        third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
+        return z + part * (first + part * (second + part * third))
     nodes, weights = _legendre(80)
     log_k = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(math.pi)
     s = 0.0
@@ -299,7 +315,8 @@ def certificates(
     ...       f"{bounds.performance_ratio:.4f} times what was achieved")
     OPT is 484.7, at most 485.7: 1.0042 times what was achieved
     """
-    from alphafair.reduction import Reduction, checked_presence  # with its compiler, which no other metric needs
+    # with its compiler, which no other metric needs
+    from alphafair.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 
     alpha = validate.alpha(alpha)
     earned = _earned("cumulative_rewards", cumulative_rewards)
@@ -309,23 +326,19 @@ def certificates(
     totals = validate.floats("context_reward_totals", "finite, (n_contexts, n_arms)", context_reward_totals, repair)
     if earned.ndim != 1:
         raise validate.Refusal("cumulative_rewards", "one number per arm", f"shape {earned.shape}", repair)
-    if totals.ndim != 2 or totals.shape[1] != len(earned) or not (np.isfinite(totals) & (totals >= 0.0)).all():
-        allowed = f"finite, at least 0, one row per context, {len(earned)} columns"
+    if totals.ndim != 2 or totals.shape[1] != len(earned) or not ((totals >= 0.0) & (totals <= MOST_REWARD)).all():
+        allowed = f"numbers in [0, {MOST_REWARD:g}], one row per context, {len(earned)} columns"
         raise validate.Refusal("context_reward_totals", allowed, totals, repair)
     there = None if present is None else checked_presence(present, totals)
     reduction = Reduction.of(len(earned), groups, entitlements, pull_floor, there)
     owed = reduction.groups
-    first = _earned("initial", initial)
-    if first.shape not in ((), (owed.n_groups,)):
-        raise validate.Refusal(
-            "initial", f"one number, or {owed.n_groups}", f"shape {first.shape}", "Leave it out for 1."
-        )
     accounts = _earned("cumulative_rewards", owed.accounts(earned))
-    _, merged, base = reduction.merge(np.ascontiguousarray(totals), np.full(owed.n_groups, first))
+    _, merged, base = reduction.merge(np.ascontiguousarray(totals), checked_initial(initial, owed.n_groups))
     prices = owed.factors(alpha) * accounts**-alpha
-    achieved = float(alpha_performance(accounts, alpha, entitlements=owed.entitlements))
+    achieved, most = float(alpha_performance(accounts, alpha, entitlements=owed.entitlements)), float(prices.max())
+    prices /= most  # so that no product vanishes that counts
     worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())
-    log_ratio = (1.0 - alpha) * math.log(worth / ((1.0 - alpha) * achieved))
+    log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(most) - math.log((1.0 - alpha) * achieved))
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
     factor = approximation_factor(alpha)
     return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio)
@@ -341,10 +354,11 @@ def _owed(entitlements: PerGroup, rewards: Floats) -> Floats:
 
 def _earned(argument: str, values: Rewards) -> Floats:
     repair = "Cumulative rewards start at 1: add it if it is missing."
+    allowed = f"numbers in [{LEAST_ACCOUNT:g}, {MOST_ACCOUNT:g}]"
     rewards = values.cumulative_rewards if isinstance(values, Trace) else values
-    array = validate.floats(argument, "positive and finite", rewards, repair)
-    if array.size == 0 or not (array > 0.0).all() or not np.isfinite(array).all():
-        raise validate.Refusal(argument, "positive and finite", array, repair)
+    array = validate.floats(argument, allowed, rewards, repair)
+    if array.size == 0 or not ((array >= LEAST_ACCOUNT) & (array <= MOST_ACCOUNT)).all():
+        raise validate.Refusal(argument, allowed, array, repair)
     return array
 
 
@@ -352,8 +366,8 @@ def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
     """One number, or one for each alpha-performance that it is compared with."""
     repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
     optimum = validate.floats("optimum", "one number, or one per record", value, repair)
-    if not np.isfinite(optimum).all():
-        raise validate.Refusal("optimum", "finite", optimum, repair)
+    if not (np.abs(optimum) <= MOST_WORTH).all():
+        raise validate.Refusal("optimum", f"numbers in [{-MOST_WORTH:g}, {MOST_WORTH:g}]", optimum, repair)
     _each("optimum", optimum, achieved, repair)
     return optimum
 

@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.groups import Labels, PerGroup
 from alphafair.kernels import hindsight
-from alphafair.reduction import Reduction, checked_presence
+from alphafair.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows
-MOST_REWARD = 1e100  # in all
 RESCALE = "Map the rewards with alphafair.rescale_rewards."
 
 
@@ -103,7 +102,8 @@ def offline_optimum(
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     there = None if present is None else checked_presence(present, totals)
     reduction = Reduction.of(totals.shape[1], groups, entitlements, pull_floor, there)
-    first, k = _initial(initial, reduction.groups.n_groups), reduction.groups.n_groups
+    k = reduction.groups.n_groups
+    first = checked_initial(initial, k)
     best, merged, base = reduction.merge(totals, first)
     shares, accounts = np.empty_like(merged), np.empty(k)
     prices, doubt = np.ones(k), np.full(k, np.inf)  # nothing is known
@@ -222,15 +222,6 @@ def offline_curve(
     if not (gaps <= tolerance * values).all():
         _warn(float((gaps / values).max()), tolerance)
     return values, gaps
-
-
-def _initial(value: ArrayLike, n_groups: int) -> Vector:
-    repair = "Leave it out for 1."
-    first = validate.floats("initial", "positive numbers", value, repair)
-    if first.shape not in ((), (n_groups,)) or not (first.min() > 0.0 and first.max() <= MOST_REWARD):
-        allowed = f"a number in (0, 1e+100], or {n_groups} of them, one per group"
-        raise validate.Refusal("initial", allowed, value, repair)
-    return np.full(n_groups, first)
 
 
 def _warn(gap: float, tolerance: float) -> None:

@@ -18,6 +18,9 @@ from alphafair.arrays import Matrix, Vector
 from alphafair.groups import Groups, Labels, PerGroup
 from alphafair.kernels import reduction as kernels
 
+MOST_REWARD = 1e100  # of an arm in a context, in all
+LEAST_INITIAL = 1e-150  # of an account: below it products of accounts and prices lose their digits
+
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
@@ -88,6 +91,16 @@ def _nothing_said(n_arms: int) -> Reduction:
 @lru_cache(maxsize=8)
 def _everybody(n_arms: int) -> NDArray[np.bool_]:
     return np.ones((1, n_arms), dtype=np.bool_)
+
+
+def checked_initial(value: ArrayLike, n_groups: int) -> Vector:
+    """What groups have before the first reward: one number for all, or one each."""
+    repair = "Leave it out for 1."
+    first = validate.floats("initial", "positive numbers", value, repair)
+    if first.shape not in ((), (n_groups,)) or not ((first >= LEAST_INITIAL) & (first <= MOST_REWARD)).all():
+        allowed = f"a number in [{LEAST_INITIAL:g}, {MOST_REWARD:g}], or {n_groups} of them, one per group"
+        raise validate.Refusal("initial", allowed, value, repair)
+    return np.full(n_groups, first)
 
 
 def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:

@@ -31,4 +31,6 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
     values = validate.floats("rewards", allowed, rewards, "Pass floats.")
     inside = (values >= low) & (values <= high)
     validate.every("rewards", values, inside, allowed, "Widen low and high to the true range, or clip first.")
+    if math.isinf(high - low):  # half of everything has the same shares
+        values, low, high = values / 2.0, low / 2.0, high / 2.0
     return np.minimum(floor + (1.0 - floor) * ((values - low) / (high - low)), 1.0)

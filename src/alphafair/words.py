@@ -7,10 +7,11 @@ ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 MINUS = "\N{MINUS SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 DASH = "\N{EN DASH}"
+HUGE = 1e15  # from where on digits say nothing
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Four figures, a true minus sign, commas between thousands, no exponent unless it is tiny.
+    """Four figures, a true minus sign, commas between thousands, no exponent unless it is tiny or huge.
 
     >>> number(302.1153), number(294.963), number(0.12346), number(40533.2), number(0.0)
     ('302.1', '295.0', '0.1235', '40,533', '0')
@@ -18,12 +19,17 @@ def number(value: float, digits: int = 4) -> str:
     '40,533.27'
     >>> number(-0.5, 1) == MINUS + "0.5"
     True
+    >>> number(1.25e97, 2)
+    '1.2e+97'
     """
     size = abs(value)
-    if size >= 10.0 ** (digits - 1):
+    if size >= HUGE:
+        text = f"{value:.{digits}g}"
+    elif size >= 10.0 ** (digits - 1):
         text = f"{value:,.0f}" if size >= 1000.0 else f"{value:.{max(0, digits - 3)}f}"
     else:
-        text = (f"{value:g}" if value == int(value) else f"{value:#,.{digits}g}").replace(".e", "e").removesuffix(".")
+        is_whole = size == size and value == int(value)
+        text = (f"{value:g}" if is_whole else f"{value:#,.{digits}g}").replace(".e", "e").removesuffix(".")
     return text.replace("-", MINUS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.evaluation.log_file import LogFile
+from alphafair.evaluation.log_file import LEAST_PROPENSITY, LogFile, refuse_improbable
 from alphafair.kernels.log_scores import Rows
 from alphafair.types import Log
 
@@ -20,17 +21,28 @@ MOST_GROUPS, MOST_SCORES = 4096, 1 << 22
 
 
 def check_log(log: AnyLog) -> None:
-    """A log whose rewards can be added up fairly."""
+    """A log whose rewards can be added up fairly, and divided by its propensities."""
     if not isinstance(log, Log | LogFile):
         repair = "Make one with Log.from_table, or open a large file with evaluation.LogFile."
         raise validate.Refusal("log", "a Log or a LogFile", log, repair)
-    if isinstance(log, Log) and log.rewards.min() < 0.0:
-        refuse_negative(float(log.rewards.min()))
+    if isinstance(log, LogFile):
+        return  # which has looked at them when it was opened
+    if log.rewards.min() < 0.0:
+        repair = "Map them with alphafair.rescale_rewards: fairness is about what arms earn."
+        raise validate.Refusal("log.rewards", "at least 0", float(log.rewards.min()), repair)
+    if log.propensities.min() < LEAST_PROPENSITY:
+        row = int(log.propensities.argmin())
+        refuse_improbable(f"log.propensities[{row}]", float(log.propensities[row]))
 
 
-def refuse_negative(least: float) -> None:
-    repair = "Map them with alphafair.rescale_rewards: fairness is about what arms earn."
-    raise validate.Refusal("log.rewards", "at least 0", least, repair)
+def reward_unit(log: AnyLog) -> float:
+    """The power of two at or just below the greatest reward; 1 where there is no reward.
+
+    Rewards are added up in this unit. Their squares then neither overflow nor vanish, and to multiply all rewards by a
+    power of two changes no digit of what is found.
+    """
+    most = log.most_reward if isinstance(log, LogFile) else float(log.rewards.max())
+    return math.ldexp(1.0, math.frexp(most)[1] - 1) if 0.0 < most < math.inf else 1.0
 
 
 def in_memory(log: object) -> Log:
@@ -71,19 +83,22 @@ def group_count(log: AnyLog) -> int:
 def batches(log: AnyLog) -> Iterator[Rows]:
     """The rows in their order, each with its group: its own, or one by chance where there are more rows than groups.
 
+    Rewards are in units of `reward_unit`.
     The sum of a group's rows takes the place of a row in the bootstrap. Groups of rows that were put together by chance
     vary as the rows do, so the bootstrap sees the same spread from a few thousand sums as from a hundred million rows.
     All rows of one user are in one group.
     """
-    n_groups, first = group_count(log), 0
+    n_groups, first, unit = group_count(log), 0, reward_unit(log)
     for part in [log] if isinstance(log, Log) else log.batches():
         for start in range(0, part.n_rounds, BLOCK):
             stop = min(start + BLOCK, part.n_rounds)
             own = np.arange(first + start, first + stop) if part.users is None else part.users[start:stop]
             is_own = not log.has_users and log.n_rounds <= n_groups
             groups = own if is_own else (scattered(own) % np.uint64(n_groups)).astype(np.int64)
-            columns = (part.contexts, part.arms, part.rewards, part.propensities)
-            yield Rows._make([*(column[start:stop] for column in columns), groups])
+            contexts, arms, propensities = (
+                column[start:stop] for column in (part.contexts, part.arms, part.propensities)
+            )
+            yield Rows(contexts, arms, part.rewards[start:stop] / unit, propensities, groups)
         first += part.n_rounds
 
 

@@ -156,12 +156,14 @@ def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
 
 def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
     """What only many rows show, after what single rows do."""
+    findings = [*findings, *_of_small_propensities(log, where)]
     try:
         check_log(log)
     except Refusal as refusal:
-        return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
+        said = refusal.argument.startswith("log.propensities")
+        return Diagnosis(_sorted(findings if said else [*findings, Finding("wrong", str(refusal))]))
     checked = inverse_propensities(log)
-    many = [*findings, *_of_small_propensities(log, where), *_of_arms(log), _of_propensities(checked)]
+    many = [*findings, *_of_arms(log), _of_propensities(checked)]
     return Diagnosis(_sorted(many), checked)
 
 

@@ -184,7 +184,7 @@ def metric_intervals(
 
     owed_shares = metrics.shares(earned / s)
     by_marginal, by_deviation = surely((earned / s) ** -alpha), surely((owed_shares - owed_shares.mean()) / s)
-    return {
+    found = {
         "alpha_performance": intervals.smooth(
             float(performance(earned, alpha, s)), performance(drawn, alpha, s), by_marginal, corrected=True
         ),
@@ -195,6 +195,20 @@ def metric_intervals(
         "least_share": intervals.least_share(earned, drawn, of_share(int(shares.argmin()))),
         "greatest_share": intervals.greatest_share(earned, drawn, of_share(int(shares.argmax()))),
     }
+    return {name: each.within(*possible(name, asked.owed, alpha)) for name, each in found.items()}
+
+
+def possible(metric: str, owed: Groups, alpha: float) -> tuple[float, float]:
+    """Between which two a metric lies whatever is earned: accounts begin with 1 and never fall."""
+    n = owed.n_groups
+    start = float(PLAIN["alpha_performance"](np.ones(n), alpha, owed.entitlements))
+    return {
+        "alpha_performance": (start, math.inf),
+        "jain_index": (1.0 / n, 1.0),
+        "average_reward": (1.0, math.inf),
+        "least_share": (0.0, 1.0 / n),
+        "greatest_share": (1.0 / n, 1.0),
+    }[metric]
 
 
 @contextmanager

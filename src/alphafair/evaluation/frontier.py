@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from alphafair.evaluation.plausible import plausible_totals
 from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_halves, score
 from alphafair.evaluation.verdict import Verdict
 from alphafair.groups import Groups, Labels, PerGroup
-from alphafair.offline import OfflineOptimum, offline_optimum
+from alphafair.offline import offline_optimum
+from alphafair.reduction import MOST_REWARD
 from alphafair.types import Matrix, Vector
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -162,7 +164,7 @@ def frontier(
     along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
     with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
         halves = count_halves(log, folds, advance)
-        cells = Cells(*(sum(parts) for parts in zip(*halves, strict=True)))
+        cells = Cells.together(halves)
         model = fit(cells)
         draws = list(plausible_totals(cells, N_DRAWS, seed))
         others = [model_totals(half) * (log.n_rounds / max(half.visits.sum(), 1.0)) for half in halves[::-1]]
@@ -237,7 +239,7 @@ def regret(
     one_sided = asked._replace(confidence=2.0 * asked.confidence - 1.0)
     policy = _best(robust_totals(cells), asked.alpha, owed).distributions
     best = estimated(score(log, policy[None], ESTIMATORS["dr"], model=fit(cells)), "dr", one_sided)
-    accounts = owed.accounts(1.0 + cells.sums.sum(axis=0))
+    accounts = owed.accounts(1.0 + cells.unit * cells.sums.sum(axis=0))
     achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     most = best.alpha_performance.high
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
@@ -266,8 +268,19 @@ def logged_policy(log: AnyLog) -> Matrix:
     return divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
 
 
-def _best(totals: Matrix, alpha: float, owed: Groups) -> OfflineOptimum:
-    return offline_optimum(totals, alpha, tolerance=TOLERANCE, **owed.settings())
+class Best(NamedTuple):
+    """The best fixed policy for some totals, and the accounts that it leaves."""
+
+    distributions: Matrix
+    accounts: Vector
+
+
+def _best(totals: Matrix, alpha: float, owed: Groups) -> Best:
+    """Totals beyond what `offline_optimum` takes are divided, and the initial 1 with them."""
+    part = min(1.0, 0.5 * MOST_REWARD / max(float(totals.max()), 1.0))
+    part = math.ldexp(1.0, math.frexp(part)[1] - 1)
+    found = offline_optimum(part * totals, alpha, tolerance=TOLERANCE, initial=part, **owed.settings())
+    return Best(found.distributions, found.accounts / part)
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:

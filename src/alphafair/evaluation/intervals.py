@@ -26,6 +26,7 @@ from alphafair.evaluation.scores import Scores
 from alphafair.types import Matrix, Vector
 
 BLOCK = 64  # replicates at once
+MOST_LOG = math.log(1e300)  # of an upper end: where next to nothing is known, that is as good as infinite
 
 
 class Interval(NamedTuple):
@@ -34,6 +35,10 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+    def within(self, low: float, high: float) -> Interval:
+        """What of it is possible."""
+        return Interval(*(min(max(side, low), high) for side in self))
 
 
 def plain(value: Any) -> Any:
@@ -89,11 +94,11 @@ def smooth(value: float, drawn: Vector, surely: Surely, *, corrected: bool = Fal
     """The bootstrap's error of log(value), turned around; corrected for bias where that is half a standard error."""
     errors = np.log(drawn) - np.log(value)
     above, below = (surely.wider * quantile(errors, side) for side in (surely.tail, 1.0 - surely.tail))
-    low, high = value * np.exp(-above), value * np.exp(-below)
+    low, high = (np.exp(min(np.log(value) - side, MOST_LOG)) for side in (above, below))
     bias = float(errors.mean())
     if corrected and abs(bias) > 0.5 * errors.std():
         value = float(np.clip(value * np.exp(-bias), low, high))
-    return Interval(value, float(low), float(high))
+    return Interval(value, min(float(low), value), max(float(high), value))
 
 
 def jain(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:

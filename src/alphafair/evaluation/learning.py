@@ -15,7 +15,7 @@ import numpy as np
 from alphafair import drive, metrics, validate
 from alphafair.evaluation.batches import arm_names, check_log, in_memory, some_rows
 from alphafair.evaluation.doctor import inverse_propensities
-from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured
+from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured, possible
 from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
@@ -33,7 +33,6 @@ MODEL = (
     "the model is the world: every arm pays its estimated mean in a context at all times, 1 or 0 as it were; what the "
     "log did not show is what the model guesses"
 )
-PARTS = ("jain_index", "least_share", "greatest_share")  # of 1
 MOST_CELLS, MOST_DRAWS = 4_000_000, 1024
 FEW_SHOWN = 10  # rewards of an arm in a context: below it, the model leans on the arm's mean elsewhere
 
@@ -123,12 +122,14 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
     """
     check_log(log)
     generator = validate.random_generator("seed", seed)
-    means = fit(count_cells(log)).means
-    low, high = float(log.rewards.min()), float(log.rewards.max())
+    cells = count_cells(log)
+    means = fit(cells).means
+    least, most = float(log.rewards.min()), float(log.rewards.max())
+    low, high = least / cells.unit, most / cells.unit
     n_draws = int(np.clip(MOST_CELLS // means.size, 1, MOST_DRAWS))
     chances = (means - low) / (high - low) if high > low else np.zeros_like(means)
     drawn = generator.random((n_draws, *means.shape)) < chances
-    table = np.where(drawn, high, low).reshape(-1, log.n_arms)
+    table = np.where(drawn, most, least).reshape(-1, log.n_arms)
     items = generator.integers(0, n_draws, log.n_rounds) * log.n_contexts + log.contexts
     return Stream(
         log.contexts, items.astype(np.int32), table, log.context_labels, log.arm_labels, n_contexts=log.n_contexts
@@ -140,6 +141,7 @@ def _check(log: Log, policy: Policy) -> None:
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
         raise validate.Refusal("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
+    validate.column("log.rewards", log.rewards, log.n_rounds, *policy.reward_range)
 
 
 class Run(NamedTuple):
@@ -155,7 +157,8 @@ def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) 
 
     Exact for rewards of 0 and 1; others vary less.
     """
-    chances = (earned - 1.0) / max(n * most, 1e-300)
+    chances = (earned - 1.0) / (n * most) if n * most > 0.0 else np.zeros_like(earned)
+    chances = chances / max(1.0, float(chances.sum()))  # rounding apart they are at most 1 together
     return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
 
 
@@ -166,15 +169,17 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owe
     verdict, reasons = _judged(log, how, n_rounds)
     reach = metrics.student_quantile(0.975, len(runs) - 1) * (1.0 if how == "replay" else len(runs) ** -0.5)
 
-    def band(found: Callable[[Any], Any], most: float = math.inf) -> Interval:
+    def band(found: Callable[[Any], Any], least: float, most: float = math.inf) -> Interval:
         if verdict == "do not use":
             return UNKNOWN
         value, half = float(found(earned).mean()), reach * float(found(again).std(ddof=1))
-        return Interval(value, max(0.0, value - half), min(most, value + half))
+        return Interval(value, value - half, value + half).within(least, most)
 
     def of_metric(name: str) -> Interval:
-        plain, most = PLAIN[name], 1.0 if name in PARTS else math.inf
-        return band(lambda rewards: plain(owed.accounts(rewards), alpha, owed.entitlements), most)
+        plain = PLAIN[name]
+        return band(
+            lambda rewards: plain(owed.accounts(rewards), alpha, owed.entitlements), *possible(name, owed, alpha)
+        )
 
     return Learned(
         policy=policy.name,
@@ -183,7 +188,7 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owe
         alpha=alpha,
         n_rounds=n_rounds,
         cumulative_rewards=earned.mean(axis=0) if verdict == "thin" else np.full(log.n_arms, math.nan),
-        reward_per_round=band(lambda rewards: (rewards.sum(axis=1) - log.n_arms) / np.maximum(counts, 1)),
+        reward_per_round=band(lambda rewards: (rewards.sum(axis=1) - log.n_arms) / np.maximum(counts, 1), 0.0),
         verdict=verdict,
         reasons=reasons,
         **{name: of_metric(name) for name in METRICS},

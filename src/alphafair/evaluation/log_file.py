@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 1 << 20  # per piece
+LEAST_PROPENSITY = 1e-100  # squares of weights stay finite
+
+
+def refuse_improbable(argument: str, propensity: float) -> None:
+    repair = "No decision of such a propensity is ever seen: it is a mistake. Mend it, or leave such rows out."
+    raise validate.Refusal(argument, f"at least {LEAST_PROPENSITY:g}", propensity, repair)
 
 
 class LogFile:
@@ -51,12 +58,16 @@ class LogFile:
         self._table = open_table(path, Columns(context, arm, reward, propensity, user=user, available=available))
         self.has_available = self._table.columns.available is not None
         rows = self._table.rows
-        whole = collected(rows.select(pl.len(), pl.col(reward).cast(pl.Float64, strict=False).min()), self._table.label)
-        self.n_rounds = int(whole.item(0, 0))
+        rewards, propensities = (pl.col(name).cast(pl.Float64, strict=False) for name in (reward, propensity))
+        ends = (rewards.min().alias("least"), rewards.max().alias("most"), propensities.min().alias("propensity"))
+        whole = collected(rows.select(pl.len(), *ends), self._table.label).row(0)
+        self.n_rounds, least, most, smallest = int(whole[0]), *whole[1:]
         refuse_none(self._table.label, self.n_rounds)
-        least = whole.item(0, 1)
         if least is not None and least < 0.0:
             raise validate.Refusal(f"{self._table.label}: {reward}", "at least 0", least, "Map them onto [0, 1] first.")
+        if smallest is not None and 0.0 < smallest < LEAST_PROPENSITY:
+            refuse_improbable(f"{self._table.label}: {propensity}", smallest)
+        self.most_reward = math.nan if most is None else float(most)  # what is no number is refused with its row
         contexts = collected(rows.select(pl.col(context).unique()), self._table.label)
         self._contexts = label_codes(contexts.to_series().to_list())
         self._arms = arm_codes(self._table, *self._arm_frames())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,20 +13,31 @@ from alphafair.types import Matrix, Vector
 
 
 class Cells(NamedTuple):
-    """By context and arm: times shown, and the sums of rewards r, of r^2, and with propensities p of 1/p and r/p."""
+    """By context and arm: times shown, and the sums of rewards r, of r^2, and with propensities p of 1/p and r/p.
+
+    Rewards are in `unit`, see `batches.reward_unit`; what `model_totals` and `robust_totals` return is not.
+    """
 
     counts: Matrix
     sums: Matrix
     squares: Matrix
     inverses: Matrix
     worths: Matrix
+    unit: float = 1.0
 
     @classmethod
-    def blank(cls, n_contexts: int, n_arms: int) -> Cells:
-        return cls(*(np.zeros((n_contexts, n_arms)) for _ in cls._fields))
+    def blank(cls, n_contexts: int, n_arms: int, unit: float = 1.0) -> Cells:
+        counts, sums, squares, inverses, worths = np.zeros((5, n_contexts, n_arms))
+        return cls(counts, sums, squares, inverses, worths, unit)
+
+    @classmethod
+    def together(cls, parts: Sequence[Cells]) -> Cells:
+        """The cells of all rows, from those of parts of one log."""
+        counts, sums, squares, inverses, worths = np.sum([part[:5] for part in parts], axis=0)
+        return cls(counts, sums, squares, inverses, worths, parts[0].unit)
 
     def add(self, rows: Rows) -> None:
-        add_cells(rows, *self)
+        add_cells(rows, *self[:5])
 
     @property
     def visits(self) -> Vector:
@@ -36,13 +48,14 @@ class Cells(NamedTuple):
 
 def model_totals(cells: Cells) -> Matrix:
     """What every arm would have paid in each context's rounds, by the model; contexts without any count as one."""
-    return np.asarray(np.maximum(cells.visits, 1.0)[:, None] * fit(cells).means)
+    return np.asarray(cells.unit * (np.maximum(cells.visits, 1.0)[:, None] * fit(cells).means))
 
 
 def robust_totals(cells: Cells) -> Matrix:
     """The same, doubly robust, and where noise makes it negative 0: n_j m_ji + sum (r - m_ji)/p."""
     means = fit(cells).means
-    return np.asarray(np.maximum(0.0, cells.visits[:, None] * means + cells.worths - means * cells.inverses))
+    found = cells.visits[:, None] * means + cells.worths - means * cells.inverses
+    return np.asarray(cells.unit * np.maximum(0.0, found))
 
 
 def fit(cells: Cells) -> Model:

@@ -43,7 +43,7 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int) -> Iterator[Matrix]:
             ]
         )
         paid = unseen * (targets + means) + np.sqrt(unseen * noise) * generator.normal(size=counts.shape)
-        yield np.maximum(0.0, sums + paid) * size
+        yield cells.unit * (size * np.maximum(0.0, sums + paid))
 
 
 def _drawn(precision: Matrix, seen: Matrix, apart: Matrix, generator: np.random.Generator) -> Matrix:
@@ -69,7 +69,7 @@ def _noise(counts: Matrix, sums: Matrix, squares: Vector) -> Vector:
     """sigma^2 of every arm: how much its rewards differ within a context."""
     explained = divided(sums**2, counts, np.zeros_like(sums)).sum(axis=0)
     spare = np.maximum((counts - (counts > 0.0)).sum(axis=0), 1.0)
-    return np.maximum((squares - explained) / spare, NEGLIGIBLE)
+    return np.asarray(np.maximum((squares - explained) / spare, NEGLIGIBLE))
 
 
 def _precision(counts: Matrix, apart: Matrix, noise: Vector) -> Matrix:

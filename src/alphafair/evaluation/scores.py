@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, silent
+from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, reward_unit, silent
 from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.groups import Groups
 from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
@@ -48,19 +48,20 @@ class Scores(NamedTuple):
     n_rounds: int
     n_contexts: int  # that came
     arm_labels: Sequence[str]
-    sums: Matrix  # (n_groups of rows, n_arms, or groups of arms)
+    sums: Matrix  # (n_groups of rows, n_arms, or groups of arms), rewards in `unit`
     shares: Vector  # (n_groups,): rows, or weights, of each group
     expected: Vector  # how often the policy would show each arm
     arm_weights: Matrix
     unseen: Vector  # how often the policy would show each arm where the log never did, which is no chance
     cut: Vector  # of each arm's weights, by how much in all they were cut
+    unit: float = 1.0  # see `batches.reward_unit`
 
     def earned(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
         weights = np.ones((1, len(self.shares))) if weights is None else weights
         drawn, whole = weights @ self.sums, (weights @ self.shares)[:, None]
         means = divided(drawn, np.broadcast_to(whole, drawn.shape), np.zeros_like(drawn))  # 0 where nothing was drawn
-        return np.asarray(np.maximum(1.0, 1.0 + self.n_rounds * means))
+        return np.asarray(np.maximum(1.0, 1.0 + self.unit * (self.n_rounds * means)))
 
     def pooled(self, owed: Groups) -> Scores:
         """The same with a column per group of arms: R is then that of groups."""
@@ -78,6 +79,10 @@ class Scores(NamedTuple):
         """
         mean = self.sums.sum(axis=0) / max(float(self.shares.sum()), 1e-300)
         added = self.sums @ direction - self.shares * float(mean @ direction)
+        most = float(np.abs(added).max())
+        if most == 0.0:
+            return MOST_FREEDOM
+        added /= most  # whose fourth powers stay finite
         squares = float((added**2).sum())
         spare = float((added**4).sum()) - squares**2 / len(added)
         return int(np.clip(2.0 * squares**2 / spare, 1.0, MOST_FREEDOM)) if spare > 0.0 else MOST_FREEDOM
@@ -85,7 +90,7 @@ class Scores(NamedTuple):
 
 def count_cells(log: AnyLog, advance: Advance = silent) -> Cells:
     """A pass over the log: the cells of all rows."""
-    cells = Cells.blank(log.n_contexts, log.n_arms)
+    cells = Cells.blank(log.n_contexts, log.n_arms, reward_unit(log))
     for rows in batches(log):
         cells.add(rows)
         advance(len(rows.contexts))
@@ -94,7 +99,7 @@ def count_cells(log: AnyLog, advance: Advance = silent) -> Cells:
 
 def count_halves(log: AnyLog, folds: NDArray[np.int64], advance: Advance) -> list[Cells]:
     """A pass over the log: the cells of every fold."""
-    found = [Cells.blank(log.n_contexts, log.n_arms) for _ in range(int(folds.max()) + 1)]
+    found = [Cells.blank(log.n_contexts, log.n_arms, reward_unit(log)) for _ in range(int(folds.max()) + 1)]
     for rows in batches(log):
         for fold, cells in enumerate(found):
             inside = folds[rows.groups] == fold
@@ -141,7 +146,7 @@ def score(
     unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
     n_contexts = int(tally.visits.any(axis=0).sum())
     sums, about_arms = (tally.scores[used], shares[used]), (expected, tally.arm_weights, unseen, cut)
-    return Scores(log.n_rounds, n_contexts, arm_names(log), *sums, *about_arms)
+    return Scores(log.n_rounds, n_contexts, arm_names(log), *sums, *about_arms, reward_unit(log))
 
 
 def improbable(shown: Matrix) -> Matrix:

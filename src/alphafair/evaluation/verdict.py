@@ -46,7 +46,7 @@ def judge(scores: Scores) -> tuple[Verdict, list[str]]:
     """The verdict, and why it is not better."""
     unusable, thin = list(_unusable(scores)), list(_thin(scores))
     size = effective_sample_size(scores)
-    if size < FEW:
+    if not size >= FEW:
         rounds = "one round" if size == 1.0 else f"{number(size, 2)} rounds"
         (unusable if size < FEWEST else thin).append(f"the log is worth only {rounds} of the policy")
     verdict: Verdict = "do not use" if unusable else "thin" if thin else "trustworthy"
