@@ -386,6 +386,7 @@ def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) 
         "decided_at",
         "rewarded_at",
         "policy_version",
+        "available",
     ]
     for name in ("log.parquet", "log.csv", "log.jsonl"):
         assert engine.export("home", tmp_path / name) == 50

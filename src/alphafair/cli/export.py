@@ -24,8 +24,8 @@ def command(
 ) -> None:
     """Write an experiment's decisions as a table.
 
-    One row each: context, arm, propensity, reward, times, version of the policy. The file may be in use
-    meanwhile. Rewards are empty while they are awaited.
+    One row each: context, arm, propensity, reward, times, version of the policy, available arms. The file may be
+    in use meanwhile. Rewards are empty while they are awaited.
     """
     from alphafair.engine import Engine
 

@@ -326,8 +326,8 @@ class Engine(Decisions):
         from alphafair.engine import export
 
         with self._reading():
-            experiment = self._find_experiment(name)
-        return export.write(self._ledger, experiment, target, format)
+            experiment, until = self._find_experiment(name), self.position
+        return export.write(self._ledger, experiment, until, target, format)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.

@@ -2,45 +2,102 @@
 
 from __future__ import annotations
 
+import bisect
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.available import ALL, AvailableArms, SetNumbers
 from alphafair.engine.errors import Refused
-from alphafair.engine.experiment import Experiment
+from alphafair.engine.experiment import Experiment, unpacked
 from alphafair.engine.ledger import Ledger
-from alphafair.types import Log
+from alphafair.policies import load_policy
+from alphafair.types import Log, State
 
 FORMATS = ("parquet", "csv", "jsonl")
 CHUNK = 100_000  # rows in memory at a time
 ROWS = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version from decision d left join reward r on r.decision = d.seq
+    r.source, d.at, r.at, d.policy_version, d.available from decision d left join reward r on r.decision = d.seq
     left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.experiment = ? and d.seq > ? order by d.seq limit ?"""
+    where d.experiment = ? and d.seq > ? and d.seq <= ? order by d.seq limit ?"""
 TIME = pl.Datetime("us", "UTC")
 
 
-def pages(ledger: Ledger, experiment: Experiment) -> Iterator[pl.DataFrame]:
-    """The decisions of an experiment, some at a time; rewards per arm are a list under full information."""
-    kinds, after = schema(experiment), 0
+class DrawnAmong:
+    """Which arms the decisions of an experiment were drawn among.
+
+    Those that were live then, by the changes up to the decision's `policy_version`, less those that the request or
+    `mask_arm` left out.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        created, *changes = list(experiment.changes)
+        arms: list[str] = list(json.loads(created.body)["arms"])
+        live = set(range(len(arms)))
+        if created.state is not None:  # of a policy that may have retired some before
+            live = set(load_policy(State.from_bytes(created.state)).live_arms.tolist())
+        self._since, epochs = [created.seq], [sorted(live)]
+        for change in changes:
+            if change.kind not in ("add_arm", "retire_arm"):
+                continue
+            arm = json.loads(change.body)["arm"]
+            if change.kind == "add_arm":
+                live.add(len(arms))
+                arms.append(arm)
+            else:
+                live.discard(arm)
+            self._since.append(change.seq)
+            epochs.append(sorted(live))
+        self.arms = tuple(arms)  # all that there ever were
+        self._live = np.zeros((len(epochs), len(arms)), dtype=np.bool_)
+        for row, numbers in zip(self._live, epochs, strict=True):
+            row[numbers] = True
+
+    def available(self, versions: Sequence[int], masks: Sequence[bytes | None]) -> AvailableArms:
+        """Of decisions, from their `policy_version` and the mask that was written down with them."""
+        keys, numbers = list(zip(versions, masks, strict=True)), SetNumbers(len(self.arms))
+        different = dict.fromkeys(keys)
+        found = numbers.add(np.array([self._drawn_among(*key) for key in different]))
+        number = dict(zip(different, found.tolist(), strict=True))
+        return AvailableArms(numbers.sets, np.array([number[key] for key in keys], dtype=np.int32))
+
+    def _drawn_among(self, version: int, mask: bytes | None) -> NDArray[np.bool_]:
+        live: NDArray[np.bool_] = self._live[bisect.bisect_right(self._since, version) - 1]
+        return live if mask is None else live & unpacked(mask, len(self.arms))
+
+    def lists(self, available: AvailableArms, format: str) -> pl.Series:
+        """Their labels, in CSV as JSON arrays; null where every arm could be drawn that there ever was."""
+        lists: list[Any] = [[self.arms[arm] for arm in np.flatnonzero(each)] for each in available.sets]
+        if format == "csv":
+            lists = [json.dumps(labels, ensure_ascii=False) for labels in lists]
+        places = pl.Series(available.of_rounds).replace(ALL, None).cast(pl.UInt32)
+        return pl.Series(lists, dtype=pl.String if format == "csv" else pl.List(pl.String)).gather(places)
+
+
+def pages(ledger: Ledger, experiment: Experiment, until: int, format: str) -> Iterator[pl.DataFrame]:
+    """The decisions up to a position, some at a time; rewards per arm are a list under full information."""
+    kinds, after, among = schema(experiment, format), 0, DrawnAmong(experiment)
     with ledger.reader() as reader:
-        while rows := reader.rows(ROWS, (experiment.key, after, CHUNK)):
+        while rows := reader.rows(ROWS, (experiment.key, after, until, CHUNK)):
             after = rows[-1][0]
             columns = [list(column) for column in zip(*rows, strict=True)]
-            seq, ids, contexts, arms, propensities, reward, rewards, sources, decided, rewarded, versions = columns
+            seq, ids, contexts, arms, propensities, reward, rewards, *rest, versions, masks = columns
             if experiment.full:
                 reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
-            arms = [experiment.arms[arm] for arm in arms]
-            values = (seq, ids, contexts, arms, propensities, reward, sources, decided, rewarded, versions)
+            arms = [among.arms[arm] for arm in arms]
+            available = among.lists(among.available(versions, masks), format)
+            values = (seq, ids, contexts, arms, propensities, reward, *rest, versions, available)
             yield pl.DataFrame(dict(zip(kinds, values, strict=True)), schema_overrides=kinds, strict=False)
 
 
-def schema(experiment: Experiment) -> dict[str, Any]:
+def schema(experiment: Experiment, format: str) -> dict[str, Any]:
     """The columns of an exported log, which are the same however few rows there are."""
     return {
         "seq": pl.Int64,
@@ -53,13 +110,18 @@ def schema(experiment: Experiment) -> dict[str, Any]:
         "decided_at": TIME,
         "rewarded_at": TIME,
         "policy_version": pl.Int64,
+        "available": pl.String if format == "csv" else pl.List(pl.String),
     }
 
 
 def write(
-    ledger: Ledger, experiment: Experiment, target: str | os.PathLike[str] | IO[bytes], format: str | None = None
+    ledger: Ledger,
+    experiment: Experiment,
+    until: int,
+    target: str | os.PathLike[str] | IO[bytes],
+    format: str | None = None,
 ) -> int:
-    """All decisions into a file, page by page; how many there were."""
+    """All decisions up to a position into a file, page by page; how many there were."""
     if format is None and isinstance(target, str | os.PathLike):
         format = Path(target).suffix.lstrip(".").lower()
     format = validate.choice("format", format, FORMATS)
@@ -70,7 +132,7 @@ def write(
 
     def counted(*_: Any) -> Iterator[pl.DataFrame]:
         nonlocal n_rows
-        for page in pages(ledger, experiment):
+        for page in pages(ledger, experiment, until, format):
             n_rows += len(page)
             yield page
 
@@ -78,12 +140,12 @@ def write(
         from polars.io.plugins import register_io_source
 
         sink = Path(target) if isinstance(target, str | os.PathLike) else target
-        register_io_source(counted, schema=schema(experiment)).sink_parquet(sink)
+        register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
         return n_rows
     handle = open(target, "wb") if isinstance(target, str | os.PathLike) else target  # noqa: SIM115 - closed below, if ours
     try:
         if format == "csv":
-            handle.write((",".join(schema(experiment)) + "\n").encode())
+            handle.write((",".join(schema(experiment, format)) + "\n").encode())
         for page in counted():
             if format == "csv":
                 page.write_csv(handle, include_header=False)
@@ -97,7 +159,8 @@ def write(
 
 def log(ledger: Ledger, experiment: Experiment) -> Log:
     """The decisions that have a reward, as arrays; under full information the reward of the arm that was drawn."""
-    query = """select d.context, d.arm, {reward}, d.propensity, d.at from decision d join reward r on r.decision = d.seq
+    query = """select d.context, d.arm, {reward}, d.propensity, d.at, d.policy_version, d.available
+        from decision d join reward r on r.decision = d.seq
         where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""
     with ledger.reader() as reader:
         rows = reader.rows(query.format(reward="r.rewards" if experiment.full else "r.reward"), (experiment.key,))
@@ -108,7 +171,8 @@ def log(ledger: Ledger, experiment: Experiment) -> Log:
     if not rows:
         repair = "A log has decisions with rewards: wait for the first."
         raise Refused("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    contexts, arms, rewards, propensities, at = (list(column) for column in zip(*rows, strict=True))
+    contexts, arms, rewards, propensities, at, versions, masks = (list(column) for column in zip(*rows, strict=True))
+    among = DrawnAmong(experiment)
     if experiment.full:
         rewards = [np.frombuffer(blob, dtype="<f8")[arm] for blob, arm in zip(rewards, arms, strict=True)]
     return Log(
@@ -117,6 +181,7 @@ def log(ledger: Ledger, experiment: Experiment) -> Log:
         np.array(rewards, dtype=np.float64),
         np.array(propensities),
         context_labels=tuple(label for (label,) in labels),
-        arm_labels=tuple(experiment.arms),
+        arm_labels=among.arms,
         timestamps=np.array(at, dtype="datetime64[us]"),
+        available=among.available(versions, masks),
     )
