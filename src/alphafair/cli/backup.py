@@ -9,8 +9,6 @@ from alphafair.cli._shared import Copy, EngineFile
 
 def command(file: EngineFile, copy: Copy) -> None:
     """Copy an engine's file while it is in use."""
-    from alphafair.engine import Engine
+    from alphafair.engine import copies
 
-    with Engine.open(file, read_only=True) as engine:
-        engine.backup(copy)
-        typer.echo(f"{copy}: {engine.position:,} events")
+    typer.echo(f"{copy}: {copies.copy(file, copy):,} events")

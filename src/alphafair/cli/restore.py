@@ -10,7 +10,8 @@ from alphafair.cli._shared import Copy, EngineFile
 def command(file: EngineFile, copy: Copy) -> None:
     """Make a new file from a backup, verified.
 
-    The backup is verified first, as by `alphafair verify`; nothing is overwritten.
+    The copy is verified, as by `alphafair verify`, before it takes its name. Nothing is overwritten: move the old file
+    away first, with FILE-wal, FILE-shm and FILE-journal if they are there.
     """
     from alphafair.engine import restore as restore_file
 

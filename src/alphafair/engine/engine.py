@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from alphafair import validate
+from alphafair.engine import copies
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
@@ -353,10 +354,9 @@ class Engine(Decisions):
                     )
             return self.position
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """A consistent copy of the file, while it is in use."""
-        with self._ledger.reader() as reader:
-            reader.copy_to(path)
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """A consistent copy of the file, made while it is in use; how many events it contains."""
+        return copies.copy(self._ledger.path, path)
 
     def health(self) -> dict[str, Any]:
         """Whether requests can be served, and if not, why; after a failure, found out by writing the position again."""
@@ -382,11 +382,13 @@ class Engine(Decisions):
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
-    """A new file from a backup, which is verified before it takes its name; the number of events."""
-    target = Path(path)
-    if target.exists():
-        raise validate.Refusal("path", "a new file", str(path), "Move the old one away first: nothing is overwritten.")
-    with Engine.open(backup, read_only=True) as engine:
-        n_events = engine.verify()
-        engine.backup(target)
-    return n_events
+    """A new file from a backup; the number of events.
+
+    The copy is brought up to date where the backup is of an older version, and verified before it takes its name.
+    """
+
+    def verified(part: Path) -> None:
+        with Engine.open(part, create=False) as engine:
+            engine.verify()
+
+    return copies.copy(backup, path, verified)

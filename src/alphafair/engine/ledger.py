@@ -56,11 +56,7 @@ class Ledger:
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be opened: {problem}") from problem
         try:
-            (application,) = connection.execute("pragma application_id").fetchone()
-            (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-            if application != APPLICATION and (tables or self.read_only):
-                repair = "Name another file, or a new one."
-                raise Refusal("path", "a file that alphafair made", str(self.path), repair)
+            check_application(connection, self.path, may_be_empty=not self.read_only)
             if not self.read_only:
                 connection.execute(f"pragma application_id = {APPLICATION}")
                 connection.execute("pragma journal_mode = wal")
@@ -151,26 +147,6 @@ class Ledger:
         """Another connection to the same file, for reading."""
         return Ledger(self.path, read_only=True, connect=self._connect)
 
-    def copy_to(self, path: str | os.PathLike[str]) -> None:
-        """A consistent copy, made while others may write; whole or not there at all."""
-        target = Path(path)
-        if target.exists():
-            raise Refusal("path", "a new file", str(path), "Name another: nothing is overwritten.")
-        part = target.with_name(target.name + ".part")
-        part.unlink(missing_ok=True)
-        try:
-            with contextlib.closing(sqlite3.connect(part)) as copy:
-                self.connection.backup(copy)
-                copy.execute("pragma journal_mode = delete")
-        except sqlite3.Error as problem:
-            raise Unavailable(f"{path} cannot be written: {problem}") from problem
-        with part.open("rb+") as handle:
-            os.fsync(handle.fileno())
-        part.rename(target)
-        folder = os.open(target.absolute().parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-
     def __enter__(self) -> Ledger:
         return self
 
@@ -182,6 +158,14 @@ class Ledger:
             self.connection.close()
         if self._lock is not None:
             self._lock.release()
+
+
+def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> None:
+    """Refuse a file that something else made."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if application != APPLICATION and (tables or not may_be_empty):
+        raise Refusal("path", "a file that alphafair made", str(path), "Name another file, or a new one.")
 
 
 def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:
@@ -256,28 +240,40 @@ def _statements(text: str) -> Iterator[str]:
             statement = ""
 
 
+def lock_of(path: Path) -> Path:
+    """The file that whoever writes to a database holds a lock on."""
+    return path.with_name(path.name + ".lock")
+
+
+def take_lock(handle: int, path: Path) -> None:
+    """Lock the file that `lock_of` names, or say which process has."""
+    try:
+        import fcntl
+    except ImportError as problem:  # pragma: no cover - Windows
+        raise Unavailable("The engine needs a system with file locks, such as Linux or macOS.") from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(handle, 64).decode(errors="replace").strip() or "unknown"
+        raise Unavailable(
+            f"{path} has a writer already: process {holder}. "
+            "Stop it first, or open the file with read_only=True beside it."
+        ) from None
+
+
 class _WriterLock:
     """One writer per file, across processes; the system drops the lock of a process that dies."""
 
     def __init__(self, path: Path) -> None:
         try:
-            import fcntl
-        except ImportError as problem:  # pragma: no cover - Windows
-            raise Unavailable("The engine needs a system with file locks, such as Linux or macOS.") from problem
-        self._path = path.with_name(path.name + ".lock")
-        try:
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as problem:
             raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(self._handle, 64).decode(errors="replace").strip() or "unknown"
+            take_lock(self._handle, path)
+        except BaseException:
             os.close(self._handle)
-            raise Unavailable(
-                f"{path} has a writer already: process {holder}. "
-                "Stop it first, or open the file with read_only=True beside it."
-            ) from None
+            raise
         os.ftruncate(self._handle, 0)
         os.write(self._handle, f"{os.getpid()}\n".encode())
 
