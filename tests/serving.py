@@ -24,8 +24,11 @@ ARMS = ["ada", "ben", "cyd"]
 class Running:
     """Where it listens, and a plain HTTP client for it."""
 
-    def __init__(self, application: Service, engine: Engine, port: int) -> None:
+    def __init__(
+        self, application: Service, engine: Engine, port: int, server: uvicorn.Server, thread: threading.Thread
+    ) -> None:
         self.application, self.engine, self.port = application, engine, port
+        self.server, self.thread = server, thread
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=30.0)
 
@@ -55,7 +58,7 @@ def running(path: Path, *, engine: Engine | None = None, ready: bool = True, **s
             assert thread.is_alive()
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with (found := Running(application, engine, port)).http as http:
+        with (found := Running(application, engine, port, server, thread)).http as http:
             while ready and http.get("/ready").status_code == 503:
                 time.sleep(0.02)
             yield found

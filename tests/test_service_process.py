@@ -21,6 +21,7 @@ import pytest
 from alphafair import POLICIES, Client, ServiceError
 from alphafair.engine import Engine
 from alphafair.service import keys
+from alphafair.service.serve import PATIENCE
 from tests.serving import ARMS
 
 pytestmark = pytest.mark.compiled
@@ -174,6 +175,18 @@ def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -
         for id, arm in answered:
             assert engine.decide("home", f"visitor-{id.split('-')[0]}", id=id).arm == arm
         engine.verify()
+
+
+def test_half_a_request_does_not_delay_the_end(tmp_path: Path) -> None:
+    half = b"POST /v1/experiments/home/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 15\r\n\r\n{"
+    with serving(tmp_path / "shop.db") as (process, url):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as line:
+            line.sendall(half)
+            time.sleep(0.1)
+            process.popen.terminate()
+            assert process.popen.wait(PATIENCE / 2) == 0
+        process.end()
+    assert not [line for line in process.lines if '"level": "error"' in line]
 
 
 def test_with_the_jit_off_every_policy_is_served(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from litestar.datastructures import State
 
 from alphafair.service import routes
 from alphafair.service.door import READ, Door
-from alphafair.service.errors import Failure, as_failure, http_failure
+from alphafair.service.errors import Failure, as_failure, failure, http_failure
 from alphafair.service.logs import log
 from alphafair.service.metrics import Measures
 from alphafair.service.routes import Methods, Route
@@ -103,9 +103,9 @@ class Service:
             data = route.decode(await read())
             status, body = route.status, _encode(await route.handler(data=data, state=self.state, **named))
         except Exception as raised:
-            problem, failure = raised, as_failure(raised)
-            status, body = failure.status, _encode(failure.answer)
-            sent += _encoded(failure)
+            problem, refusal = raised, as_failure(raised)
+            status, body = refusal.status, _encode(refusal.answer)
+            sent += _encoded(refusal)
         sent.append((b"content-length", b"%d" % len(body)))
         self.measures.requests[route.path, status] += 1
         if problem or self.log_all:
@@ -152,10 +152,10 @@ class Service:
         except Exception as raised:
             problem = raised
             if not status:  # an answer that is half sent cannot be taken back
-                failure = as_failure(raised)
-                body = _encode(failure.answer)
-                sent = [_JSON, (b"content-length", b"%d" % len(body)), *_encoded(failure)]
-                await pass_on({"type": "http.response.start", "status": failure.status, "headers": sent})
+                refusal = as_failure(raised)
+                body = _encode(refusal.answer)
+                sent = [_JSON, (b"content-length", b"%d" % len(body)), *_encoded(refusal)]
+                await pass_on({"type": "http.response.start", "status": refusal.status, "headers": sent})
                 await pass_on({"type": "http.response.body", "body": body})
         label = "other" if route is None else route.path
         self.measures.requests[label, status] += 1
@@ -171,11 +171,13 @@ class Service:
         """All of it, if it is not too much."""
         if int(headers.get(b"content-length", b"0")) > self.most_bytes:
             raise http_failure(413)
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        while message.get("more_body"):
+        body, more = b"", True
+        while more:
             message = await receive()
-            body += message.get("body", b"")
+            if message["type"] == "http.disconnect":  # what has come may look like a whole body: it is none
+                raise failure(400, "incomplete_body", "The connection was closed before the body was complete.")
+            body += message["body"]
+            more = message["more_body"]
             if len(body) > self.most_bytes:
                 raise http_failure(413)
         return body
@@ -192,5 +194,5 @@ def _allowed(methods: Methods) -> str:
     return ", ".join([*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"])
 
 
-def _encoded(failure: Failure) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in failure.headers.items()]
+def _encoded(refusal: Failure) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in refusal.headers.items()]

@@ -1,4 +1,4 @@
-"""HTTP below the framework: a short way for bodies, and errors in the one form where there is no request yet.
+"""HTTP below the framework: a short way for bodies, and what becomes of a connection that is cut, closed or misused.
 
 What uvicorn and ASGI do around a request costs more than the request itself. So where nothing special is asked for, a
 body is handed over as it is and the answer written in one piece; anything else goes uvicorn's own way.
@@ -10,6 +10,7 @@ import asyncio
 import re
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -38,7 +39,36 @@ class Visit:
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's own, with a bound on headers, an answer in JSON, and the short way."""
+    """uvicorn's own, with a bound on headers, errors in JSON, the short way, and every complete request answered."""
+
+    _last = False  # whether no more requests are taken: those that are complete are answered, then it is closed
+    _last_words = b""  # what is written before that
+
+    # requests
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._last:
+            return
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+
+    def _feed(self, data: bytes) -> None:
+        """Have the parser read on. It would leave out the body of a request that offers another protocol."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+
+    def _head_without_upgrade(self) -> bytes:
+        first = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        return b"\r\n".join([first, *(b"%s: %s" % each for each in self.headers if each[0] != b"upgrade"), b"", b""])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -58,6 +88,10 @@ class Protocol(HttpToolsProtocol):
             raise ValueError("too many headers")  # the parser tells `data_received`, which answers with 400
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise ValueError("this is no proxy")
+            return  # it is read again without the offer
         visit = self._visit()
         if visit is None:
             super().on_headers_complete()
@@ -73,7 +107,7 @@ class Protocol(HttpToolsProtocol):
         length = headers.get(b"content-length", b"")
         if not (length.isdigit() and len(length) < 9 and int(length) <= min(service.most_bytes, HIGH_WATER_LIMIT)):
             return None
-        special = self.expect_100_continue or parser.should_upgrade() or parser.get_http_version() != "1.1"
+        special = self.expect_100_continue or parser.get_http_version() != "1.1"
         if special or not _PLAIN.fullmatch(self.url):
             return None
         path = self.url.decode()
@@ -86,17 +120,21 @@ class Protocol(HttpToolsProtocol):
         return visit
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         if isinstance(self.cycle, Visit):
             task = self.loop.create_task(self._answer(self.cycle))
             task.add_done_callback(self.tasks.discard)  # the tasks that the end of the service waits for
             self.tasks.add(task)
 
+    # answers
+
     async def _answer(self, visit: Visit) -> None:
         answer = await self.app.answer(visit.route, visit.named, visit.path, self.scope, visit.headers, visit.read)
         if self.flow.write_paused:
             await self.flow.drain()
-        if visit.disconnected:
+        if self.transport.is_closing():
             return
         close = b"" if visit.keep_alive else b"connection: close\r\n"
         headers = b"".join([b"%s: %s\r\n" % header for header in answer.headers])
@@ -106,8 +144,43 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
+    def on_response_complete(self) -> None:
+        if self._last and not (self.pipeline and _is_complete(self.pipeline[-1][0])):
+            self._close()
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
         body = msgspec.json.encode(failure(400, "bad_http", "This is not HTTP, or its headers are too long.").answer)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[400] + head + body)
-        self.transport.close()
+        self._last_words = STATUS_LINE[400] + head + body
+        self._take_no_more()
+
+    # the end of a connection
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to stay open
+        """The client has closed its side. It may still read."""
+        return self._take_no_more()
+
+    def shutdown(self) -> None:
+        """The service stops."""
+        self._take_no_more()
+
+    def _take_no_more(self) -> bool:
+        """Close the connection once every complete request is answered, or at once; whether there is one."""
+        self._last = True
+        waits = bool(self.pipeline) or (self.cycle is not None and _is_complete(self.cycle))
+        if not waits:
+            self._close()
+        elif _is_complete(self.cycle) and not self._last_words:
+            self.cycle.keep_alive = False
+        return waits
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(self._last_words)
+            self.transport.close()
+
+
+def _is_complete(cycle: Any) -> bool:
+    """Whether a request has come as a whole and has no answer yet."""
+    return not cycle.more_body and not cycle.response_complete
