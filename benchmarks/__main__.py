@@ -26,6 +26,7 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "client",
     "crashes",
 )
 

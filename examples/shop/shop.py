@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=0.9, help="0: sell the most; toward 1: all sell alike")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with Client(options.url, key=options.key, retries=8) as client:
+    with Client(options.url, key=options.key, timeout=30.0) as client:
         name = opened(client, options.alpha)
         visit(client, name, options.visitors, random.Random(options.seed))
 
@@ -62,15 +62,14 @@ def visit(client: Client, name: str, n_visitors: int, world: random.Random) -> N
         visitors = world.choices(segments, k=min(BATCH, n_visitors - n))
         rewards, late = late, []
         for visitor, decision in zip(visitors, client.decide_many(name, visitors), strict=True):
-            if isinstance(decision, ServiceError):
+            if isinstance(decision, Exception):
                 raise decision
             bought = float(world.random() < BUYS[visitor][SELLERS.index(decision.arm)])
             (late if world.random() < LATE else rewards).append((decision.id, bought))
         client.reward_many(name, rewards)
         if n + len(visitors) in shown:
             print(f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)))
-    if late:
-        client.reward_many(name, late)
+    client.reward_many(name, late)
     seconds = time.perf_counter() - start
     report(client, name, n_visitors, seconds)
 

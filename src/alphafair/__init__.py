@@ -19,7 +19,7 @@ _NAMES = {
     "validate": ("Refusal",),
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names}
-_CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[service], so `import *` leaves them out
+_CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[client], so `import *` leaves them out
 _MODULES = (
     "checks",
     "contexts",

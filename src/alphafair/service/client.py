@@ -61,7 +61,7 @@ class Client(_Settings):
     - decisions, rewards, activations and whatever only reads: if the connection is lost, and after 408, 429, 502, 503
       and 504, from whomever. A decision without an id gets one first, so that every attempt asks for the same decision;
     - `create` and `change`: if nothing was sent, or after a 429 or 503 of the service itself, which then has done
-      nothing. Otherwise `ConnectionError` is raised, and whether they were carried out is not known.
+      nothing. Otherwise the failure is raised at once: whether they were carried out is not known.
 
     One client may serve many threads, and may be used after a fork. It keeps up to `max_connections` connections open;
     further calls wait for one of them. `ssl_context` is for https, in place of the system's defaults.

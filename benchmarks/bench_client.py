@@ -1,0 +1,41 @@
+"""Many calls of the asynchronous client at once, against another library that does the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bench_service import begin, running
+from benchmarks.table import Row, duration, named
+from benchmarks.timing import best
+
+TURNS, CALLS = 5, 1000
+AT_LEAST, AT_MOST = 0.8, 1.0  # of the rival's speed; seconds
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = ("-m", "alphafair", "serve", "--db", f"{folder}/bench.db", "--port")
+        with running(*command) as port:
+            begin(port)
+            seconds = best({client: partial(in_flight, port, client) for client in ("ours", "aiohttp")}, TURNS)
+            ratio = seconds["aiohttp"] / seconds["ours"]
+            yield Row(
+                f"{CALLS:,} decisions in flight, AsyncClient, durable",
+                duration(seconds["ours"]),
+                named("aiohttp"),
+                duration(seconds["aiohttp"]),
+                f"{ratio:.3g} x",
+                f"under {duration(AT_MOST)}, at least {AT_LEAST:g} x",
+                ratio >= AT_LEAST and seconds["ours"] < AT_MOST,
+            )
+
+
+def in_flight(port: int, client: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.in_flight", str(port), client, str(CALLS)]
+    folder = Path(__file__).parents[1]
+    return float(subprocess.run(command, check=True, capture_output=True, cwd=folder).stdout)
