@@ -21,6 +21,7 @@ from alphafair import Engine
 from alphafair.cli import app
 from alphafair.engine import Mismatch, Unavailable, copies, restore
 from alphafair.validate import Refusal
+from tests.older import take_back
 
 ARMS = ("ada", "ben")
 
@@ -185,7 +186,7 @@ def test_a_backup_of_an_older_version_is_restored(
             monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     else:
         hand = sqlite3.connect(backup)
-        hand.execute("delete from migration where number > 2")
+        take_back(hand, 2)
         hand.commit()
         hand.close()
     before = backup.read_bytes()

@@ -243,7 +243,7 @@ def test_the_log_is_that_of_the_engine(shop: Running, format: str) -> None:
 
 def test_health_and_readiness(shop: Running) -> None:
     assert shop.http.get("/health").json()["status"] == "ok"
-    assert shop.http.get("/ready").json() == {"ready": True}
+    assert shop.http.get("/ready").json() == {"ready": True, "clock_behind_seconds": 0.0}
 
 
 def test_prometheus_is_told_what_the_engine_knows(shop: Running) -> None:

@@ -233,7 +233,8 @@ def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) ->
 def test_readiness_has_no_reason_for_strangers(
     shop: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shop.engine, "health", lambda: {"ready": False, "reason": "a path on this machine"})
+    health = {**shop.engine.health(), "ready": False, "reason": "a path on this machine"}
+    monkeypatch.setattr(shop.engine, "health", lambda **_: health)
     assert shop.http.get("/ready").json() == {"ready": False}
     assert shop.http.get("/ready", headers=bearer(tokens["read"])).json()["reason"] == "a path on this machine"
 

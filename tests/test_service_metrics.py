@@ -15,6 +15,7 @@ import pytest
 
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.ledger import Ledger
+from tests.older import take_back
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
@@ -190,7 +191,7 @@ def test_counters_outlive_the_process_and_a_file_of_the_version_before(tmp_path:
                     old = json.loads(body)
                     old["tally"] = tally_as_before(old["tally"])
                     file.execute("update change set body = ? where seq = ?", (json.dumps(old), seq))
-                file.execute("delete from migration where name = 'settled_by_source'")
+                take_back(file, 2)
         with running(path, engine=Engine(Ledger(path), 0, clock=lambda: now[0])) as books.shop:
             check_experiments(books)
             books.shop.engine.verify()

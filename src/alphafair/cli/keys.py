@@ -31,7 +31,10 @@ def create(
     """
     from alphafair.service import keys
 
+    was_there = db.exists()
     typer.echo(keys.create(db, role, name))
+    if not was_there:
+        typer.echo(f"{db} was not there: a new file was made.", err=True)
     typer.echo("Send it as `Authorization: Bearer KEY`. It is not shown again.", err=True)
 
 

@@ -31,6 +31,9 @@ def command(
         float | None,
         typer.Option("--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: any."),
     ] = None,
+    must_exist: Annotated[
+        bool, typer.Option("--must-exist", help="Refuse a file that is not there or empty, instead of making one.")
+    ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request, not only errors and the less busy routes.")
     ] = False,
@@ -52,4 +55,5 @@ def command(
         root_path=root_path,
         limits=limits,
         log_all=log_requests,
+        must_exist=must_exist,
     )

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from alphafair.engine.errors import Mismatch, Unavailable
-from alphafair.engine.ledger import check_application, lock_of, take_lock
+from alphafair.engine.files import COMPANIONS, lock_of, take_lock
+from alphafair.engine.ledger import check_application
 from alphafair.validate import Refusal
 
-COMPANIONS: Final = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 

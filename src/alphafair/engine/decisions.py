@@ -24,11 +24,12 @@ from alphafair.engine.events import TABLES, Activated, Change, Context, Decided,
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
 from alphafair.engine.known import Known, KnownDecisions
-from alphafair.engine.ledger import Ledger, Update
+from alphafair.engine.ledger import Ledger, Update, commit_bytes
 from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 
+LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
@@ -62,7 +63,8 @@ class Decisions:
         self._writer = threading.RLock()
         self._waiting = Queue()
         self._stale, self._closed = False, False
-        self._problem: str | None = None
+        self._problem: str | None = None  # why the last commit failed
+        self._to_prove = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set a list to be told the seconds from decisions to rewards
         try:
@@ -127,13 +129,15 @@ class Decisions:
         with self._reading():
             while self._waiting:
                 self._serve()
+            begun = False
             try:
-                self._freshen()
+                self._recover()
+                begun = True
                 yield
             except validate.Refusal:
                 raise
             except BaseException as problem:
-                self._stale, self._problem = True, str(problem)
+                self._stale, self._problem = self._stale or begun, str(problem)
                 raise
 
     def _check_open(self) -> None:
@@ -145,15 +149,29 @@ class Decisions:
         if self._stale or (self._ledger.read_only and self._ledger.position != self.position):
             self._load()
 
+    def _recover(self) -> None:
+        """Before writing: after a failed commit prove that one as large can succeed, and only then read the file again.
+
+        So a disk that stays full costs a request one attempt to write, and not the time that loading takes.
+        """
+        if self._problem is not None:
+            self._prove()
+        self._freshen()
+
+    def _prove(self) -> None:
+        """Write as much as the last commit that failed, or raise what is in the way."""
+        self._ledger.probe(max(self._to_prove, LEAST_PROBE))
+        self._problem, self._to_prove = None, 0
+
     def _append(self, fold: Fold, updates: Sequence[Update] = ()) -> None:
         """Write, then fold: the one place where the state moves on."""
         began = time.perf_counter()
         try:
             self._ledger.append(self.position, fold.last, fold.rows, updates)
         except BaseException as problem:
-            self._stale, self._problem = True, str(problem)
+            self._stale, self._problem, self._to_prove = True, str(problem), commit_bytes(fold.rows)
             raise
-        self.last_commit_seconds, self._problem = time.perf_counter() - began, None
+        self.last_commit_seconds, self._problem, self._to_prove = time.perf_counter() - began, None, 0
         self.position, self._latest = fold.last, max(self._latest, fold.at)
         if self.delays is not None:
             self.delays += fold.delays
@@ -181,10 +199,11 @@ class Decisions:
                 self._serve()
 
     def _serve(self) -> None:
-        group = self._waiting.take(GROUP)
+        group, begun = self._waiting.take(GROUP), False
         try:
             self._check_open()
-            self._freshen()
+            self._recover()
+            begun = True
             self._expire_due()
             self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
@@ -192,7 +211,7 @@ class Decisions:
             if fold.last > fold.start:
                 self._append(fold)
         except BaseException as problem:
-            self._stale = True
+            self._stale = self._stale or begun
             for ticket in group:
                 ticket.problem = problem
                 ticket.woken.set()

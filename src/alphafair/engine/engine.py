@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -15,13 +16,8 @@ from alphafair.engine import copies
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
-from alphafair.engine.experiment import (
-    CODE,
-    Experiment,
-    checked_label,
-    checked_settings,
-    checked_start,
-)
+from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, checked_start
+from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.fold import Fold
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
@@ -63,13 +59,19 @@ class Engine(Decisions):
         create: bool = True,
         seed: int | None = None,
     ) -> Self:
-        """The engine of a file, which is made if it is not there (`create`); read-only beside another that writes.
+        """The engine of a file, made if it is not there or empty (`create`); read-only beside another that writes.
 
         A `seed` makes the draws of this opening repeatable, for tests.
         """
-        if not Path(path).exists() and (read_only or not create):
-            raise validate.Refusal("path", "a file that is there", str(path), "Look for a typo.")
+        if (read_only or not create) and DatabaseFiles(path).is_empty:
+            allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "a file that is there"
+            raise validate.Refusal("path", allowed, str(path), "Look for a typo.")
         return cls(Ledger(path, read_only=read_only), seed)
+
+    @property
+    def was_empty(self) -> bool:
+        """Whether the file was not there, or had no bytes, before this engine opened it."""
+        return self._ledger.was_empty
 
     def __enter__(self) -> Self:
         return self
@@ -86,8 +88,9 @@ class Engine(Decisions):
                 if not self._ledger.read_only:
                     while self._waiting:
                         self._serve()
-                    if not self._stale:
-                        self._take_snapshots(least=1)
+                    if not self._stale and self._problem is None:
+                        with contextlib.suppress(Unavailable):  # the log is enough to open it again
+                            self._take_snapshots(least=1)
             finally:
                 self._closed = True
                 self._ledger.close()
@@ -356,29 +359,48 @@ class Engine(Decisions):
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """A consistent copy of the file, made while it is in use; how many events it contains."""
-        return copies.copy(self._ledger.path, path)
+        self._ledger.files.check()
+        return copies.copy(self._ledger.files.path, path)
 
-    def health(self) -> dict[str, Any]:
-        """Whether requests can be served, and if not, why; after a failure, found out by writing the position again."""
-        if self._problem is not None and not self._closed and self._writer.acquire(blocking=False):
-            try:
-                self._freshen()
-                self._ledger.append(self.position, self.position, {})
-                self._problem = None
-            except (Unavailable, Mismatch) as problem:
-                self._problem = str(problem)
-            finally:
-                self._writer.release()
-        behind = max(0.0, (self._latest - self._clock() // 1000) / 1e6)
+    def health(self, *, probe: bool = True) -> dict[str, Any]:
+        """Whether requests can be served, and if not, why.
+
+        They can if the last commit worked and the file is still the one that was opened. After a failed commit, or
+        before the first, a write as large as a commit is tried and taken back; without `probe` that is left to others,
+        and the answer takes no time.
+        """
+        if not (self._closed or self._ledger.read_only):
+            if self._problem is None:
+                self._check_files()
+            if probe and (self._problem is not None or self._to_prove):
+                self._try_to_recover()
         reason = "closed" if self._closed else self._problem
+        if reason is None and self._to_prove and not self._ledger.read_only:
+            reason = "Nothing was written yet."
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
             "waiting": len(self._waiting),
             "last_commit_seconds": self.last_commit_seconds,
-            "clock_behind_seconds": behind,
+            "clock_behind_seconds": max(0.0, (self._latest - self._clock() // 1000) / 1e6),
         }
+
+    def _check_files(self) -> None:
+        try:
+            self._ledger.files.check()
+        except Unavailable as problem:
+            self._problem = str(problem)
+
+    def _try_to_recover(self) -> None:
+        if self._writer.acquire(blocking=False):  # else somebody writes, and will know soon
+            try:
+                self._prove()
+                self._freshen()
+            except (Unavailable, Mismatch) as problem:
+                self._problem = str(problem)
+            finally:
+                self._writer.release()
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:

@@ -23,11 +23,15 @@ from numpy.typing import NDArray
 from alphafair import __version__
 from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import TABLES
+from alphafair.engine.files import DatabaseFiles, WriterLock
 from alphafair.validate import Refusal
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
 SIZES: Final = (256, 64, 16, 4, 1)  # rows per statement
 BUSY: Final = 5.0  # seconds to wait for somebody who holds SQLite's own lock
+FULL: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+PAGE_BYTES: Final = 4096
+OVERHEAD: Final = 16  # pages that every commit writes: the last ones of each table and index, and the position
 
 Connect = Callable[..., sqlite3.Connection]
 Update = tuple[str, Iterable[Sequence[Any]]]  # a statement and its rows
@@ -38,30 +42,36 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
         self.path, self.read_only, self._connect = Path(path), read_only, connect
-        self._lock: _WriterLock | None = None
+        self.files = DatabaseFiles(path)
+        self._lock: WriterLock | None = None
         if not read_only:
-            self._lock = _WriterLock(self.path)
+            self._lock = WriterLock(self.path)
         try:
+            self.files.check_before_opening(for_writing=not read_only)
+            self.was_empty = self.files.is_empty
             self.connection = self._open()
+            self.files.remember()
         except BaseException:
             self.close()
             raise
 
     def _open(self) -> sqlite3.Connection:
         try:
-            uri = f"{self.path.absolute().as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+            uri = f"{self.files.path.as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
             connection = self._connect(
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY, cached_statements=256
             )
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be opened: {problem}") from problem
         try:
-            check_application(connection, self.path, may_be_empty=not self.read_only)
+            is_ours = check_application(connection, self.path, may_be_empty=not self.read_only)
             if not self.read_only:
-                connection.execute(f"pragma application_id = {APPLICATION}")
+                if not is_ours:
+                    connection.execute(f"pragma application_id = {APPLICATION}")
                 connection.execute("pragma journal_mode = wal")
                 connection.execute("pragma synchronous = full")
-                connection.execute("pragma wal_autocheckpoint = 10000")  # pages of 4 kB
+                connection.execute("pragma wal_autocheckpoint = 2000")  # pages, which a checkpoint needs room for
+                connection.execute("pragma journal_size_limit = 33554432")  # bytes kept after readers made it longer
                 connection.execute("pragma cache_size = -16384")  # kB
                 connection.execute("pragma secure_delete = on")
             migrate(connection, schema(), read_only=self.read_only)
@@ -107,9 +117,8 @@ class Ledger:
 
         `rows` has the events by their kind: see `alphafair.engine.events`.
         """
-        connection = self.connection
-        try:
-            connection.execute("begin immediate")
+
+        def write(connection: sqlite3.Connection) -> None:
             moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
             if moved != 1:
                 raise Mismatch(f"{self.path} has moved on from position {expected}: somebody else has written to it.")
@@ -117,14 +126,58 @@ class Ledger:
                 _insert(connection, kind, events)
             for statement, values in updates:
                 connection.executemany(statement, values)
+
+        self._commit(write)
+
+    def probe(self, n_bytes: int) -> None:
+        """Write so many bytes durably and take them back in the same transaction, or raise what a commit would.
+
+        `secure_delete` overwrites deleted bytes, so they all reach the disk. The pages stay in the file, free for the
+        next commit.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("insert into scratch values (zeroblob(?))", (n_bytes,))
+            connection.execute("delete from scratch")
+
+        self.files.check()
+        self._commit(write)
+
+    def _commit(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        """One durable transaction; on a full disk tried once more after a checkpoint, which may have made room."""
+        try:
+            try:
+                self._transact(write)
+            except sqlite3.Error as problem:
+                if not (_is_full(problem) and self._make_room()):
+                    raise
+                self._transact(write)
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
+        self.files.check()
+
+    def _transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        connection = self.connection
+        try:
+            connection.execute("begin immediate")
+            write(connection)
             connection.execute("commit")
-        except BaseException as problem:
+        except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("rollback")
-            if isinstance(problem, sqlite3.Error):
-                raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
             raise
+
+    def _make_room(self) -> bool:
+        """Move as much of the write-ahead log into the main file as can be without waiting; False if it fails."""
+        try:
+            self.connection.execute("pragma busy_timeout = 0")
+            self.connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            return True
+        except sqlite3.Error:
+            return False
+        finally:
+            self.connection.execute(f"pragma busy_timeout = {int(BUSY * 1000)}")
 
     def checkpoint(self) -> None:
         """Move everything into the main file and empty the write-ahead log: what was overwritten is gone for good."""
@@ -145,6 +198,7 @@ class Ledger:
 
     def reader(self) -> Ledger:
         """Another connection to the same file, for reading."""
+        self.files.check()
         return Ledger(self.path, read_only=True, connect=self._connect)
 
     def __enter__(self) -> Ledger:
@@ -160,12 +214,25 @@ class Ledger:
             self._lock.release()
 
 
-def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> None:
-    """Refuse a file that something else made."""
+def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> bool:
+    """Refuse a file that something else made; whether it says that it is one of ours."""
     (application,) = connection.execute("pragma application_id").fetchone()
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if application != APPLICATION and (tables or not may_be_empty):
         raise Refusal("path", "a file that alphafair made", str(path), "Name another file, or a new one.")
+    return bool(application == APPLICATION)
+
+
+def commit_bytes(rows: Mapping[type, Sequence[Any]]) -> int:
+    """At most what a commit of these rows writes: each row, and a page per row, as it may be anywhere in an index."""
+    fields = (field for events in rows.values() for event in events for field in event)
+    payload = sum(len(field) for field in fields if isinstance(field, str | bytes))
+    return (sum(map(len, rows.values())) + OVERHEAD) * PAGE_BYTES + payload
+
+
+def _is_full(problem: sqlite3.Error) -> bool:
+    """The disk, a quota or the largest file allowed; SQLite says so in several ways."""
+    return getattr(problem, "sqlite_errorcode", None) in FULL
 
 
 def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:
@@ -238,44 +305,3 @@ def _statements(text: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def lock_of(path: Path) -> Path:
-    """The file that whoever writes to a database holds a lock on."""
-    return path.with_name(path.name + ".lock")
-
-
-def take_lock(handle: int, path: Path) -> None:
-    """Lock the file that `lock_of` names, or say which process has."""
-    try:
-        import fcntl
-    except ImportError as problem:  # pragma: no cover - Windows
-        raise Unavailable("The engine needs a system with file locks, such as Linux or macOS.") from problem
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(handle, 64).decode(errors="replace").strip() or "unknown"
-        raise Unavailable(
-            f"{path} has a writer already: process {holder}. "
-            "Stop it first, or open the file with read_only=True beside it."
-        ) from None
-
-
-class _WriterLock:
-    """One writer per file, across processes; the system drops the lock of a process that dies."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as problem:
-            raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
-        try:
-            take_lock(self._handle, path)
-        except BaseException:
-            os.close(self._handle)
-            raise
-        os.ftruncate(self._handle, 0)
-        os.write(self._handle, f"{os.getpid()}\n".encode())
-
-    def release(self) -> None:
-        os.close(self._handle)

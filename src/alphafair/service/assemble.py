@@ -23,7 +23,8 @@ from alphafair.service.metrics import Measures
 from alphafair.service.warm import warm
 from alphafair.service.writer import Writer
 
-TICK = 1.0  # seconds between two looks at keys and waiting times
+TICK = 1.0  # seconds between two looks at keys, the file and waiting times
+READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 
 
 class Limits(NamedTuple):
@@ -44,14 +45,17 @@ def service(
     measures = Measures()
     writer = Writer(engine, most_waiting=limits.most_waiting, observe=measures.committed)
     keyring = Keyring(path)
-    measures.watch(engine, lambda: writer.n_waiting)
     compiled = asyncio.Event()
 
     def readiness() -> Readiness:
+        """What is known, without trying anything: the tick below does that once per second."""
+        health = engine.health(probe=False)
+        behind = health["clock_behind_seconds"]
         if not compiled.is_set():
-            return Readiness(False, "compiling: a matter of seconds")
-        health = engine.health()
-        return Readiness(health["ready"], health["reason"])
+            return Readiness(False, "compiling: a matter of seconds", behind)
+        return Readiness(health["ready"], health["reason"], behind)
+
+    measures.watch(engine, lambda: writer.n_waiting, readiness)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -61,11 +65,17 @@ def service(
             except Exception as problem:
                 log(logging.ERROR, "compiling failed; the first decision will tell", exc_info=problem)
             compiled.set()
+            was_ready = True
             gc.freeze()  # what is loaded by now stays: looking through it for garbage would hold up answers
             while True:
                 try:
                     keyring.refresh()
-                    await writer.run(engine.expire)
+                    health = await writer.run(engine.health)
+                    if health["ready"] != was_ready:
+                        was_ready = health["ready"]
+                        log(*(READY if was_ready else NOT_READY), reason=health["reason"])
+                    if was_ready:
+                        await writer.run(engine.expire)
                 except Exception as problem:  # whatever it is, look again in a moment
                     log(logging.WARNING, "the file is not available", reason=str(problem))
                 await asyncio.sleep(TICK)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import msgspec
 from litestar.exceptions import HTTPException
 
-from alphafair.engine import Refused, Unavailable
+from alphafair.engine import Mismatch, Refused, Unavailable
 from alphafair.service.messages import ErrorAnswer, Problem
 from alphafair.validate import Refusal
 
@@ -55,7 +55,7 @@ def as_failure(problem: Exception) -> Failure:
     if isinstance(problem, Refusal):
         code = problem.code if isinstance(problem, Refused) else "bad_request"
         return Failure(STATUS.get(code, 422), Problem(code, str(problem), problem.argument, problem.repair))
-    if isinstance(problem, Unavailable):
+    if isinstance(problem, Unavailable | Mismatch):
         repair = "Nothing was written and nothing is lost: send the same again."
         return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
     if isinstance(problem, msgspec.ValidationError):

@@ -216,7 +216,8 @@ class Health(Struct):
 
 
 class Readiness(Struct, omit_defaults=True):
-    """Whether decisions are made now; if not, why (told to those who have a key)."""
+    """Whether decisions are made now; to those who have a key also why not, and how far the clock is behind the log."""
 
     ready: bool
     reason: str | None = None
+    clock_behind_seconds: float | None = None

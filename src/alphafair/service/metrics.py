@@ -12,6 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from alphafair.engine import Engine
 from alphafair.service.experiments import fairness
+from alphafair.service.messages import Readiness
 
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 DELAYS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
@@ -49,9 +50,9 @@ class Measures:
         help = "Seconds from a decision, or its activation, to the reward that was sent."
         return HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
 
-    def watch(self, engine: Engine, waiting: Callable[[], int]) -> None:
+    def watch(self, engine: Engine, waiting: Callable[[], int], readiness: Callable[[], Readiness]) -> None:
         """Ask these whenever Prometheus asks."""
-        self.registry.register(_Live(self, engine, waiting))
+        self.registry.register(_Live(self, engine, waiting, readiness))
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
@@ -60,8 +61,10 @@ class Measures:
 class _Live:
     """Numbers that are kept elsewhere, read when they are wanted."""
 
-    def __init__(self, measures: Measures, engine: Engine, waiting: Callable[[], int]) -> None:
-        self.measures, self.engine, self.waiting = measures, engine, waiting
+    def __init__(
+        self, measures: Measures, engine: Engine, waiting: Callable[[], int], readiness: Callable[[], Readiness]
+    ) -> None:
+        self.measures, self.engine, self.waiting, self.readiness = measures, engine, waiting, readiness
 
     def describe(self) -> list[Metric]:
         return []  # so that registering asks for nothing
@@ -73,9 +76,11 @@ class _Live:
         yield requests
         yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
-        health = self.engine.health()
-        yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(health["ready"]))
-        yield CounterMetricFamily("alphafair_position", "Events in the log.", health["position"])
+        found = self.readiness()
+        yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(found.ready))
+        behind = "How far the clock is behind the last event in the log."
+        yield GaugeMetricFamily("alphafair_clock_behind_seconds", behind, found.clock_behind_seconds)
+        yield CounterMetricFamily("alphafair_position", "Events in the log.", self.engine.position)
         yield from self._experiments()
 
     def _experiments(self) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from alphafair.engine import Engine
 from alphafair.service import keys
 from alphafair.service.app import Service
 from alphafair.service.assemble import DEFAULT_LIMITS, Limits, service
-from alphafair.service.logs import write_to_standard_error
+from alphafair.service.logs import log, write_to_standard_error
 from alphafair.service.protocol import Protocol
 
 PATIENCE = 30  # seconds in which requests on their way may still be answered
@@ -31,12 +32,16 @@ def serve(
     root_path: str = "",
     limits: Limits = DEFAULT_LIMITS,
     log_all: bool = False,
+    must_exist: bool = False,
 ) -> None:
-    """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first."""
+    """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first.
+
+    A file that is not there, or empty, is made, and the log says so; with `must_exist` it is refused.
+    """
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
         raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
     root_path = f"/{root_path.strip('/')}".rstrip("/")
-    engine = Engine.open(path)
+    engine = Engine.open(path, create=not must_exist)
     try:
         if unix_socket is None and not is_loopback(host) and not any(key.valid for key in keys.all_of(path)):
             repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"
@@ -46,11 +51,23 @@ def serve(
         engine.close()
         raise
     write_to_standard_error()
+    log_file(engine, path)
     sys.setswitchinterval(SWITCH)
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: None)  # uvicorn ends in good order, then raises it again: that is no failure
     where: dict[str, Any] = {"host": host, "port": port} if unix_socket is None else {"uds": str(unix_socket)}
     uvicorn.Server(configured(application, **where)).run()
+
+
+def log_file(engine: Engine, path: Path) -> None:
+    """Which file is served, and a warning where it was only just made: a mistyped name would do that."""
+    held: dict[str, Any] = {"path": str(path.resolve()), "events": engine.position}
+    held["experiments"] = len(engine.experiments())
+    if engine.was_empty:
+        warning = "the file was not there, or empty: a new one was made (--must-exist refuses that)"
+        log(logging.WARNING, warning, **held)
+    else:
+        log(logging.INFO, "serving a file", **held)
 
 
 def configured(application: Service, **settings: Any) -> uvicorn.Config:

@@ -1,0 +1,109 @@
+"""The files of a database: the one that is named, those that SQLite keeps beside it, and the lock of its writer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from alphafair.engine.errors import Unavailable
+from alphafair.validate import Refusal
+
+LOG, INDEX, JOURNAL = COMPANIONS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
+
+
+class DatabaseFiles:
+    """The files behind a path, and whether they are still those that were opened.
+
+    `name` is the path as it was given, `path` the file that it leads to: SQLite puts its own files beside that one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = Path(os.path.abspath(path))
+        self.path = self.name.resolve()
+        self._opened: dict[Path, tuple[int, int]] = {}  # device and inode
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written here: the file is not there, or has no bytes."""
+        return not self.path.exists() or self.path.stat().st_size == 0
+
+    def check_before_opening(self, *, for_writing: bool) -> None:
+        """Refuse files that SQLite would open and damage."""
+        log = Path(f"{self.path}{LOG}")
+        if self.is_empty and log.exists() and log.stat().st_size:
+            allowed = f"the file that {log.name} beside it ({log.stat().st_size:,} bytes) belongs to"
+            repair = f"Put the file back, or move {log.name} away to begin anew: opening would delete it."
+            raise Refusal("path", allowed, "no such file" if not self.path.exists() else "an empty file", repair)
+        if for_writing and self.path.exists() and (n_names := self.path.stat().st_nlink) > 1:
+            repair = "Remove the other hard links, or copy the file: SQLite keeps its write-ahead log by name."
+            raise Refusal("path", "a file that has one name", f"{self.name} with {n_names} names", repair)
+
+    def remember(self) -> None:
+        """These are the files that are open now."""
+        files = (self.name, Path(f"{self.path}{LOG}"), Path(f"{self.path}{INDEX}"))
+        self._opened = {file: _identity(file) for file in files if file.exists()}
+
+    def check(self) -> None:
+        """Raise `Unavailable` if a file was deleted, moved or replaced since it was opened."""
+        for file, opened in self._opened.items():
+            try:
+                found = _identity(file)
+            except OSError as problem:
+                if not isinstance(problem, FileNotFoundError):
+                    raise Unavailable(f"{file} cannot be found: {problem.strerror}") from problem
+                found = None
+            if found != opened:
+                happened = "deleted or moved" if found is None else "replaced"
+                raise Unavailable(
+                    f"{file} was {happened} while it was in use: what is written now would be lost. "
+                    "Stop the process, put the file back or restore a backup, and start again."
+                )
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
+def lock_of(path: Path) -> Path:
+    """The file that whoever writes to a database holds a lock on, beside the file that the path leads to."""
+    found = path.resolve()
+    return found.with_name(found.name + ".lock")
+
+
+def take_lock(handle: int, path: Path) -> None:
+    """Lock the file that `lock_of` names, or say which process has."""
+    try:
+        import fcntl
+    except ImportError as problem:  # pragma: no cover - Windows
+        raise Unavailable("The engine needs a system with file locks, such as Linux or macOS.") from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(handle, 64).decode(errors="replace").strip() or "unknown"
+        raise Unavailable(
+            f"{path} has a writer already: process {holder}. "
+            "Stop it first, or open the file with read_only=True beside it."
+        ) from None
+
+
+class WriterLock:
+    """One writer per file, across processes; the system drops the lock of a process that dies."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+        try:
+            take_lock(self._handle, path)
+        except BaseException:
+            os.close(self._handle)
+            raise
+        with contextlib.suppress(OSError):  # a full disk: others are then told of an unknown process
+            os.ftruncate(self._handle, 0)
+            os.write(self._handle, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        os.close(self._handle)
