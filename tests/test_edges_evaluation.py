@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from alphafair.evaluation.batches import reward_unit
 from alphafair.evaluation.estimate import METRICS
 from alphafair.evaluation.plausible import _drawn, plausible_totals
 from alphafair.evaluation.scores import count_cells, score
+from tests import search_evaluation as search
 
 SHAPES = {
     "clicks": lambda rng, n: (rng.random(n) < 0.3).astype(float),
@@ -115,6 +117,7 @@ def checked(found: Estimate) -> Estimate:
     return found
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_found_does_not_depend_on_the_currency(shape: str, estimator: str) -> None:
@@ -139,6 +142,7 @@ def test_a_power_of_two_changes_no_digit(scale: float) -> None:
     assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("sums", "shares", "arm_weights"))
 
 
+@pytest.mark.compiled
 def test_a_frontier_and_a_regret_in_any_currency() -> None:
     """From rewards so large that the initial 1 does not matter, the best policies are the same."""
     log = paid_log("purchases", 1e9, n_rounds=6000)
@@ -194,7 +198,7 @@ def test_a_log_file_is_in_the_same_unit_as_the_log(tmp_path: Path) -> None:
     np.testing.assert_allclose(one.cumulative_rewards, other.cumulative_rewards, rtol=1e-12)
 
 
-@pytest.mark.parametrize("reward", [1e-5, 0.3, 1.0, 5e-324])
+@pytest.mark.parametrize("reward", [1e-5, 0.3, 1.0, 1e-100])
 @pytest.mark.parametrize("n_arms", [1, 2, 3])
 def test_constant_rewards_can_be_replayed(reward: float, n_arms: int) -> None:
     log = Log(np.zeros(900, int), np.arange(900) % n_arms, np.full(900, reward), np.full(900, 1.0 / n_arms))
@@ -305,3 +309,42 @@ def test_an_optimum_from_next_to_nothing_is_refused(initial: float) -> None:
         with pytest.raises(Refusal, match=r"initial must be a number in \[1e-150, 1e\+100\]"):
             refused()
     assert offline_optimum([[0.0]], 1e-6, initial=1e-150).value == pytest.approx(1e-150 ** (1 - 1e-6) / (1 - 1e-6))
+
+
+# the search: some cases of every kind here, as many as there is time for by hand
+
+N_CASES = {"evaluate": 60, "offline": 60, "metrics": 150, "frontier": 12, "curve": 60, "regret": 40, "learning": 13}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kind", search.KINDS)
+def test_the_search_finds_nothing(kind: str) -> None:
+    for number in range(N_CASES[kind]):
+        search.Case(number, kind, size=0.3).run()
+
+
+def planted(kind: str, n_cases: int = 40) -> search.Failure | None:
+    """What the search says first, if anything."""
+    for number in range(n_cases):
+        try:
+            search.Case(number, kind, size=0.1).run()
+        except search.Failure as failure:
+            return failure
+    return None
+
+
+def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gap that is not true, a band that goes too far, an overflow: each is found within 40 cases."""
+    solved = search.offline_optimum
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "offline_optimum", lambda *args, **said: replace(solved(*args, **said), gap=0.0))
+        assert "value" in str(planted("offline"))
+    with monkeypatch.context() as patch:
+        patch.setattr("alphafair.evaluation.intervals.Interval.within", lambda interval, low, high: interval)
+        assert " in [" in str(planted("evaluate"))
+    with monkeypatch.context() as patch:
+        patch.setattr("alphafair.evaluation.scores.reward_unit", lambda log: 1.0)
+        assert "times" in str(planted("evaluate"))
+    with monkeypatch.context() as patch:
+        patch.setattr("alphafair.metrics.shares", lambda earned: earned / (earned**2).sum())
+        assert planted("metrics") is not None

@@ -26,6 +26,7 @@ Rewards = ArrayLike | Trace
 LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: all that is made of it can then be told in floating point
 MOST_WORTH = 1e150  # of an optimum, either way
 MANY_DEGREES = 100_000  # of Student's t, from where on it is expanded around the normal
+FAR = 20.0  # out in the tail of Student's t
 
 
 def utility(x: Rewards, alpha: float) -> Floats:
@@ -194,7 +195,7 @@ def student_quantile(probability: float, degrees: int) -> float:
     >>> round(student_quantile(0.975, 29), 6)
     2.04523
     """
-    probability = validate.number("probability", probability, low=0.0, high=1.0, low_open=True, high_open=True)
+    probability = validate.number("probability", probability, low=1e-300, high=1.0, high_open=True)
     degrees = validate.integer("degrees", degrees, low=1)
     if probability > 0.5:
         return -student_quantile(1.0 - probability, degrees)
@@ -207,10 +208,15 @@ def student_quantile(probability: float, degrees: int) -> float:
     log_k = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(math.pi)
     s = 0.0
     for _ in range(40):
-        reach = math.acosh(math.exp(40.0 / degrees) * math.cosh(s)) - s  # beyond it the integrand is below e^-40
-        fall = np.cosh(s + 0.5 * reach * (nodes + 1.0)) / math.cosh(s)
+        if s < FAR:
+            log_cosh = math.log(math.cosh(s))
+            reach = math.acosh(math.exp(40.0 / degrees) * math.cosh(s)) - s  # beyond it the integrand is below e^-40
+            fall = np.cosh(s + 0.5 * reach * (nodes + 1.0)) / math.cosh(s)
+        else:  # cosh(s) is e^s/2, to the last digit
+            log_cosh, reach = s - math.log(2.0), 40.0 / degrees
+            fall = np.exp(0.5 * reach * (nodes + 1.0))
         integral = 0.5 * reach * float(weights @ fall**-degrees)  # over cosh(s)^(-d)
-        log_tail = log_k - degrees * math.log(math.cosh(s)) + math.log(integral)
+        log_tail = log_k - degrees * log_cosh + math.log(integral)
         s += (log_tail - math.log(probability)) * integral
     return -math.sqrt(degrees) * math.sinh(s)
 
