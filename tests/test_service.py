@@ -20,7 +20,10 @@ from litestar.testing import AsyncTestClient
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.ledger import Ledger
+from alphafair.service import keys
 from alphafair.service.assemble import Limits, service
+from alphafair.service.door import current_caller
+from alphafair.service.keys import Caller
 from alphafair.service.protocol import MOST_HEADER_BYTES
 from alphafair.service.routes import ROUTES
 from tests.serving import ARMS, Running, error, running
@@ -264,7 +267,15 @@ def test_prometheus_is_told_what_the_engine_knows(shop: Running) -> None:
     assert delays == sum(shop.engine.experiment(name).rewards for name in shop.engine.experiments())
 
 
-def test_the_description_tells_every_route_with_an_example_that_works(shop: Running) -> None:
+def test_the_description_tells_every_route_with_an_example_that_works(tmp_path: Path) -> None:
+    token = keys.create(tmp_path / "shop.db", "admin", "me")  # else the first key that is created ends it
+    with running(tmp_path / "shop.db") as shop:
+        shop.http.headers["authorization"] = f"Bearer {token}"
+        shop.engine.create("home", arms=ARMS)
+        check_description(shop)
+
+
+def check_description(shop: Running) -> None:
     description = shop.http.get("/openapi.json").json()
     page = shop.http.get("/docs").text
     examples = 0
@@ -274,7 +285,7 @@ def test_the_description_tells_every_route_with_an_example_that_works(shop: Runn
             assert html.escape(operation["description"]).replace("&#x27;", "&#39;") in page
             if "requestBody" in operation:
                 (example,) = operation["requestBody"]["content"]["application/json"]["schema"]["examples"]
-                answer = shop.http.request(method, path.replace("{name}", "home"), json=example)
+                answer = shop.http.request(method, path.format(name="home", id="0badc0de"), json=example)
                 assert answer.status_code in (200, 201, 404, 409), answer.text
                 examples += 1
     assert examples == sum(route.takes_body for route in ROUTES)
@@ -296,7 +307,12 @@ def test_both_ways_into_a_handler_give_the_same_answers(tmp_path: Path) -> None:
 
     async def through_the_framework() -> list[Any]:
         application: Any = service(Engine.open(tmp_path / "two.db", seed=0), tmp_path / "two.db")
-        async with AsyncTestClient(application.framework) as client:
+
+        async def admitted(scope: Any, receive: Any, send: Any) -> None:
+            current_caller.set(Caller("", "a test", "admin"))
+            await application.framework(scope, receive, send)
+
+        async with AsyncTestClient(admitted) as client:  # type: ignore[arg-type]
             return [(await client.post(f"/v1/experiments{path}", json=body)).json() for path, body in calls]
 
     assert asyncio.run(through_the_framework()) == expected

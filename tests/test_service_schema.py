@@ -69,6 +69,8 @@ def test_every_answer_is_as_described(callers: Callers, caller: str, mode: Gener
     description = schemathesis.openapi.from_dict(callers["anybody"][0].http.get("/openapi.json").json())
     statuses: Counter[int] = Counter()
     for operation in (found.ok() for found in description.get_all_operations()):
+        if caller == "anybody" and operation.path.startswith("/v1/keys"):
+            continue  # the first key ends the time without keys
 
         @bounded(caller)
         @given(case=operation.as_strategy(generation_mode=mode))

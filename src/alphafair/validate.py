@@ -6,6 +6,7 @@ Nobody behind the door checks again: kernels and private methods trust what has 
 import difflib
 import math
 import operator
+import re
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 Choice = TypeVar("Choice")
 AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
 ANY_FEATURE = 1e50  # squares are added up
 
 
@@ -72,6 +74,20 @@ def number(
         return real
     first, last = "(" if low_open or low == -math.inf else "[", ")" if high_open or high == math.inf else "]"
     raise Refusal(argument, f"a number in {first}{low:g}, {high:g}{last}", value, repair)
+
+
+def duration(argument: str, value: Any) -> float:
+    """Seconds, from a number of them or from a string such as 90d, 12h, 30m or 45s.
+
+    >>> duration("--expires", "90m"), duration("period", 2)
+    (5400.0, 2.0)
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
+        if match is None:
+            raise Refusal(argument, "a number and a unit (s, m, h, d or w)", value, "Write 30m, 12h or 90d, say.")
+        value = float(match[1]) * UNITS[match[2]]
+    return number(argument, value, low=0.0, high=1e9)
 
 
 def alpha(value: Any) -> float:

@@ -19,12 +19,13 @@ COMMANDS = {  # in the order of the help, which shows these sentences without lo
     "doctor": "Is a log fit to learn from?",
     "check": "Check a policy of your own as ours are checked.",
     "verify": "Prove that an engine's log leads to its state.",
+    "history": "List who changed an experiment, when and how.",
     "export": "Write an experiment's decisions as a table.",
     "backup": "Copy an engine's file while it is in use.",
     "restore": "Make a new file from a backup, verified.",
     "erase": "Forget a context's label for good.",
     "serve": "Serve decisions over HTTP, on disk before they are answered.",
-    "keys": "Make, list and revoke keys of the service.",
+    "keys": "Create, list, rotate and revoke keys of the service.",
     "data": "Get public data sets, once; see what is there.",
 }
 

@@ -132,3 +132,13 @@ def service_module(name: str) -> Any:
     except ModuleNotFoundError as problem:
         typer.echo(f'error: {problem.name} is not installed. Run: pip install "alphafair[service]"', err=True)
         raise typer.Exit(1) from None
+
+
+def actor() -> str:
+    """How changes that are made from the command line are recorded."""
+    import getpass
+
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except OSError:  # a user without a name, as in some containers
+        return f"user {os.getuid()} (command line)"

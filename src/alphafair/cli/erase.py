@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from alphafair.cli._shared import EngineFile, Experiment
+from alphafair.cli._shared import EngineFile, Experiment, actor
 
 
 def command(
@@ -21,6 +21,6 @@ def command(
     """
     from alphafair.engine import Engine
 
-    with Engine.open(file, create=False) as engine:
+    with Engine.open(file, create=False) as engine, engine.acting_as(actor()):
         engine.erase(experiment, context)
     typer.echo(f"{file}: the label is gone from {experiment}")

@@ -8,51 +8,97 @@ from typing import Annotated
 
 import typer
 
+from alphafair.cli._shared import actor
 from alphafair.cli.serve import Database
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Make, list and revoke keys of the service.",
+    help="Create, list, rotate and revoke keys of the service.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-ThereIs = Annotated[Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The ledger.")]
+ExistingDatabase = Annotated[
+    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The ledger.")
+]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")]
+SEND_IT = "Send it as `Authorization: Bearer KEY`. It is not shown again."
 
 
 @app.command("create")
 def create(
     db: Database,
-    role: Annotated[str, typer.Option("--role", help="read, write (read too) or admin (everything).")],
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            help="metrics (monitoring alone), read (and status), write (and decide), log (read, and download logs) "
+            "or admin (everything).",
+        ),
+    ],
     name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option("--experiment", metavar="NAME", help="Limit it to this experiment; may be repeated."),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="DURATION", help="Valid for so long: 90d, 12h, 30m or 45s.")
+    ] = None,
 ) -> None:
-    """Make a key and print it, this once: the file keeps its hash alone.
+    """Create a key and print it once: the database keeps only its hash.
 
-    A service that runs on the file knows it within a second.
+    A running service accepts it within a second.
     """
+    from alphafair import validate
     from alphafair.service import keys
 
     was_there = db.exists()
-    typer.echo(keys.create(db, role, name))
+    seconds = None if expires is None else validate.duration("--expires", expires)
+    typer.echo(keys.create(db, role, name, experiments=experiment or None, expires_in=seconds, by=actor()))
     if not was_there:
         typer.echo(f"{db} was not there: a new file was made.", err=True)
-    typer.echo("Send it as `Authorization: Bearer KEY`. It is not shown again.", err=True)
+    typer.echo(SEND_IT, err=True)
 
 
 @app.command("list")
-def show_list(db: ThereIs) -> None:
-    """Show all keys that were ever made, without their secrets."""
+def show_list(db: ExistingDatabase) -> None:
+    """List all keys ever created, without their secrets."""
     from alphafair.service import keys
 
+    now = time.time_ns() // 1000
     for key in keys.all_of(db):
-        made, gone = (
-            at and time.strftime("%Y-%m-%d %H:%M", time.gmtime(at / 1e6)) for at in (key.created_at, key.revoked_at)
-        )
-        typer.echo(f"{key.id}  {key.role:<5}  {made} UTC  {f'revoked {gone}' if gone else 'valid':<24}  {key.name}")
+        if key.revoked_at is not None:
+            state = f"revoked {_moment(key.revoked_at)}"
+        elif key.expires_at is None:
+            state = "valid"
+        else:
+            state = f"{'valid until' if key.valid_at(now) else 'expired'} {_moment(key.expires_at)}"
+        limits = "" if key.experiments is None else f"  (only {', '.join(key.experiments)})"
+        typer.echo(f"{key.id}  {key.role:<7}  {_moment(key.created_at)} UTC  {state:<28}  {key.name}{limits}")
+
+
+@app.command("rotate")
+def rotate(
+    db: ExistingDatabase,
+    id: KeyId,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="DURATION", help="How long the old key stays valid: 1d, 2h, 30m or 0s.")
+    ] = "0s",
+) -> None:
+    """Replace a key by a new one of the same name, role and limits, and print the new one once."""
+    from alphafair import validate
+    from alphafair.service import keys
+
+    typer.echo(keys.rotate(db, id, grace=validate.duration("--grace", grace), by=actor()))
+    typer.echo(SEND_IT, err=True)
 
 
 @app.command("revoke")
-def revoke(db: ThereIs, id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]) -> None:
-    """Revoke a key. A service that runs on the file refuses it within a second."""
+def revoke(db: ExistingDatabase, id: KeyId) -> None:
+    """Revoke a key. A running service refuses it within a second."""
     from alphafair.service import keys
 
-    keys.revoke(db, id)
+    keys.revoke(db, id, by=actor())
+
+
+def _moment(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at / 1e6))

@@ -7,18 +7,20 @@ import copy
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, Self
 
 from alphafair import validate
-from alphafair.engine import copies
+from alphafair.engine import copies, history
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import Change, Context
 from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, checked_start
 from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.fold import Fold
+from alphafair.engine.history import ChangeRecord
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
@@ -49,6 +51,8 @@ class Engine(Decisions):
     3
     >>> engine.close(); folder.cleanup()
     """
+
+    _actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
     @classmethod
     def open(
@@ -182,7 +186,7 @@ class Engine(Decisions):
             fold = Fold(self.position, self._now())
             seq = fold.next()
             blob = None if start is None else start.to_bytes()
-            created = Change(seq, seq, "create", json.dumps(body), blob, fold.at)
+            created = Change(seq, seq, "create", json.dumps(body), blob, fold.at, self._actor.get())
             experiment = Experiment(created)
             fold.changed(experiment, created)
             for number, label in enumerate(known):
@@ -269,7 +273,8 @@ class Engine(Decisions):
             seq, trial = fold.next(), copy.deepcopy(experiment)
             put_back(self._ledger, trial, then, position, seq)
             body = json.dumps({"position": position, "closed": len(still_open), "tally": trial.tally.to_json()})
-            change = Change(seq, experiment.key, "rollback", body, trial.policy.snapshot().to_bytes(), fold.at)
+            state = trial.policy.snapshot().to_bytes()
+            change = Change(seq, experiment.key, "rollback", body, state, fold.at, self._actor.get())
             fold.changed(experiment, change)
             for id in still_open:
                 known = self._known.find(id)
@@ -308,14 +313,29 @@ class Engine(Decisions):
         """Try it on a copy, write it down, do it."""
         experiment = self._find_experiment(name)
         fold = Fold(self.position, self._now())
-        change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at)
+        change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at, self._actor.get())
         if kind in ("add_arm", "retire_arm", "set_alpha"):
             copy.deepcopy(experiment).apply(change)
         fold.changed(experiment, change)
         self._append(fold, updates)
         experiment.apply(change)
 
+    @contextlib.contextmanager
+    def acting_as(self, name: str) -> Iterator[None]:
+        """Changes made inside are recorded as those of `name`: see `history`."""
+        before = self._actor.set(name)
+        try:
+            yield
+        finally:
+            self._actor.reset(before)
+
     # looking back
+
+    def history(self, name: str) -> list[ChangeRecord]:
+        """Every change of an experiment: its creation, alpha, arms, pauses, roll-backs, erasures; when, and by whom."""
+        with self._reading():
+            experiment = self._find_experiment(name)
+            return history.of(self._ledger, experiment)
 
     def log(self, name: str) -> Log:
         """All decisions that have a reward, in their order."""

@@ -14,6 +14,7 @@ class Change(NamedTuple):
     body: str
     state: bytes | None
     at: int
+    by: str | None = None  # whose change it is: see `Engine.acting_as`
 
 
 class Context(NamedTuple):

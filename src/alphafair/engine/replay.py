@@ -34,6 +34,8 @@ STATES = """select seq, tally, state from snapshot where experiment = ?1 and seq
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
 
 
+CHANGE = ", ".join(Change._fields)
+
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
 
 
@@ -57,7 +59,7 @@ class Replay:
         self.ledger, self.until, self.check = ledger, until, check
         self.experiments: dict[int, Experiment] = {}
         self.changes = [
-            Change(*row) for row in ledger.rows("select * from change where seq <= ? order by seq", (until,))
+            Change(*row) for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))
         ]
         self.start: dict[int, int] = {}  # the position from which each experiment is folded
         self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come

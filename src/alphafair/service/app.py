@@ -19,7 +19,7 @@ import msgspec
 from litestar.datastructures import State
 
 from alphafair.service import routes
-from alphafair.service.door import READ, Door
+from alphafair.service.door import Door
 from alphafair.service.errors import Failure, as_failure, failure, http_failure
 from alphafair.service.logs import log
 from alphafair.service.metrics import Measures
@@ -99,7 +99,7 @@ class Service:
         sent = [_JSON, (b"x-request-id", request_id)]
         problem: Exception | None = None
         try:
-            self.door.admit(scope, headers, route.needed)
+            self.door.admit(scope, headers, route.needed, named.get("name"))
             data = route.decode(await read())
             status, body = route.status, _encode(await route.handler(data=data, state=self.state, **named))
         except Exception as raised:
@@ -136,7 +136,8 @@ class Service:
             await send(message)
 
         try:
-            known = self.door.admit(scope, headers, READ if route is None else route.needed)
+            needed = "metrics" if route is None else route.needed  # what every key may
+            known = self.door.admit(scope, headers, needed, named.get("name"))
             if route is not None:  # for HEAD too: the server leaves out the body
                 address = route.path.format(**named)
                 inner = {**scope, "method": route.method, "path": address, "known": known}

@@ -69,7 +69,6 @@ def service(
             gc.freeze()  # what is loaded by now stays: looking through it for garbage would hold up answers
             while True:
                 try:
-                    keyring.refresh()
                     health = await writer.run(engine.health)
                     if health["ready"] != was_ready:
                         was_ready = health["ready"]
@@ -89,7 +88,8 @@ def service(
         keyring.close()
         engine.close()
 
-    state = State({"engine": engine, "writer": writer, "measures": measures, "readiness": readiness})
+    parts = {"engine": engine, "writer": writer, "measures": measures, "readiness": readiness}
+    state = State({**parts, "keyring": keyring, "path": path})
     routes = framework(lifespan, state, root_path=root_path, most_bytes=limits.most_bytes)
     door = Door(keyring, rate=limits.rate)
     return Service(state, door, measures, routes, most_bytes=limits.most_bytes, root_path=root_path, log_all=log_all)

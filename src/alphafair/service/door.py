@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 from alphafair.service.errors import failure
-from alphafair.service.keys import ROLES, Keyring
+from alphafair.service.keys import ROLES, Caller, Keyring, Permission
 
-ANYBODY, READ, WRITE, ADMIN = range(-1, len(ROLES))  # what a route needs: nothing, or a role of at least this rank
+ASK_FOR_ANOTHER = "Ask whoever runs the service for another key."
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MAKE_A_KEY = "Make a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
 MOST_CALLERS = 10_000
+LOCAL = "anybody on this machine"
+current_caller: ContextVar[Caller] = ContextVar("current_caller")  # of the request that is being answered
 
 
 class Door:
@@ -29,25 +32,41 @@ class Door:
         self.keyring, self.rate, self._clock = keyring, rate, clock
         self._due: dict[str, float] = {}
 
-    def admit(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], needed: int) -> bool:
-        """Whether the caller is known, which matters to pages for anybody."""
+    def admit(
+        self,
+        scope: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        needed: Permission | None,
+        experiment: str | None = None,
+    ) -> bool:
+        """Whether the caller is known, which matters to pages for anybody (`needed` is None)."""
         if self.keyring.any_made:
-            scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            found = self.keyring.find(token.strip()) if scheme.lower() == "bearer" else None
-            if found is None:
-                if needed == ANYBODY:
+            caller = self._owner(headers)
+            if caller is None:
+                if needed is None:
                     return False
                 raise failure(401, "unauthorized", "This needs a key.", repair=MAKE_A_KEY, www_authenticate="Bearer")
-            caller, rank = found
-            if rank < needed:
-                message = f"This needs a key of the role {ROLES[needed]!r}; yours has {ROLES[rank]!r}."
-                raise failure(403, "forbidden", message, repair="Ask whoever runs the service for another key.")
+            if needed is not None and not caller.may(needed):
+                able = " or ".join(repr(role) for role, may in ROLES.items() if needed in may)
+                message = f"This needs a key of the role {able}; yours has {caller.role!r}."
+                raise failure(403, "forbidden", message, repair=ASK_FOR_ANOTHER)
+            if experiment is not None:
+                check_sees(caller, experiment)
         else:
             _check_that_this_machine_is_meant(headers.get(b"host", b"localhost"), headers.get(b"origin"))
-            caller = scope["client"][0] if scope.get("client") else ""
+            caller = Caller(scope["client"][0] if scope.get("client") else "", LOCAL, "admin")
         if self.rate is not None:
-            self._count(caller, self.rate)
+            self._count(caller.id, self.rate)
+        current_caller.set(caller)
         return True
+
+    def _owner(self, headers: Mapping[bytes, bytes]) -> Caller | None:
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        caller = self.keyring.find(token.strip()) if scheme.lower() == "bearer" else None
+        if caller is not None and not self.keyring.up_to_date:
+            message = "Keys cannot be read from the database, so none is accepted."
+            raise failure(503, "keys_unreadable", message, repair="Send it again later.", retry_after="1")
+        return caller
 
     def _count(self, caller: str, rate: float) -> None:
         """So many requests per second, and up to two seconds' worth at once."""
@@ -59,6 +78,19 @@ class Door:
         self._due[caller] = due + 1.0 / rate
         if len(self._due) > MOST_CALLERS:
             self._due = {each: then for each, then in self._due.items() if then > now}
+
+
+def check_sees(caller: Caller, experiment: str) -> None:
+    """Refuse a key that is limited to other experiments; whether this one exists is not said."""
+    if not caller.sees(experiment):
+        allowed = ", ".join(sorted(caller.experiments or ()))
+        raise failure(403, "forbidden", f"This key is limited to {allowed}.", repair=ASK_FOR_ANOTHER)
+
+
+def actor() -> str:
+    """How a change of the request that is being answered is recorded."""
+    caller = current_caller.get()
+    return LOCAL if caller.name == LOCAL else f"{caller.name} ({caller.id})"
 
 
 @lru_cache(1024)

@@ -17,6 +17,7 @@ STATUS = {
     "unknown_experiment": 404,
     "unknown_arm": 404,
     "unknown_context": 404,
+    "unknown_key": 404,
     "experiment_exists": 409,
     "arm_exists": 409,
     "paused": 409,

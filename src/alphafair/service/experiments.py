@@ -19,7 +19,8 @@ from msgspec import UNSET, structs
 from alphafair import metrics, validate
 from alphafair.engine import Engine
 from alphafair.service.decisions import Name
-from alphafair.service.messages import Change, ExperimentAnswer, Experiments, NewExperiment
+from alphafair.service.door import actor, check_sees, current_caller
+from alphafair.service.messages import Change, ChangeItem, ExperimentAnswer, Experiments, History, NewExperiment
 from alphafair.service.responses import ERRORS, ERRORS_OF_NAMES, ERRORS_OF_POSTS, example
 
 PATH = "/v1/experiments"
@@ -40,8 +41,12 @@ async def create(data: Begun, state: State) -> ExperimentAnswer:
     for name in settings.keys() & {*data.__struct_fields__}:
         raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], f"Send it as {name!r}.")
 
+    check_sees(current_caller.get(), data.name)
+    by = actor()
+
     def begin() -> ExperimentAnswer:
-        state.engine.create(**arguments, **settings)
+        with state.engine.acting_as(by):
+            state.engine.create(**arguments, **settings)
         return described(state.engine, data.name)
 
     answer: ExperimentAnswer = await state.writer.run(begin)
@@ -50,8 +55,8 @@ async def create(data: Begun, state: State) -> ExperimentAnswer:
 
 @get(PATH, responses=ERRORS, tags=TAGS, sync_to_thread=True)
 def experiments(state: State) -> Experiments:
-    """The names of all experiments."""
-    return Experiments(state.engine.experiments())
+    """The names of all experiments that the key is for."""
+    return Experiments([name for name in state.engine.experiments() if current_caller.get().sees(name)])
 
 
 @get(PATH + "/{name:str}", responses=ERRORS_OF_NAMES, tags=TAGS, sync_to_thread=True)
@@ -69,12 +74,14 @@ async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
         got = sorted({*given, *about})
         raise validate.Refusal("the body", "an object with exactly one change", got, "Send one at a time.")
     ((field, value),) = given.items()
+    by = actor()
 
     def alter() -> ExperimentAnswer:
-        if field == "paused":
-            (state.engine.pause if value else state.engine.resume)(name)
-        else:
-            getattr(state.engine, "set_alpha" if field == "alpha" else field)(name, value, **about)
+        with state.engine.acting_as(by):
+            if field == "paused":
+                (state.engine.pause if value else state.engine.resume)(name)
+            else:
+                getattr(state.engine, "set_alpha" if field == "alpha" else field)(name, value, **about)
         return described(state.engine, name)
 
     answer: ExperimentAnswer = await state.writer.run(alter)
@@ -85,12 +92,21 @@ async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
 async def erase(name: Name, label: Erased, state: State) -> ExperimentAnswer:
     """Remove a context's label, and the ids of its decisions, for good; the numbers stay."""
 
+    by = actor()
+
     def forget() -> ExperimentAnswer:
-        state.engine.erase(name, label)
+        with state.engine.acting_as(by):
+            state.engine.erase(name, label)
         return described(state.engine, name)
 
     answer: ExperimentAnswer = await state.writer.run(forget)
     return answer
+
+
+@get(PATH + "/{name:str}/history", responses=ERRORS_OF_NAMES, tags=TAGS, sync_to_thread=True)
+def history(name: Name, state: State) -> History:
+    """Every change of an experiment: when, how, and by whose key."""
+    return History([ChangeItem(*change) for change in state.engine.history(name)])
 
 
 @get(PATH + "/{name:str}/log", responses=ERRORS_OF_NAMES, tags=TAGS, media_type="application/octet-stream")

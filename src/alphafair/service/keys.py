@@ -1,4 +1,4 @@
-"""Keys: who may read, write, or change experiments. The ledger's file holds their hashes, never the keys themselves.
+"""Keys: who may do what, with which experiments, until when. The database holds their hashes, never the keys.
 
 A key is `af_<id>_<secret>`: the id finds the row, and the SHA-256 of the secret is compared in constant time. The
 secret is 256 random bits, which nobody guesses: a slow hash, made for passwords, would only slow every request down.
@@ -8,47 +8,116 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import logging
 import secrets
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from alphafair import validate
-from alphafair.engine import Engine, Unavailable
+from alphafair.engine import Engine, Refused, Unavailable
 from alphafair.engine.ledger import Ledger
+from alphafair.service.logs import log
 
-ROLES = ("read", "write", "admin")  # each may do what those before it may
+Permission = Literal["metrics", "read", "write", "log", "admin"]
+ROLES: Final[dict[str, frozenset[Permission]]] = {
+    "metrics": frozenset(("metrics",)),
+    "read": frozenset(("metrics", "read")),
+    "write": frozenset(("metrics", "read", "write")),
+    "log": frozenset(("metrics", "read", "log")),
+    "admin": frozenset(("metrics", "read", "write", "log", "admin")),
+}
 PATIENCE = 10.0  # seconds to wait for another process that is writing
+STALE = 5.0  # seconds after which keys that could not be read again are refused
+FIELDS = "id, name, role, experiments, hash, created_at, created_by, expires_at, revoked_at, revoked_by"
 
 
 class Key(NamedTuple):
-    """What is known of a key: everything but its secret."""
+    """What is known of a key: everything but its secret. Times are microseconds since 1970."""
 
     id: str
     name: str
     role: str
-    created_at: int  # microseconds since 1970
-    revoked_at: int | None
+    experiments: tuple[str, ...] | None  # None: all
     hash: bytes
+    created_at: int
+    created_by: str | None
+    expires_at: int | None
+    revoked_at: int | None
+    revoked_by: str | None
 
-    @property
-    def valid(self) -> bool:
-        return self.revoked_at is None
+    def valid_at(self, now: int) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-def create(path: Path, role: str, name: str) -> str:
-    """A new key, told once."""
-    validate.choice("--role", role, ROLES)
-    if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise validate.Refusal("--name", "1 to 100 printable characters", name, "Say whose key it is.")
-    id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+class Caller(NamedTuple):
+    """Whoever sent a request: a valid key, or anybody on this machine as long as there are no keys."""
+
+    id: str
+    name: str
+    role: str
+    experiments: frozenset[str] | None = None  # None: all
+
+    def may(self, permission: Permission) -> bool:
+        return permission in ROLES[self.role]
+
+    def sees(self, experiment: str) -> bool:
+        return self.experiments is None or experiment in self.experiments
+
+
+def create(
+    path: Path,
+    role: str,
+    name: str,
+    *,
+    experiments: Sequence[str] | None = None,
+    expires_in: float | None = None,
+    by: str | None = None,
+) -> str:
+    """A new key, shown once; limited to some experiments and to so many seconds, where that is asked for.
+
+    `by` is who creates it.
+    """
+    validate.choice("role", role, ROLES)
+    if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable():
+        raise validate.Refusal("name", "1 to 100 printable characters", name, "Write whose key it is.")
+    if experiments is not None:
+        experiments = validate.labels("experiments", experiments, 1)
     with _connected(path) as connection, connection:
-        row = (id, name, role, _hash(secret), _now())
-        connection.execute("insert into api_key (id, name, role, hash, created_at) values (?, ?, ?, ?, ?)", row)
-    return f"af_{id}_{secret}"
+        return _insert(connection, role, name, experiments, _later(expires_in), by)
+
+
+def rotate(path: Path, id: str, *, grace: float = 0.0, by: str | None = None) -> str:
+    """A new key in the place of another, which stays valid for so many more seconds."""
+    grace = validate.number("grace", grace, low=0.0, high=1e9)
+    with _connected(path) as connection, connection:
+        key = _find(connection, id)
+        if not key.valid_at(_now()):
+            raise validate.Refusal("id", "that of a valid key", id, "Create a new one.")
+        lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
+        token = _insert(connection, key.role, key.name, key.experiments, _later(lifetime), by)
+        end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
+        connection.execute("update api_key set expires_at = ? where id = ?", (end, id))
+    with _connected(path) as connection:
+        if _find(connection, id).expires_at != end:
+            raise Unavailable(f"Key {id} is unchanged in {path}: the database does not keep what is written.")
+    return token
+
+
+def revoke(path: Path, id: str, *, by: str | None = None) -> None:
+    """Refuse a key from now on; it stays in the list."""
+    with _connected(path) as connection, connection:
+        _find(connection, id)
+        revoked = "update api_key set revoked_at = ?, revoked_by = ? where id = ? and revoked_at is null"
+        connection.execute(revoked, (_now(), by, id))
+    with _connected(path) as connection:
+        if _find(connection, id).revoked_at is None:
+            raise Unavailable(f"Key {id} is not revoked in {path}: the database does not keep what is written.")
 
 
 def all_of(path: Path) -> list[Key]:
@@ -57,62 +126,122 @@ def all_of(path: Path) -> list[Key]:
         return _read(connection)
 
 
-def revoke(path: Path, id: str) -> None:
-    """A key that opens nothing any more; it stays in the list."""
-    with _connected(path) as connection, connection:
-        known = {key.id: key for key in _read(connection)}
-        validate.choice("ID", id, known)
-        connection.execute(
-            "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", (time.time_ns() // 1000, id)
-        )
+def any_valid(path: Path) -> bool:
+    now = _now()
+    return any(key.valid_at(now) for key in all_of(path))
 
 
 class Keyring:
-    """The keys of a file, as they were when it was last looked at."""
+    """The keys of a database, read again every second by a thread that waits for nobody."""
 
-    def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    def __init__(self, path: Path, *, every: float = 1.0) -> None:
+        self._path, self._every = path, every
+        self._reading, self._closed = threading.Lock(), threading.Event()
         self.refresh()
+        self._thread = threading.Thread(target=self._keep_reading, name="keys", daemon=True)
+        self._thread.start()
+
+    def _keep_reading(self) -> None:
+        while not self._closed.wait(self._every):
+            try:
+                self.refresh()
+            except Exception as problem:  # whatever it is, try again; meanwhile `up_to_date` becomes false
+                log(logging.WARNING, "keys cannot be read", reason=str(problem))
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether a key that was revoked several seconds ago is refused by now."""
+        return time.monotonic() - self._read_at < STALE
 
     def refresh(self) -> None:
-        """Look again: keys made or revoked since count from now on."""
-        keys = _read(self._connection)
-        self.any_made = bool(keys)  # a file that ever had keys never opens again without one
-        self._live = {key.id: (key.hash, ROLES.index(key.role)) for key in keys if key.valid}
+        """Read again: keys made or revoked since count from now on."""
+        with self._reading:
+            began = time.monotonic()
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=STALE / 2)) as connection:
+                self._take(_read(connection))
+            self._read_at = began
 
-    def find(self, token: str) -> tuple[str, int] | None:
-        """The id of a key and the rank of its role; None for what is no key."""
+    def _take(self, keys: list[Key]) -> None:
+        self.any_made = bool(keys)  # a database that ever had keys never opens again without one
+        self._live = {
+            key.id: (key, Caller(key.id, key.name, key.role, _as_set(key.experiments)))
+            for key in keys
+            if key.valid_at(_now())
+        }
+
+    def find(self, token: str) -> Caller | None:
+        """Whose key it is; None for what is not a valid key."""
         prefix, _, rest = token.partition("_")
         id, _, secret = rest.partition("_")
-        hash, rank = self._live.get(id, (b"", -1))
-        return (id, rank) if prefix == "af" and hmac.compare_digest(_hash(secret), hash) else None
+        key, caller = self._live.get(id, (None, None))
+        same = hmac.compare_digest(_hash(secret), b"" if key is None else key.hash)
+        return caller if key is not None and same and prefix == "af" and key.valid_at(_now()) else None
 
     def close(self) -> None:
-        self._connection.close()
+        self._closed.set()
+        self._thread.join()
+
+
+def _as_set(names: Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
 
 
 def _now() -> int:
     return time.time_ns() // 1000
 
 
+def _later(seconds: float | None) -> int | None:
+    if seconds is None:
+        return None
+    return _now() + int(1e6 * validate.number("expires_in", seconds, low=1.0, high=1e9))
+
+
 def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+def _insert(
+    connection: sqlite3.Connection,
+    role: str,
+    name: str,
+    experiments: Sequence[str] | None,
+    expires_at: int | None,
+    by: str | None,
+) -> str:
+    id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    named = None if experiments is None else json.dumps(list(experiments))
+    row = (id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
+    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    return f"af_{id}_{secret}"
+
+
 def _read(connection: sqlite3.Connection) -> list[Key]:
-    rows = connection.execute("select id, name, role, created_at, revoked_at, hash from api_key order by created_at")
-    return [Key(*row) for row in rows]
+    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")
+    return [_key(*row) for row in rows]
+
+
+def _key(id: str, name: str, role: str, experiments: str | None, *rest: Any) -> Key:
+    return Key(id, name, role, None if experiments is None else tuple(json.loads(experiments)), *rest)
+
+
+def _find(connection: sqlite3.Connection, id: str) -> Key:
+    for key in _read(connection):
+        if key.id == id:
+            return key
+    raise Refused("unknown_key", "id", "that of a key", id, "Look it up with `alphafair keys list`.")
 
 
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, made if it is not there; a service that writes to it meanwhile is not in the way."""
+    """The database, made if it is not there; a service that writes to it meanwhile is not in the way."""
     if path.exists():
-        Ledger(path, read_only=True).close()  # refuses what is no file of ours, or of another version
+        Ledger(path, read_only=True).close()  # refuses what is no database of ours, or of another version
     else:
         Engine.open(path).close()
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
+            connection.execute("pragma synchronous = full")
             yield connection
     except sqlite3.Error as problem:
         raise Unavailable(f"{path} cannot be written: {problem}") from problem

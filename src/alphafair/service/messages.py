@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from alphafair.engine.experiment import LONGEST_LABEL
 
-MOST_BATCH, MOST_ARMS = 1000, 1000
+MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
 
 Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL)]
 Name = Annotated[
@@ -28,6 +29,7 @@ Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is n
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
 Numbers = Annotated[dict[Label, float], Meta(description="What groups, or arms, are entitled to; others to 1.")]
 Floor = Annotated[float | dict[Label, float], Meta(description="Least share of every draw: per arm, or by group.")]
+Role = Literal["metrics", "read", "write", "log", "admin"]
 Setting = bool | int | float | str
 
 
@@ -101,6 +103,21 @@ class Change(Body):
     unmask_arm: Label | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
+
+
+class NewKey(Body):
+    """Who gets a key, for what and for how long."""
+
+    role: Role
+    name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose key it is.", examples=["the shop"])]
+    experiments: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | None = None
+    expires_in: Annotated[float, Meta(ge=1.0, le=1e9, description="Seconds; null: until it is revoked.")] | None = None
+
+
+class Rotation(Body):
+    """How long the old key stays valid beside the new one."""
+
+    grace: Annotated[float, Meta(ge=0.0, le=1e9, description="Seconds.")] = 0.0
 
 
 class Problem(Struct, omit_defaults=True):
@@ -204,6 +221,50 @@ class ExperimentAnswer(Struct):
     pull_floor: float | dict[str, float]
     jain_index: float | None
     alpha_performance: float | None
+
+
+class ChangeItem(Struct):
+    """A change of an experiment: its place in the log, when, what, by whom (null: not recorded), and how."""
+
+    position: int
+    at: datetime
+    kind: str
+    by: str | None
+    details: dict[str, Any]
+
+
+class History(Struct):
+    """Oldest first."""
+
+    items: list[ChangeItem]
+
+
+class KeyAnswer(Struct):
+    """What is known of a key, but for its secret. Times are null where something never happened or will."""
+
+    id: str
+    name: str
+    role: Role
+    experiments: list[str] | None
+    valid: bool
+    created_at: datetime
+    created_by: str | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+
+
+class CreatedKey(Struct):
+    """A new key. It is not shown again."""
+
+    id: str
+    key: str
+
+
+class Keys(Struct):
+    """All keys that were ever made."""
+
+    items: list[KeyAnswer]
 
 
 class Experiments(Struct):

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 
 from alphafair.engine import Engine
+from alphafair.service.door import current_caller
 from alphafair.service.experiments import fairness
 from alphafair.service.messages import Readiness
 
@@ -84,7 +85,9 @@ class _Live:
         yield from self._experiments()
 
     def _experiments(self) -> Iterator[Metric]:
-        found = [self.engine.experiment(name) for name in self.engine.experiments()]
+        caller = current_caller.get(None)  # who asks for the page; nobody does while it is registered
+        seen = [name for name in self.engine.experiments() if caller is None or caller.sees(name)]
+        found = [self.engine.experiment(name) for name in seen]
         for kind, field, help in (
             (CounterMetricFamily, "decisions", "Decisions made."),
             (CounterMetricFamily, "rewards", "Rewards sent and booked; default rewards are not among them."),

@@ -13,17 +13,22 @@ from urllib.parse import unquote
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 
-from alphafair.service import decisions, experiments, pages
-from alphafair.service.door import ADMIN, ANYBODY, READ, WRITE
+from alphafair.service import decisions, experiments, key_routes, pages
+from alphafair.service.keys import Permission
 
-NEEDED = {
-    ANYBODY: (pages.health, pages.ready),
-    READ: (
-        *(experiments.experiments, experiments.experiment, experiments.download_log),
-        *(pages.prometheus, pages.openapi, pages.docs),
+NEEDED: dict[Permission | None, tuple[HTTPRouteHandler, ...]] = {
+    None: (pages.health, pages.ready),  # anybody
+    "metrics": (pages.prometheus,),
+    "read": (
+        *(experiments.experiments, experiments.experiment, experiments.history),
+        *(pages.openapi, pages.docs),
     ),
-    WRITE: (decisions.decide, decisions.decide_many, decisions.reward, decisions.reward_many, decisions.activate),
-    ADMIN: (experiments.create, experiments.change, experiments.erase),
+    "write": (decisions.decide, decisions.decide_many, decisions.reward, decisions.reward_many, decisions.activate),
+    "log": (experiments.download_log,),
+    "admin": (
+        *(experiments.create, experiments.change, experiments.erase),
+        *(key_routes.create, key_routes.keys, key_routes.rotate, key_routes.revoke),
+    ),
 }
 HANDLERS = [handler for handlers in NEEDED.values() for handler in handlers]
 
@@ -33,7 +38,7 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    needed: int  # rank of the role
+    needed: Permission | None  # None: no key at all
     status: int
     takes_body: bool
     decode: Callable[[bytes], Any]  # of that body
@@ -46,20 +51,21 @@ def segments(path: str) -> list[str]:
     return [unquote(part) for part in parts] if "%" in path else parts
 
 
-def _route(handler: HTTPRouteHandler, needed: int) -> Route:
+def _route(handler: HTTPRouteHandler, needed: Permission | None) -> Route:
     ((method,), (path,)) = handler.http_methods, handler.paths
     body = handler.parsed_fn_signature.parameters.get("data")
     decode = msgspec.json.Decoder(body.annotation if body else None).decode
-    path = path.replace("{name:str}", "{name}")
+    path = path.replace(":str}", "}")
     return Route(str(method), path, needed, handler.status_code, body is not None, decode, handler.fn)
 
 
 Methods = Mapping[str, Route]
 ROUTES = [_route(handler, needed) for needed, handlers in NEEDED.items() for handler in handlers]
-_NAME = len(segments("/v1/experiments"))  # which segment is the name of an experiment, if one is
-_BY_SEGMENTS: dict[tuple[str | None, ...], dict[str, Route]] = {}  # None in place of the name
+_NAME = len(segments("/v1/experiments"))  # which segment is the name of an experiment or the id of a key, if one is
+_BY_SEGMENTS: dict[tuple[str | None, ...], dict[str, Route]] = {}  # None in place of that
+_PARAMETER = {"experiments": "name", "keys": "id"}
 for _each in ROUTES:
-    _key = tuple(None if part == "{name}" else part for part in segments(_each.path))
+    _key = tuple(None if part.startswith("{") else part for part in segments(_each.path))
     _BY_SEGMENTS.setdefault(_key, {})[_each.method] = _each
 
 
@@ -68,5 +74,5 @@ def find(parts: Sequence[str]) -> tuple[Methods, dict[str, str]]:
     if len(parts) > _NAME and parts[_NAME] and "/" not in parts[_NAME]:
         named = _BY_SEGMENTS.get((*parts[:_NAME], None, *parts[_NAME + 1 :]))
         if named is not None:
-            return named, {"name": parts[_NAME]}
+            return named, {_PARAMETER[parts[_NAME - 1]]: parts[_NAME]}
     return _BY_SEGMENTS.get(tuple(parts), {}), {}

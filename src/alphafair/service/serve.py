@@ -43,7 +43,7 @@ def serve(
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     engine = Engine.open(path, create=not must_exist)
     try:
-        if unix_socket is None and not is_loopback(host) and not any(key.valid for key in keys.all_of(path)):
+        if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):
             repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"
             raise validate.Refusal("--host", "127.0.0.1, ::1 or localhost as long as there are no keys", host, repair)
         application = service(engine, path, limits=limits, root_path=root_path, log_all=log_all)

@@ -1,0 +1,32 @@
+"""`alphafair history`: who changed an experiment, when and how."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from alphafair.cli._shared import EngineFile, Experiment
+
+
+def command(
+    file: EngineFile,
+    experiment: Experiment,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List who changed an experiment, when and how.
+
+    Its creation, alpha, arms, pauses, roll-backs and erasures, oldest first, with the name of the key that asked for
+    each. A service may use the file meanwhile.
+    """
+    from alphafair.engine import Engine
+
+    with Engine.open(file, read_only=True) as engine:
+        for change in engine.history(experiment):
+            if as_json:
+                typer.echo(json.dumps({**change._asdict(), "at": change.at.isoformat()}))
+            else:
+                details = ", ".join(f"{key}={json.dumps(value)}" for key, value in change.details.items())
+                moment = f"{change.at:%Y-%m-%d %H:%M:%S}"
+                typer.echo(f"{change.position:>9}  {moment} UTC  {change.kind:<10}  {change.by or '-':<24}  {details}")
