@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,8 +16,7 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.ledger import Ledger
-from tests.older import take_back
+from alphafair.engine.ledger import Ledger, schema
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
@@ -191,7 +192,8 @@ def test_counters_outlive_the_process_and_a_file_of_the_version_before(tmp_path:
                     old = json.loads(body)
                     old["tally"] = tally_as_before(old["tally"])
                     file.execute("update change set body = ? where seq = ?", (json.dumps(old), seq))
-                take_back(file, 2)
+                (text,) = (text for _, name, text in schema() if name == "settled_by_source")
+                file.executescript(text)
         with running(path, engine=Engine(Ledger(path), 0, clock=lambda: now[0])) as books.shop:
             check_experiments(books)
             books.shop.engine.verify()
@@ -241,3 +243,39 @@ def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size
     check_experiments(books)
+
+
+def test_the_time_of_every_answer_is_told_by_route(books: Bookkeeper) -> None:
+    books.create("home")
+    began = time.perf_counter()
+    for k in range(5):
+        books.decide("home", f"{k}")
+    assert books.shop.post("/home/decisions?x", {"context": "v"}).status_code == 200  # not the short way
+    books.shop.http.get("/v1/experiments/home/decisions")
+    with books.shop.engine._writer:  # the disk is slow
+        waiting = threading.Thread(target=books.reward, args=("home", "0", 1.0))
+        waiting.start()
+        time.sleep(0.3)
+    waiting.join()
+    assert books.shop.raw(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    taken = time.perf_counter() - began
+    found = told(books.shop)
+
+    def times(route: str) -> list[float]:
+        """What is under each bound."""
+        start = 'alphafair_request_seconds_bucket{le="'
+        named = {name: n for name, n in found.items() if name.startswith(start) and f'route="{route}"' in name}
+        return list(named.values())
+
+    for route in {re.findall('route="(.*?)"', name)[0] for name in found if 'route="' in name}:
+        answered = sum(n for name, n in found.items() if name.startswith(f'alphafair_requests_total{{route="{route}"'))
+        assert times(route) == sorted(times(route))
+        assert times(route)[-1] == found[f'alphafair_request_seconds_count{{route="{route}"}}'] == answered
+    decisions, rewards = "/v1/experiments/{name}/decisions", "/v1/experiments/{name}/rewards"
+    assert times(decisions)[-1] == 6
+    assert 0.0 < found[f'alphafair_request_seconds_sum{{route="{decisions}"}}'] < taken
+    assert 0.25 < found[f'alphafair_request_seconds_sum{{route="{rewards}"}}'] < taken
+    assert found[f'alphafair_request_seconds_bucket{{le="0.25",route="{rewards}"}}'] == 0
+    assert found[f'alphafair_request_seconds_bucket{{le="30.0",route="{rewards}"}}'] == 1
+    assert found['alphafair_requests_total{route="other",status="400"}'] == 1
+    assert found['alphafair_requests_total{route="other",status="405"}'] == 1

@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,7 +33,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 PROBES = ("/health", "/ready", "/metrics")  # asked for all the time
+OTHER = "other"  # in place of a route
 SEE_DOCS = "See /docs for the paths and methods there are; a path does not end with a slash."
+_PLAIN = re.compile(rb"/[A-Za-z0-9/._~-]*")  # a path without escapes, and no query
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
@@ -63,6 +66,7 @@ class Service:
         self.state, self.door, self.measures, self.framework = state, door, measures, framework
         self.most_bytes, self.log_all = most_bytes, log_all
         self._root = routes.segments(root_path) if root_path else []
+        self.find_with_body = lru_cache(1000)(self._find_with_body)
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4).encode()
 
@@ -79,6 +83,15 @@ class Service:
             answer = await self.answer(route, named, path, scope, headers, lambda: self._body(receive, headers))
             await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
             await send({"type": "http.response.body", "body": answer.body})
+
+    def _find_with_body(self, method: bytes, address: bytes) -> tuple[Route, dict[str, str], str] | None:
+        """The route of a request with a body, the name in its path, and that path; None for addresses in odd forms."""
+        if not _PLAIN.fullmatch(address):
+            return None
+        path = address.decode()
+        methods, named = self.find(path)
+        route = methods.get(method.decode())
+        return (route, named, path) if route is not None and route.takes_body else None
 
     def find(self, path: str) -> tuple[Methods, dict[str, str]]:
         """The routes of a path as it was sent, with or without the prefix that a proxy shows it under."""
@@ -107,9 +120,10 @@ class Service:
             status, body = refusal.status, _encode(refusal.answer)
             sent += _encoded(refusal)
         sent.append((b"content-length", b"%d" % len(body)))
-        self.measures.requests[route.path, status] += 1
+        seconds = time.perf_counter() - start
+        self.measures.answered(route.path, status, seconds)
         if problem or self.log_all:
-            self._log(request_id, status, route.method, path, time.perf_counter() - start, problem)
+            self._log(request_id, status, route.method, path, seconds, problem)
         return Answer(status, body, sent)
 
     async def _through_framework(
@@ -158,10 +172,16 @@ class Service:
                 sent = [_JSON, (b"content-length", b"%d" % len(body)), *_encoded(refusal)]
                 await pass_on({"type": "http.response.start", "status": refusal.status, "headers": sent})
                 await pass_on({"type": "http.response.body", "body": body})
-        label = "other" if route is None else route.path
-        self.measures.requests[label, status] += 1
+        label = OTHER if route is None else route.path
+        seconds = time.perf_counter() - start
+        self.measures.answered(label, status, seconds)
         if problem or self.log_all or label not in PROBES:
-            self._log(request_id, status, method, path, time.perf_counter() - start, problem)
+            self._log(request_id, status, method, path, seconds, problem)
+
+    def unreadable(self) -> bytes:
+        """The body of the 400 for what is no request."""
+        self.measures.answered(OTHER, 400, 0.0)
+        return _encode(failure(400, "bad_http", "This is not HTTP, or its headers are too long.").answer)
 
     def _request_id(self, headers: Mapping[bytes, bytes]) -> bytes:
         """The caller's own, where it has a sound one."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -15,6 +17,7 @@ from alphafair.service.door import current_caller
 from alphafair.service.experiments import fairness
 from alphafair.service.messages import Readiness
 
+REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 DELAYS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
 GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
@@ -25,6 +28,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
+        self.times: dict[str, list[float]] = {}  # by route: how many between two bounds each, and the sum
         self.registry = CollectorRegistry()
         self._commits = self._histogram("commit_seconds", "Seconds to decide, write and learn.", COMMIT_SECONDS)
         self._groups = self._histogram("group_size", "Commands per commit.", GROUP_SIZES)
@@ -33,6 +37,15 @@ class Measures:
 
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"alphafair_{name}", help, buckets=buckets, registry=self.registry)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request has its answer."""
+        self.requests[route, status] += 1
+        times = self.times.get(route)
+        if times is None:
+            times = self.times[route] = [0.0] * (len(REQUEST_SECONDS) + 2)
+        times[bisect_left(REQUEST_SECONDS, seconds)] += 1
+        times[-1] += seconds
 
     def committed(self, size: int, seconds: float, delays: list[float]) -> None:
         """The engine has answered some commands; with them, how long after their decisions rewards came."""
@@ -46,9 +59,8 @@ class Measures:
 
     def delays(self) -> Metric:
         """How long rewards took, as a histogram."""
-        bounds = [*map(str, DELAYS), "+Inf"]
-        buckets = list(zip(bounds, np.cumsum(self._delays).tolist(), strict=True))
         help = "Seconds from a decision, or its activation, to the reward that was sent."
+        buckets = _cumulative(DELAYS, self._delays.tolist())
         return HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
 
     def watch(self, engine: Engine, waiting: Callable[[], int], readiness: Callable[[], Readiness]) -> None:
@@ -57,6 +69,11 @@ class Measures:
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
+
+
+def _cumulative(bounds: Sequence[float], counts: Iterable[float]) -> list[tuple[str, float]]:
+    """How many are under each bound, as Prometheus wants it."""
+    return list(zip([*map(str, bounds), "+Inf"], itertools.accumulate(counts), strict=True))
 
 
 class _Live:
@@ -75,6 +92,12 @@ class _Live:
         for (route, status), count in list(self.measures.requests.items()):
             requests.add_metric([route, str(status)], count)
         yield requests
+        help = "Seconds from a request, a long body included, to the end of its answer."
+        times = HistogramMetricFamily("alphafair_request_seconds", help, labels=["route"])
+        for route, found in list(self.measures.times.items()):
+            *counts, total = found
+            times.add_metric([route], _cumulative(REQUEST_SECONDS, counts), total)
+        yield times
         yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
         found = self.readiness()

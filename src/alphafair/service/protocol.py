@@ -7,20 +7,17 @@ body is handed over as it is and the answer written in one piece; anything else 
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import httptools
-import msgspec
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from alphafair.service.app import Service
-from alphafair.service.errors import failure
 from alphafair.service.routes import Route
 
 MOST_HEADER_BYTES = 1 << 16
-_PLAIN = re.compile(rb"/[A-Za-z0-9/._~-]*")  # a path without escapes, and no query
+LONGEST_ADDRESS = 200  # on the short way
 
 
 class Visit:
@@ -108,14 +105,12 @@ class Protocol(HttpToolsProtocol):
         if not (length.isdigit() and len(length) < 9 and int(length) <= min(service.most_bytes, HIGH_WATER_LIMIT)):
             return None
         special = self.expect_100_continue or parser.get_http_version() != "1.1"
-        if special or not _PLAIN.fullmatch(self.url):
+        if special or len(self.url) > LONGEST_ADDRESS:
             return None
-        path = self.url.decode()
-        methods, named = service.find(path)
-        route = methods.get(parser.get_method().decode())
-        if route is None or not route.takes_body:
+        found = service.find_with_body(parser.get_method(), self.url)
+        if found is None:
             return None
-        visit = Visit(route, named, path, headers)
+        visit = Visit(*found, headers)
         visit.keep_alive = parser.should_keep_alive()
         return visit
 
@@ -150,7 +145,7 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        body = msgspec.json.encode(failure(400, "bad_http", "This is not HTTP, or its headers are too long.").answer)
+        body = self.app.unreadable()
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self._last_words = STATUS_LINE[400] + head + body
         self._take_no_more()
