@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-UNDO = {4: "drop table scratch"}  # what takes back a numbered step, where there is anything to take back
+UNDO = {4: "drop table scratch", 5: "alter table change drop column by"}  # what takes back a numbered step, where there is anything to take back
 
 
 def take_back(file: sqlite3.Connection, number: int) -> None:

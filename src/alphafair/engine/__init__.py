@@ -3,6 +3,7 @@
 from alphafair.engine.engine import Engine as Engine
 from alphafair.engine.engine import restore as restore
 from alphafair.engine.errors import Mismatch as Mismatch
+from alphafair.engine.errors import PolicyFailed as PolicyFailed
 from alphafair.engine.errors import Refused as Refused
 from alphafair.engine.errors import Unavailable as Unavailable
 from alphafair.engine.requests import Activate as Activate

@@ -15,9 +15,18 @@ from typing import IO, Any, Self
 from alphafair import validate
 from alphafair.engine import copies, history
 from alphafair.engine.decisions import Decisions
-from alphafair.engine.errors import Mismatch, Refused, Unavailable
+from alphafair.engine.errors import Mismatch, PolicyFailed, Refused, Unavailable
 from alphafair.engine.events import Change, Context
-from alphafair.engine.experiment import CODE, Experiment, checked_label, checked_settings, checked_start
+from alphafair.engine.experiment import (
+    CODE,
+    LOG,
+    Experiment,
+    change_policy,
+    checked_label,
+    checked_settings,
+    checked_start,
+    state_of,
+)
 from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.fold import Fold
 from alphafair.engine.history import ChangeRecord
@@ -188,6 +197,7 @@ class Engine(Decisions):
             blob = None if start is None else start.to_bytes()
             created = Change(seq, seq, "create", json.dumps(body), blob, fold.at, self._actor.get())
             experiment = Experiment(created)
+            experiment.policy = experiment.first_policy()
             fold.changed(experiment, created)
             for number, label in enumerate(known):
                 fold.add(Context(seq, number, label))
@@ -267,13 +277,14 @@ class Engine(Decisions):
             position = validate.integer("position", position, low=experiment.key, high=self.position)
             position = max([position, *(end for start, end in experiment.rollbacks() if start <= position)])
             with self._ledger.reader() as past:
-                then = Replay(past, position).from_snapshots().run()[experiment.key].policy
+                policy = Replay(past, position, only=experiment.key).from_snapshots().run()[experiment.key].policy
             still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
             fold = Fold(self.position, self._now())
-            seq, trial = fold.next(), copy.deepcopy(experiment)
-            put_back(self._ledger, trial, then, position, seq)
-            body = json.dumps({"position": position, "closed": len(still_open), "tally": trial.tally.to_json()})
-            state = trial.policy.snapshot().to_bytes()
+            seq = fold.next()
+            with failing_alone(experiment, f"going back to position {position}"):
+                put_back(self._ledger, experiment, policy, position, seq)
+                state = state_of(policy)
+            body = json.dumps({"position": position, "closed": len(still_open), "tally": experiment.tally.to_json()})
             change = Change(seq, experiment.key, "rollback", body, state, fold.at, self._actor.get())
             fold.changed(experiment, change)
             for id in still_open:
@@ -281,8 +292,8 @@ class Engine(Decisions):
                 if known is not None:
                     fold.settled(known, None, "rollback")
             self._append(fold)
-            experiment.policy = trial.policy
-            experiment.apply(change)
+            experiment.note(change)
+            experiment.policy = policy
 
     def erase(self, name: str, context: str) -> None:
         """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
@@ -310,15 +321,19 @@ class Engine(Decisions):
             self._ledger.checkpoint()
 
     def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:
-        """Try it on a copy, write it down, do it."""
+        """Try it on a copy of the policy, write it down, go on with the copy."""
         experiment = self._find_experiment(name)
         fold = Fold(self.position, self._now())
         change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at, self._actor.get())
+        policy = None
         if kind in ("add_arm", "retire_arm", "set_alpha"):
-            copy.deepcopy(experiment).apply(change)
+            policy = experiment.policy
+            with failing_alone(experiment, f"trying {kind}"):
+                policy = copy.deepcopy(policy)
+                change_policy(policy, change)
         fold.changed(experiment, change)
         self._append(fold, updates)
-        experiment.apply(change)
+        experiment.apply(change, policy)
 
     @contextlib.contextmanager
     def acting_as(self, name: str) -> Iterator[None]:
@@ -364,17 +379,24 @@ class Engine(Decisions):
             if sound != "ok":
                 raise Mismatch(f"{reader.path} is damaged: {sound}.")
             for experiment in self._keyed.values():
-                if experiment.code != CODE:
+                if experiment.code != CODE and experiment.has_policy:
                     repair = "Open the file for writing once, which notes the upgrade, or verify with the code of then."
                     raise Refused("other_code", "experiment", "written by this code", experiment.name, repair)
-            again = Replay(reader, self.position, check=True).from_upgrades().run(progress or (lambda events: None))
+            replay = Replay(reader, self.position, check=True).from_upgrades()
+            again, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()
             for key, experiment in self._keyed.items():
-                Replay.compare(again[key], experiment.policy.snapshot(), "the state in memory")
                 counted = {**vars(again[key].tally), "settled_to": experiment.tally.settled_to}
                 if counted != vars(experiment.tally):
                     raise Mismatch(
                         f"{experiment.name}: counted {experiment.tally}, but the log has {again[key].tally}."
                     )
+                if key not in replay.unproved and experiment.has_policy and again[key].has_policy:
+                    replay.compare(again[key], experiment.policy.snapshot(), "the state in memory")
+                else:
+                    reason = experiment.unhealthy or again[key].unhealthy or "it failed while its log was done again"
+                    unproved.append(PolicyFailed(experiment.name, reason))
+            if unproved:  # all else is as it should be
+                raise unproved[0]
             return self.position
 
     def backup(self, path: str | os.PathLike[str]) -> int:
@@ -404,6 +426,7 @@ class Engine(Decisions):
             "waiting": len(self._waiting),
             "last_commit_seconds": self.last_commit_seconds,
             "clock_behind_seconds": max(0.0, (self._latest - self._clock() // 1000) / 1e6),
+            "unhealthy": {each.name: each.unhealthy for each in list(self._keyed.values()) if each.unhealthy},
         }
 
     def _check_files(self) -> None:
@@ -423,6 +446,18 @@ class Engine(Decisions):
                 self._writer.release()
 
 
+@contextlib.contextmanager
+def failing_alone(experiment: Experiment, doing: str) -> Iterator[None]:
+    """A policy may refuse; whatever else it raises is a failure of its own, before anything has changed."""
+    try:
+        yield
+    except (validate.Refusal, Unavailable):
+        raise
+    except Exception as problem:
+        what = f"{doing}: {type(problem).__name__}: {problem}"
+        raise PolicyFailed(experiment.name, what) from problem
+
+
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
     """A new file from a backup; the number of events.
 
@@ -431,6 +466,9 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int
 
     def verified(part: Path) -> None:
         with Engine.open(part, create=False) as engine:
-            engine.verify()
+            try:
+                engine.verify()
+            except PolicyFailed as failed:  # all else is as it should be, and is not held back for it
+                LOG.warning("%s cannot be verified. %s", failed.value, failed)
 
     return copies.copy(backup, path, verified)

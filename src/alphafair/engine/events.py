@@ -91,3 +91,8 @@ TABLES: dict[type, str] = {
     Late: "late_reward",
     Snapshot: "snapshot",
 }
+NUMBERS: dict[type, tuple[str, str]] = {  # what is a number, and what float64s of all arms
+    Decided: ("propensity", "probabilities"),
+    Settled: ("reward", "rewards"),
+    Late: ("reward", "rewards"),
+}

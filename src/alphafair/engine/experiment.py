@@ -5,7 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import logging
+import operator
+import random
 import re
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.engine.errors import Refused
+from alphafair.engine.errors import PolicyFailed, Refused
 from alphafair.engine.events import Change
+from alphafair.groups import Groups
 from alphafair.jit import fingerprint
 from alphafair.policies import POLICIES, BasePolicy, load_policy
 from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
-LONGEST_LABEL = 200
+LONGEST_LABEL, LONGEST_REASON = 200, 300
+DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # what a policy may fail at and go on
+LOG = logging.getLogger("alphafair.engine")
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
 COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the order of `chunks.SETTLED`
     "client": "rewards",
@@ -72,7 +79,12 @@ class Tally:
 
 
 class Experiment:
-    """Built by folding changes; `apply` is the only thing that alters how it runs."""
+    """Built by folding changes; `apply` is the only thing that alters how it runs.
+
+    A policy that fails takes nothing else with it. One that failed while it drew, or while its state was saved, stays.
+    One that failed while it learned, or was made or changed, is not what the log leads to any more: the experiment is
+    without a policy then, and whatever needs one is refused.
+    """
 
     def __init__(self, created: Change) -> None:
         body = json.loads(created.body)
@@ -95,20 +107,134 @@ class Experiment:
         self.contexts: dict[str, int] = {}
         self.n_contexts: int = body["n_contexts"]
         self.tally = Tally(pulls=[0] * len(self.arms))
+        self.policy_name: str = body["policy"]
+        self.alpha: float | None = body["settings"].get("alpha")
+        self.full, self.only_draws = False, False
+        self.problems: dict[str, str] = {}  # what the policy failed at, and why
+        self._failed_in: int | None = None  # the context that could not be drawn in
+        self._policy: BasePolicy | None = None
+
+    # its policy
+
+    @property
+    def policy(self) -> BasePolicy:
+        if self._policy is None:
+            raise PolicyFailed(self.name, self.unhealthy or "it was not made")
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: BasePolicy) -> None:
+        """From here on all is well again."""
+        self._policy = policy
+        self.problems.clear()
+        self.full = policy.feedback is Feedback.FULL
+        self.only_draws = not self.full and type(policy).choose is BasePolicy.choose  # `draw` is enough for it
+
+    @property
+    def has_policy(self) -> bool:
+        return self._policy is not None
+
+    @property
+    def unhealthy(self) -> str | None:
+        """What is wrong with the policy; None while all is well."""
+        return "; ".join(self.problems.values()) or None
+
+    def first_policy(self) -> BasePolicy:
+        """What the experiment was created with."""
+        created = self.changes[0]
+        body = json.loads(created.body)
         if created.state is not None:
-            self.policy = load_policy(State.from_bytes(created.state))
-        else:
-            self.policy = POLICIES[body["policy"]](1, len(self.arms), **body["settings"])
-        if self.n_contexts > self.policy.n_contexts:
-            self.policy.grow(n_contexts=self.n_contexts)
-        self.full = self.policy.feedback is Feedback.FULL
-        self.only_draws = not self.full and type(self.policy).choose is BasePolicy.choose  # `draw` is enough for it
+            return load_policy(State.from_bytes(created.state))
+        if self.policy_name not in POLICIES:
+            repair = "Import the module that registers it before the file is opened."
+            raise validate.Refusal("policy", "registered in this process", self.policy_name, repair)
+        policy = POLICIES[self.policy_name](1, len(body["arms"]), **body["settings"])
+        if body["n_contexts"] > 1:
+            policy.grow(n_contexts=body["n_contexts"])
+        return policy
+
+    def failed(self, doing: str, problem: BaseException | str) -> PolicyFailed:
+        """Note what the policy failed at, and log it once; the error to answer with."""
+        what = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+        reason = f"{doing}: {what[:LONGEST_REASON].rstrip('.')}"
+        if doing not in self.problems:
+            raised = problem if isinstance(problem, BaseException) else None
+            LOG.error("The policy of %s failed while %s", self.name, reason, exc_info=raised)
+        self.problems[doing] = reason
+        return PolicyFailed(self.name, reason)
+
+    def drop_policy(self, doing: str, problem: BaseException | str) -> None:
+        """Go on without a policy: what it has learned is not what the log leads to."""
+        self._policy = None
+        self.failed(doing, problem)
+
+    def draw(
+        self, policy: BasePolicy, context: int, rng: random.Random, mask: NDArray[np.bool_] | None
+    ) -> tuple[int, float, Vector | None]:
+        """An arm, its propensity and under full information the distribution; whatever else comes is a failure."""
+        probabilities: Any = None
+        try:
+            if mask is None and self.only_draws:
+                arm, propensity = policy.draw(context, rng.random())
+            else:
+                _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask)
+            if type(arm) is not int or type(propensity) is not float:
+                arm, propensity = operator.index(arm), float(propensity)
+            playable = 0 <= arm < len(self.arms) and arm not in self.retired and (mask is None or bool(mask[arm]))
+            if not playable or not 0.0 < propensity <= 1.0:
+                raise ValueError(f"arm {arm} cannot be drawn with propensity {propensity!r}")
+            if self.full:
+                probabilities = np.array(probabilities, dtype=np.float64)
+                check_distribution(probabilities, len(self.arms), arm, propensity)
+        except Exception as problem:
+            self._failed_in = context
+            raise self.failed(DRAWING, problem) from problem
+        if self._failed_in == context:
+            self._failed_in = None
+            self.problems.pop(DRAWING, None)
+        return arm, propensity, probabilities if self.full else None
+
+    def saved_state(self) -> bytes | None:
+        """The policy as bytes that can be read again; None while it is unhealthy, or cannot be saved."""
+        if not self.has_policy or self.problems.keys() - {SAVING, REPORTING}:
+            return None
+        try:
+            blob = state_of(self.policy)
+        except Exception as problem:
+            self.failed(SAVING, problem)
+            return None
+        self.problems.pop(SAVING, None)
+        return blob
 
     # what is asked of it
 
     @property
     def live_arms(self) -> list[str]:
         return [arm for number, arm in enumerate(self.arms) if number not in self.retired]
+
+    def about_policy(self) -> dict[str, Any]:
+        """The fields of `Status` that the policy is asked for; empty where there is none, or it fails to answer."""
+        feedback = Feedback.FULL if self.full else Feedback.BANDIT
+        fields: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "pull_floor": 0.0}
+        fields |= {"cumulative_rewards": {}, "groups": {}, "accounts": {}, "entitlements": {}}
+        if self.has_policy:
+            try:
+                groups = self.policy.groups or Groups.of(self.policy.n_arms)
+                floors, accounts = groups.group_floors, self.accounts
+                if not np.isfinite([*accounts.values()]).all():
+                    raise ValueError(f"accounts {reprlib.repr(accounts)} are not all numbers")
+                fields |= {
+                    "alpha": self.policy.alpha,
+                    "cumulative_rewards": self.cumulative_rewards,
+                    "groups": self.group_of,
+                    "accounts": accounts,
+                    "entitlements": {} if groups.all_alike else self.per_group(groups.entitlements),
+                    "pull_floor": self.per_group(floors) if floors.any() else groups.arm_floor,
+                }
+                self.problems.pop(REPORTING, None)
+            except Exception as problem:
+                self.failed(REPORTING, problem)
+        return fields
 
     @property
     def cumulative_rewards(self) -> dict[str, float]:
@@ -190,9 +316,9 @@ class Experiment:
         return (reward - self.low) / (self.high - self.low)
 
     def checked_reward(self, value: Any, n_arms: int) -> tuple[float | None, bytes | None]:
-        """One number, or under full information one per arm of then: by label or in the order of `arms`."""
+        """One number, or under full information one for each of the `n_arms` of then: by label or in their order."""
         allowed = f"in [{self.low:g}, {self.high:g}]"
-        if self.full:
+        if n_arms:
             arms = self.arms[:n_arms]
             if isinstance(value, Mapping):
                 missing = [arm for number, arm in enumerate(arms) if number not in self.retired and arm not in value]
@@ -216,84 +342,104 @@ class Experiment:
             raise Refused("bad_reward", "reward", f"a number {allowed}", value, repair)
         return number, None
 
-    def stored_rewards(self, blob: bytes) -> Vector:
-        """What `checked_reward` made of a value per arm, for the policy; arms that came later had none."""
-        rewards: Vector = self.to_unit(np.frombuffer(blob, dtype="<f8"))
-        return rewards
-
     # what happens to it
 
     def policy_for(self, context: int) -> BasePolicy:
         """The policy with room for a context that may be new; a copy, where more room changes what others play."""
         policy = self.policy
-        if context >= policy.n_contexts:
-            policy = policy if policy.contexts_apart else copy.deepcopy(policy)
-            policy.grow(n_contexts=context + 1)
+        try:
+            if context >= policy.n_contexts:
+                policy = policy if policy.contexts_apart else copy.deepcopy(policy)
+                policy.grow(n_contexts=context + 1)
+        except validate.Refusal:  # it takes no more
+            raise
+        except Exception as problem:
+            self._failed_in = context
+            raise self.failed(DRAWING, problem) from problem
         return policy
 
     def add_context(self, label: str, number: int, policy: BasePolicy) -> None:
         """Know a context from here on, with the policy that has room for it."""
         self.contexts[label] = number
-        self.n_contexts, self.policy = number + 1, policy
+        self.n_contexts, self._policy = number + 1, policy
 
-    def apply(self, change: Change) -> None:
-        """Run differently from here on; a rollback and the closing of decisions are the fold's affair."""
+    def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
+        """Run differently from here on, with the policy that the change has been tried on, if it has been.
+
+        What becomes of a policy at a rollback, and the closing of decisions, are the fold's affair.
+        """
+        self.note(change)
+        if policy is not None:
+            self._policy = policy
+        elif self._policy is not None:
+            try:
+                change_policy(self._policy, change)
+            except Exception as problem:
+                self.drop_policy(f"changing at position {change.seq}", problem)
+
+    def note(self, change: Change) -> None:
+        """All of a change but what the policy makes of it."""
         body = json.loads(change.body)
-        getattr(self, f"_{change.kind}")(body)
+        if change.kind == "add_arm":
+            self.arms.append(body["arm"])
+            self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
+        elif change.kind == "retire_arm":
+            self.retired.add(body["arm"])
+        elif change.kind == "mask_arm":
+            self.masked.add(body["arm"])
+        elif change.kind == "unmask_arm":
+            self.masked.discard(body["arm"])
+        elif change.kind == "set_alpha":
+            self.alpha = body["alpha"]
+        elif change.kind in ("pause", "resume"):
+            self.paused = change.kind == "pause"
+        elif change.kind == "erase":
+            self.erased.add(body["context"])
+        elif change.kind == "upgrade":
+            self.code = body["code"]
         self.version = change.seq
         self.changes.append(change)
-
-    def _add_arm(self, body: dict[str, Any]) -> None:
-        grow_by_one(self.policy, body)
-        self.arms.append(body["arm"])
-        self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
-
-    def _retire_arm(self, body: dict[str, Any]) -> None:
-        self.policy.retire(body["arm"])
-        self.retired.add(body["arm"])
-
-    def _mask_arm(self, body: dict[str, Any]) -> None:
-        self.masked.add(body["arm"])
-
-    def _unmask_arm(self, body: dict[str, Any]) -> None:
-        self.masked.discard(body["arm"])
-
-    def _set_alpha(self, body: dict[str, Any]) -> None:
-        self.policy.set_alpha(body["alpha"])
-
-    def _pause(self, body: dict[str, Any]) -> None:
-        self.paused = True
-
-    def _resume(self, body: dict[str, Any]) -> None:
-        self.paused = False
-
-    def _erase(self, body: dict[str, Any]) -> None:
-        self.erased.add(body["context"])
-
-    def _rollback(self, body: dict[str, Any]) -> None:
-        """What the policy becomes is the replay's affair, which has the log."""
-
-    def _upgrade(self, body: dict[str, Any]) -> None:
-        self.code = body["code"]
 
     def rollbacks(self) -> list[tuple[int, int]]:
         """Every rollback that was made: its position, and that of the last decision that it closed."""
         made = [change for change in self.changes if change.kind == "rollback"]
         return [(change.seq, change.seq + json.loads(change.body)["closed"]) for change in made]
 
-    def put_back(self, policy: BasePolicy, position: int) -> None:
-        """What was learned is that of an earlier position; arms and alpha that changed since, change again."""
-        self.policy = policy
+    def catch_up(self, policy: BasePolicy, position: int) -> None:
+        """Bring a policy of an earlier position to the contexts, arms and alpha of now; what it has learned stays."""
         policy.grow(n_contexts=max(self.n_contexts, policy.n_contexts))
         for change in self.changes:
-            if change.seq > position and change.kind in ("add_arm", "retire_arm", "set_alpha"):
-                body = json.loads(change.body)
-                if change.kind == "add_arm":
-                    grow_by_one(policy, body)
-                elif change.kind == "retire_arm":
-                    policy.retire(body["arm"])
-                else:
-                    policy.set_alpha(body["alpha"])
+            if change.seq > position:
+                change_policy(policy, change)
+
+
+def state_of(policy: BasePolicy) -> bytes:
+    """What a policy has learned, to be written down; refused where it could not be read again."""
+    state = policy.snapshot()
+    for name, array in state.arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"{name!r} in its state has a value that is not a number")
+    return state.to_bytes()
+
+
+def change_policy(policy: BasePolicy, change: Change) -> None:
+    """What a change makes of a policy, if anything."""
+    if change.kind in ("add_arm", "retire_arm", "set_alpha"):
+        body = json.loads(change.body)
+        if change.kind == "add_arm":
+            grow_by_one(policy, body)
+        elif change.kind == "retire_arm":
+            policy.retire(body["arm"])
+        else:
+            policy.set_alpha(body["alpha"])
+
+
+def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity: float) -> None:
+    """Refuse what is no distribution, or does not draw the arm with its propensity."""
+    sums_to_one = probabilities.shape == (n_arms,) and abs(float(probabilities.sum()) - 1.0) <= 1e-6
+    if not sums_to_one or probabilities.min() < 0.0 or probabilities[arm] != propensity:
+        shown = reprlib.repr(probabilities.tolist())
+        raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
 
 
 def grow_by_one(policy: BasePolicy, body: Mapping[str, Any]) -> None:

@@ -18,8 +18,7 @@ from alphafair.available import ALL, AvailableArms, SetNumbers
 from alphafair.engine.errors import Refused
 from alphafair.engine.experiment import Experiment, unpacked
 from alphafair.engine.ledger import Ledger
-from alphafair.policies import load_policy
-from alphafair.types import Log, State
+from alphafair.types import Log
 
 FORMATS = ("parquet", "csv", "jsonl")
 CHUNK = 100_000  # rows in memory at a time
@@ -41,8 +40,6 @@ class DrawnAmong:
         created, *changes = list(experiment.changes)
         arms: list[str] = list(json.loads(created.body)["arms"])
         live = set(range(len(arms)))
-        if created.state is not None:  # of a policy that may have retired some before
-            live = set(load_policy(State.from_bytes(created.state)).live_arms.tolist())
         self._since, epochs = [created.seq], [sorted(live)]
         for change in changes:
             if change.kind not in ("add_arm", "retire_arm"):

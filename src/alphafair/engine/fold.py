@@ -25,7 +25,19 @@ class Lessons:
         self.sources: list[str] = []  # of what was settled
         self.n_events = 0
         self.steps: list[tuple[int, int, int, float, float]] = []  # each with context, arm, propensity, reward
-        self.full: dict[int, tuple[Vector, Vector]] = {}
+        self.full: dict[int, tuple[Vector, Vector]] = {}  # distribution and rewards, by the number of the step
+
+    def log(self, experiment: Experiment) -> Steps:
+        """The steps as a policy is taught them."""
+        steps, contexts, arms, propensities, rewards = zip(*self.steps, strict=True)
+        return Steps(
+            np.array(steps, dtype=np.int8),
+            np.array(contexts, dtype=np.int32),
+            np.array(arms, dtype=np.int32),
+            np.array(propensities),
+            experiment.to_unit(np.array(rewards)),
+            full={t: (used, experiment.to_unit(values)) for t, (used, values) in self.full.items()},
+        )
 
 
 class Fold:
@@ -77,7 +89,7 @@ class Fold:
         lessons.sources.append(source)
         if rewards is not None:
             used = np.frombuffer(known.probabilities or b"", dtype="<f8")
-            lessons.full[len(lessons.steps)] = used, known.experiment.stored_rewards(rewards)
+            lessons.full[len(lessons.steps)] = used, np.frombuffer(rewards, dtype="<f8")
         if source in STEP_OF:
             lessons.steps.append((STEP_OF[source], known.context, known.arm, known.propensity, reward or 0.0))
 
@@ -98,16 +110,8 @@ class Fold:
             tally.settle(Counter(lessons.sources))
             for arm in lessons.drawn:
                 tally.pulls[arm] += 1
-            if lessons.steps:
-                steps, contexts, arms, propensities, rewards = zip(*lessons.steps, strict=True)
-                follow(
-                    experiment.policy,
-                    Steps(
-                        np.array(steps, dtype=np.int8),
-                        np.array(contexts, dtype=np.int32),
-                        np.array(arms, dtype=np.int32),
-                        np.array(propensities),
-                        experiment.to_unit(np.array(rewards)),
-                        full=lessons.full,
-                    ),
-                )
+            if lessons.steps and experiment.has_policy:
+                try:
+                    follow(experiment.policy, lessons.log(experiment))
+                except Exception as problem:  # the events are on the disk, and neighbours have theirs to learn
+                    experiment.drop_policy(f"learning from events {self.start + 1} to {self.last}", problem)

@@ -32,11 +32,14 @@ class Steps:
     full: Mapping[int, tuple[Vector, Vector]] = field(default_factory=dict)
 
 
-def follow(policy: BasePolicy, log: Steps) -> Vector:
-    """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now."""
+def follow(policy: BasePolicy, log: Steps, drawn: Vector | None = None) -> Vector:
+    """Do the steps again, contexts growing as they come; for DRAW, the probability that the arm is drawn with now.
+
+    Where a policy raises on the way, the `drawn` that was passed has what came before.
+    """
     columns = log.contexts, log.arms, log.propensities
-    steps = LogSteps.learning(*columns, log.rewards)._replace(steps=log.steps)
-    drawn: Vector = steps.drawn
+    drawn = np.zeros(len(log.steps)) if drawn is None else drawn
+    steps = LogSteps.learning(*columns, log.rewards)._replace(steps=log.steps, drawn=drawn)
     if not len(drawn):
         return drawn
     if policy.feedback is Feedback.BANDIT and policy.contexts_apart and has_whole_runs(policy):

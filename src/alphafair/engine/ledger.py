@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import sqlite3
 import time
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from alphafair import __version__
 from alphafair.engine.errors import Mismatch, Unavailable
-from alphafair.engine.events import TABLES
+from alphafair.engine.events import NUMBERS, TABLES
 from alphafair.engine.files import DatabaseFiles, WriterLock
 from alphafair.validate import Refusal
 
@@ -115,8 +116,10 @@ class Ledger:
     ) -> None:
         """Write all events in one transaction, after `expected` and up to `last`, or none of them.
 
-        `rows` has the events by their kind: see `alphafair.engine.events`.
+        `rows` has the events by their kind: see `alphafair.engine.events`. One with a number that is not finite is not
+        offered to the disk: SQLite takes NaN for NULL.
         """
+        _check_numbers(self.path, rows)
 
         def write(connection: sqlite3.Connection) -> None:
             moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
@@ -233,6 +236,16 @@ def commit_bytes(rows: Mapping[type, Sequence[Any]]) -> int:
 def _is_full(problem: sqlite3.Error) -> bool:
     """The disk, a quota or the largest file allowed; SQLite says so in several ways."""
     return getattr(problem, "sqlite_errorcode", None) in FULL
+
+
+def _check_numbers(path: Path, rows: Mapping[type, Sequence[Any]]) -> None:
+    for kind, columns in NUMBERS.items():
+        events = rows.get(kind, ())
+        number, blob = (kind._fields.index(column) for column in columns)  # type: ignore[attr-defined]
+        sound = all(map(math.isfinite, [event[number] for event in events if event[number] is not None]))
+        blobs = b"".join([event[blob] for event in events if event[blob] is not None])
+        if not sound or not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all():
+            raise Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
 
 
 def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:

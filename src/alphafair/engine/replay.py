@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
-from alphafair.engine.errors import Mismatch
+from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Change
 from alphafair.engine.experiment import COUNTED_AS, Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy
-from alphafair.types import Feedback, State
-from alphafair.validate import Refusal
+from alphafair.types import Feedback, State, Vector
 
 UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
     order by d.seq"""
+FIRST_SHOWN = "select probabilities is not null from decision where experiment = ? limit 1"
 STATES = """select seq, tally, state from snapshot where experiment = ?1 and seq <= ?2
     union all select seq, json_extract(body, '$.tally'), state from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
@@ -55,11 +55,14 @@ def _target(rollback: Change) -> int:
 class Replay:
     """Folds the log from the start, or from snapshots, up to a position."""
 
-    def __init__(self, ledger: Ledger, until: int, *, check: bool = False) -> None:
+    def __init__(self, ledger: Ledger, until: int, *, check: bool = False, only: int | None = None) -> None:
         self.ledger, self.until, self.check = ledger, until, check
         self.experiments: dict[int, Experiment] = {}
+        self.unproved: set[int] = set()  # experiments of which not all could be done again
         self.changes = [
-            Change(*row) for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))
+            Change(*row)
+            for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))
+            if only is None or row[1] == only
         ]
         self.start: dict[int, int] = {}  # the position from which each experiment is folded
         self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come
@@ -70,7 +73,7 @@ class Replay:
         for change in self.changes:
             if change.kind == "create":
                 for seq, tally, state in self.ledger.each(STATES, (change.seq, self.until)):
-                    with contextlib.suppress(Refusal):  # a memory of another layout, say: the log tells the same
+                    with contextlib.suppress(Exception):  # a memory of another layout, say: the log tells the same
                         self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
                         break
         return self
@@ -80,34 +83,54 @@ class Replay:
         created = {change.seq: change for change in self.changes if change.kind == "create"}
         for change in self.changes:
             if change.kind == "upgrade":
-                policy = load_policy(State.from_bytes(change.state or b""))
-                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], policy)
+                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], None)
+                experiment = self.experiments[change.experiment]
+                with self._guarded(experiment, f"being loaded at position {change.seq}"):
+                    experiment.policy = load_policy(State.from_bytes(change.state or b""))
         return self
 
-    def _begin(self, created: Change, position: int, tally: str, policy: BasePolicy) -> None:
+    def _begin(self, created: Change, position: int, tally: str, policy: BasePolicy | None) -> None:
         experiment = Experiment(created)
         for change in self.changes:
             if change.experiment == created.seq and created.seq < change.seq <= position:
-                experiment.apply(change)
-        experiment.policy, experiment.tally = policy, Tally(**json.loads(tally))
+                experiment.note(change)
+        experiment.tally = Tally(**json.loads(tally))
+        if policy is not None:
+            experiment.policy = policy
         self.experiments[created.seq], self.start[created.seq] = experiment, position
+
+    @contextlib.contextmanager
+    def _guarded(self, experiment: Experiment, doing: str) -> Iterator[None]:
+        """Whatever a policy raises concerns its own experiment alone."""
+        try:
+            yield
+        except (Mismatch, Unavailable):
+            raise
+        except Exception as problem:
+            experiment.drop_policy(doing, problem)
 
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
         """All experiments as they stood at the end."""
         for change in self.changes:
             if change.kind == "create" and change.seq not in self.experiments:
-                self.experiments[change.seq] = Experiment(change)
+                experiment = self.experiments[change.seq] = Experiment(change)
                 self.start[change.seq] = change.seq
+                with self._guarded(experiment, "being made"):
+                    experiment.policy = experiment.first_policy()
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         position = min(self.start.values(), default=self.until)
-        policies = [experiment.policy for experiment in self.experiments.values()]
+        policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.contexts_apart for policy in policies)
         full = any(policy.feedback is Feedback.FULL for policy in policies)
         for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
             self._fold(chunk)
             advance(chunk.end - position)
             position = chunk.end
+        for experiment in self.experiments.values():
+            if not experiment.has_policy:  # what it was shown is known from its decisions
+                first = self.ledger.rows(FIRST_SHOWN, (experiment.key,))
+                experiment.full = bool(first and first[0][0])
         return self.experiments
 
     def _plan(self) -> None:
@@ -125,23 +148,37 @@ class Replay:
         self._stops = {key: sorted(mine, key=lambda stop: stop[:2]) for key, mine in stops.items()}
 
     def _stop(self, experiment: Experiment, stop: Stop) -> None:
-        if stop.why == KEEP:
-            self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
-        elif stop.why == COMPARE:
+        if stop.why == APPLY and stop.change is not None:
+            if stop.change.kind == "rollback":
+                self._roll_back(experiment, stop.change)
+            experiment.apply(stop.change)
+        elif not experiment.has_policy:
+            self._leave_unproved(experiment)
+        elif stop.why == KEEP:
+            with self._guarded(experiment, f"being kept at position {stop.seq}"):
+                self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
+        else:
             of = experiment.key, stop.seq
             ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
             self._compare(experiment, state, f"the snapshot at position {stop.seq}")
-        elif stop.change is not None:
-            if stop.change.kind == "rollback":
-                position, state = _target(stop.change), stop.change.state or b""
-                then = self._kept.get((experiment.key, position))
-                if then is None:
-                    experiment.policy = load_policy(State.from_bytes(state))
-                else:
-                    put_back(self.ledger, experiment, load_policy(then), position, stop.seq)
-                    if self.check:
-                        self._compare(experiment, state, f"the rollback at position {stop.seq}")
-            experiment.apply(stop.change)
+
+    def _roll_back(self, experiment: Experiment, change: Change) -> None:
+        """The policy goes back, whatever has become of it since."""
+        position, state = _target(change), change.state or b""
+        then = self._kept.get((experiment.key, position))
+        with self._guarded(experiment, f"being rolled back at position {change.seq}"):
+            if then is None:
+                experiment.policy = load_policy(State.from_bytes(state))
+            else:
+                policy = load_policy(then)
+                put_back(self.ledger, experiment, policy, position, change.seq)
+                experiment.policy = policy
+                if self.check:
+                    self._compare(experiment, state, f"the rollback at position {change.seq}")
+
+    def _leave_unproved(self, experiment: Experiment) -> None:
+        if self.check:
+            self.unproved.add(experiment.key)
 
     def _compare(self, experiment: Experiment, state: bytes, what: str) -> None:
         self.compare(experiment, State.from_bytes(state), what)
@@ -159,7 +196,7 @@ class Replay:
         for key, experiment in self.experiments.items():
             mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
             self._count(experiment, mine)
-            if experiment.policy.contexts_apart and not self.check:
+            if not self.check and (not experiment.has_policy or experiment.policy.contexts_apart):
                 mine = mine[mine["step"] != DRAW]
             stops = self._stops[key]
             while stops and stops[0][0] <= chunk.end:
@@ -186,20 +223,53 @@ class Replay:
         if not len(steps):
             return
         experiment.n_contexts = max(experiment.n_contexts, int(steps["context"].max()) + 1)
-        if experiment.policy.contexts_apart:
-            experiment.policy.grow(n_contexts=max(experiment.policy.n_contexts, experiment.n_contexts))
-        steps = steps[steps["step"] != NOTHING]
-        if not len(steps):
+        if not experiment.has_policy:
+            if (steps["step"] == DRAW).any():
+                self._leave_unproved(experiment)
             return
+        first, last = int(steps["seq"].min()), int(steps["seq"].max())
+        with self._guarded(experiment, f"learning from events {first} to {last}"):
+            if experiment.policy.contexts_apart:
+                experiment.policy.grow(n_contexts=max(experiment.policy.n_contexts, experiment.n_contexts))
+            steps = steps[steps["step"] != NOTHING]
+            if len(steps):
+                log, drawn = self._log(experiment, steps, chunk), np.full(len(steps), np.nan)
+                try:
+                    follow(experiment.policy, log, drawn)
+                except Exception:
+                    self._check_drawn(experiment, steps, drawn, ~np.isnan(drawn))
+                    raise
+                self._check_drawn(experiment, steps, drawn)
+
+    def _check_drawn(
+        self, experiment: Experiment, steps: NDArray[Any], drawn: Vector, reached: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Every decision was drawn with the probability that was logged, or at least those that were reached."""
+        if not self.check:
+            return
+        draws = steps["step"] == DRAW
+        if reached is not None:
+            if (draws & ~reached).any():
+                self._leave_unproved(experiment)
+            draws &= reached
+        wrong = np.flatnonzero(draws & (drawn != steps["propensity"]))
+        if len(wrong):
+            t = wrong[0]
+            raise Mismatch(
+                f"{experiment.name}: decision {steps['seq'][t]} was logged with propensity "
+                f"{float(steps['propensity'][t])!r}, but the log before it leads to {float(drawn[t])!r}."
+            )
+
+    def _log(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> Steps:
         n_arms, masks, full = len(experiment.arms), chunk.masks, chunk.full
         numbered = list(enumerate(steps["seq"].tolist())) if masks or full else []
         masked = {t: unpacked(masks[seq], n_arms) for t, seq in numbered if seq in masks}
         seen = {}
         for t, seq in numbered:
             if seq in full and steps["step"][t] == LEARN:
-                used, rewards = full[seq]
-                seen[t] = np.frombuffer(used, dtype="<f8"), experiment.stored_rewards(rewards)
-        log = Steps(
+                used, rewards = (np.frombuffer(blob, dtype="<f8") for blob in full[seq])
+                seen[t] = used, experiment.to_unit(rewards)
+        return Steps(
             np.ascontiguousarray(steps["step"]),
             np.ascontiguousarray(steps["context"]),
             np.ascontiguousarray(steps["arm"]),
@@ -208,20 +278,11 @@ class Replay:
             {t: mask for t, mask in masked.items() if steps["step"][t] == DRAW},
             seen,
         )
-        drawn = follow(experiment.policy, log)
-        if self.check:
-            wrong = np.flatnonzero((log.steps == DRAW) & (drawn != log.propensities))
-            if len(wrong):
-                t = wrong[0]
-                raise Mismatch(
-                    f"{experiment.name}: decision {steps['seq'][t]} was logged with propensity "
-                    f"{float(log.propensities[t])!r}, but the log before it leads to {float(drawn[t])!r}."
-                )
 
 
 def put_back(ledger: Ledger, experiment: Experiment, policy: BasePolicy, position: int, now: int) -> None:
     """What was learned goes back to a position; rewards that were on their way then and have come since, never will."""
-    experiment.put_back(policy, position)
+    experiment.catch_up(policy, position)
     undone = ledger.rows(UNDONE, (experiment.key, position, position, position, now))
     if undone:
         contexts, arms, propensities = (np.array(column) for column in zip(*undone, strict=True))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alphafair.engine.experiment import Experiment
-from alphafair.groups import Groups
 
 Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
 
@@ -85,16 +84,15 @@ class Status:
     accounts: dict[str, float]  # of every group, or arm
     entitlements: dict[str, float]  # the same; empty where all are 1
     pull_floor: float | dict[str, float]
+    unhealthy: str | None  # what its policy failed at, and why; None while all is well
 
     @classmethod
     def of(cls, experiment: Experiment) -> Status:
-        policy, tally = experiment.policy, experiment.tally
-        owed = policy.groups or Groups.of(policy.n_arms)
+        tally = experiment.tally
+        about_policy = experiment.about_policy()
         return cls(
             name=experiment.name,
-            policy=policy.name,
-            feedback=policy.feedback.value,
-            alpha=policy.alpha,
+            policy=experiment.policy_name,
             arms=tuple(experiment.live_arms),
             retired_arms=tuple(experiment.arms[number] for number in sorted(experiment.retired)),
             masked_arms=tuple(experiment.arms[number] for number in sorted(experiment.masked)),
@@ -112,9 +110,6 @@ class Status:
             rolled_back=tally.rolled_back,
             pending=tally.pending,
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
-            cumulative_rewards=experiment.cumulative_rewards,
-            groups=experiment.group_of,
-            accounts=experiment.accounts,
-            entitlements={} if owed.all_alike else experiment.per_group(owed.entitlements),
-            pull_floor=experiment.per_group(owed.group_floors) if owed.group_floors.any() else owed.arm_floor,
+            **about_policy,
+            unhealthy=experiment.unhealthy,
         )

@@ -20,7 +20,7 @@ from alphafair.service.keys import Keyring
 from alphafair.service.logs import log
 from alphafair.service.messages import Readiness
 from alphafair.service.metrics import Measures
-from alphafair.service.warm import warm
+from alphafair.service.warm import DEFAULT, warm
 from alphafair.service.writer import Writer
 
 TICK = 1.0  # seconds between two looks at keys, the file and waiting times
@@ -53,17 +53,18 @@ def service(
         behind = health["clock_behind_seconds"]
         if not compiled.is_set():
             return Readiness(False, "compiling: a matter of seconds", behind)
-        return Readiness(health["ready"], health["reason"], behind)
+        return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
 
     measures.watch(engine, lambda: writer.n_waiting, readiness)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         async def tick() -> None:
-            try:
-                await asyncio.to_thread(warm, {engine.experiment(name).policy for name in engine.experiments()})
-            except Exception as problem:
-                log(logging.ERROR, "compiling failed; the first decision will tell", exc_info=problem)
+            for policy in {DEFAULT, *(engine.experiment(name).policy for name in engine.experiments())}:
+                try:
+                    await asyncio.to_thread(warm, [policy])
+                except Exception as problem:
+                    log(logging.ERROR, f"compiling {policy} failed; its first decision will tell", exc_info=problem)
             compiled.set()
             was_ready = True
             gc.freeze()  # what is loaded by now stays: looking through it for garbage would hold up answers

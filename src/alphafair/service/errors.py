@@ -23,6 +23,7 @@ STATUS = {
     "paused": 409,
     "id_taken": 409,
     "not_activated": 409,
+    "policy_failed": 503,
 }
 LOST = {
     "unknown": (404, "There is no such decision here.", "Send the id that the decision was answered with."),

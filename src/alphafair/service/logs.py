@@ -34,6 +34,6 @@ def write_to_standard_error() -> None:
     """For the program; a service inside another program is logged by that one's own settings."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for logger in (LOG, logging.getLogger("uvicorn")):
+    for logger in (LOG, logging.getLogger("alphafair.engine"), logging.getLogger("uvicorn")):
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)

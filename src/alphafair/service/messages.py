@@ -191,7 +191,8 @@ class ExperimentAnswer(Struct):
 
     `decisions` is the sum of `rewards` (sent and booked), `defaulted` (got the default reward when their waiting time
     ended), `expired` (closed without a reward then), `lapsed` (deferred and not activated before then), `rolled_back`
-    (closed by a rollback) and `pending` (wait for a reward, or to be activated).
+    (closed by a rollback) and `pending` (wait for a reward, or to be activated). `unhealthy` says what the policy has
+    failed at, and why; null while all is well.
     """
 
     name: str
@@ -221,6 +222,7 @@ class ExperimentAnswer(Struct):
     pull_floor: float | dict[str, float]
     jain_index: float | None
     alpha_performance: float | None
+    unhealthy: str | None
 
 
 class ChangeItem(Struct):
@@ -277,8 +279,12 @@ class Health(Struct):
 
 
 class Readiness(Struct, omit_defaults=True):
-    """Whether decisions are made now; to those who have a key also why not, and how far the clock is behind the log."""
+    """Whether decisions are made now; to those who have a key also why not, and how far the clock is behind the log.
+
+    `unhealthy` has the experiments whose policies fail, and at what: all others are served meanwhile.
+    """
 
     ready: bool
     reason: str | None = None
     clock_behind_seconds: float | None = None
+    unhealthy: dict[str, str] = {}

@@ -125,6 +125,10 @@ class _Live:
             for experiment in found:
                 family.add_metric([experiment.name], getattr(experiment, field))
             yield family
+        unhealthy = GaugeMetricFamily("alphafair_unhealthy", "1 while the policy fails.", labels=["experiment"])
+        for experiment in found:
+            unhealthy.add_metric([experiment.name], float(experiment.unhealthy is not None))
+        yield unhealthy
         for field, help in (
             ("jain_index", "How equal arms' rewards are, or groups', for what they are entitled to."),
             ("alpha_performance", "Alpha-performance."),

@@ -16,12 +16,12 @@ from alphafair.types import Feedback
 DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")
 
 
-def warm(policies: Iterable[str] = ()) -> None:
-    """Decide and learn once with each, and read the log again, in a file that is then thrown away."""
+def warm(policies: Iterable[str] = (DEFAULT,)) -> None:
+    """Decide and learn once with each registered one, and read the log again, in a file that is then thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.db"
         with Engine.open(path) as engine:
-            for policy in {DEFAULT, *policies}:
+            for policy in POLICIES.keys() & {*policies}:
                 for variant, settings in POLICIES[policy].variants(1, len(ARMS)).items():
                     name = f"{policy} {variant}"
                     engine.create(name, arms=ARMS, policy=policy, **settings)
