@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-UNDO = {4: "drop table scratch", 5: "alter table change drop column by"}  # what takes back a numbered step, where there is anything to take back
+UNDO = {  # what takes back a numbered step, where there is anything to take back
+    4: "drop table scratch",
+    5: "alter table change drop column by",
+}
 
 
 def take_back(file: sqlite3.Connection, number: int) -> None:

@@ -94,8 +94,7 @@ class _Live:
         yield requests
         help = "Seconds from a request, a long body included, to the end of its answer."
         times = HistogramMetricFamily("alphafair_request_seconds", help, labels=["route"])
-        for route, found in list(self.measures.times.items()):
-            *counts, total = found
+        for route, (*counts, total) in list(self.measures.times.items()):
             times.add_metric([route], _cumulative(REQUEST_SECONDS, counts), total)
         yield times
         yield self.measures.delays()
