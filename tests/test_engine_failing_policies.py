@@ -17,6 +17,7 @@ from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, R
 from alphafair.engine.events import Decided, Late, Settled
 from alphafair.engine.ledger import Ledger
 from alphafair.policies import POLICIES, BasePolicy, register
+from alphafair.service import keys
 from alphafair.types import Decision, State
 from alphafair.validate import Refusal
 from tests.serving import error, running
@@ -624,6 +625,25 @@ def test_a_service_starts_with_a_policy_that_nobody_registered(tmp_path: Path) -
         assert list(service.http.get("/ready").json()["unhealthy"]) == ["home"]
         assert service.post("/good/decisions", {"context": "v"}).status_code == 200
         assert service.post("/home/decisions", {"context": "v"}).status_code == 503
+
+
+def test_a_key_that_sees_some_experiments_hears_of_those(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with Engine.open(path) as engine:
+        for name in ("home", "shop"):
+            engine.create(name, arms=ARMS, policy="faulty")
+    POLICIES.pop("faulty")
+    some = keys.create(path, "read", "some", experiments=["shop"])
+    every = keys.create(path, "read", "every")
+    with running(path) as service:
+
+        def unhealthy(key: str | None) -> list[str]:
+            headers = {} if key is None else {"authorization": f"Bearer {key}"}
+            return list(service.http.get("/ready", headers=headers).json().get("unhealthy", {}))
+
+        assert unhealthy(every) == ["home", "shop"]
+        assert unhealthy(some) == ["shop"]
+        assert unhealthy(None) == []
 
 
 def test_the_classes_are_whole(engine: Engine) -> None:

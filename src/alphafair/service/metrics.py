@@ -99,10 +99,10 @@ class _Live:
         yield times
         yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
-        found = self.readiness()
-        yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(found.ready))
+        now = self.readiness()
+        yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(now.ready))
         behind = "How far the clock is behind the last event in the log."
-        yield GaugeMetricFamily("alphafair_clock_behind_seconds", behind, found.clock_behind_seconds)
+        yield GaugeMetricFamily("alphafair_clock_behind_seconds", behind, now.clock_behind_seconds)
         yield CounterMetricFamily("alphafair_position", "Events in the log.", self.engine.position)
         yield from self._experiments()
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from litestar import MediaType, Request, Response, get
 from litestar.datastructures import State
+from msgspec import structs
 
 import alphafair
 from alphafair.service.docs_page import docs_page, with_exact_types
+from alphafair.service.door import current_caller
 from alphafair.service.messages import Health, Readiness
 from alphafair.service.responses import ERRORS, with_statuses
 
@@ -25,7 +27,11 @@ def health() -> Health:
 def ready(request: Request[Any, Any, Any], state: State) -> Response[Readiness]:
     """Whether decisions are made now, and if not, why (for those who have a key)."""
     found: Readiness = state.readiness()
-    shown = found if request.scope.get("known") else Readiness(found.ready)
+    shown = Readiness(found.ready)
+    if request.scope.get("known"):
+        caller = current_caller.get()
+        unhealthy = {name: reason for name, reason in found.unhealthy.items() if caller.sees(name)}
+        shown = structs.replace(found, unhealthy=unhealthy)
     return Response(shown, status_code=200 if found.ready else 503)
 
 
