@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 
+from alphafair.engine.migrations import schema
+
+KEYS = next(text for number, _, text in schema() if number == 2)
 UNDO = {  # what takes back a numbered step, where there is anything to take back
-    4: "drop table scratch",
-    5: "alter table change drop column by",
+    4: ["drop table scratch"],
+    5: ["alter table change drop column by", "drop table api_key", KEYS],
 }
 
 
@@ -15,5 +18,6 @@ def take_back(file: sqlite3.Connection, number: int) -> None:
     ((last,),) = file.execute("select max(number) from migration").fetchall()
     for step in range(last, number, -1):
         if step in UNDO:
-            file.execute(UNDO[step])
+            for statement in UNDO[step]:
+                file.execute(statement)
     file.execute("delete from migration where number > ?", (number,))

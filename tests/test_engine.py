@@ -15,7 +15,8 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Log, drive, evaluation, load_policy
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
-from alphafair.engine.ledger import Ledger, migrate, schema
+from alphafair.engine.ledger import Ledger
+from alphafair.engine.migrations import migrate, schema
 from alphafair.validate import Refusal
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from alphafair import Engine, Refusal
 from alphafair.engine import Mismatch, Outcome, Unavailable
-from alphafair.engine.ledger import schema
+from alphafair.engine.migrations import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.serve import log_file

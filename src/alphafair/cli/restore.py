@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from alphafair.cli._shared import Copy, EngineFile
 
 
-def command(file: EngineFile, copy: Copy) -> None:
+def command(
+    file: EngineFile,
+    copy: Copy,
+    keep_keys: Annotated[
+        bool, typer.Option("--keep-keys", help="Keep the keys of the backup, those revoked since included.")
+    ] = False,
+) -> None:
     """Make a new file from a backup, verified.
 
     The copy is verified, as by `alphafair verify`, before it takes its name. Nothing is overwritten: move the old file
-    away first, with FILE-wal, FILE-shm and FILE-journal if they are there.
+    away first, with FILE-wal, FILE-shm and FILE-journal if they are there. Keys of the service are left out: a key that
+    was revoked since would be valid again. Create new ones with `alphafair keys create`.
     """
     from alphafair.engine import restore as restore_file
 
-    typer.echo(f"{copy}: {restore_file(file, copy):,} events, verified")
+    n_events = restore_file(file, copy, keep_keys=keep_keys)
+    typer.echo(f"{copy}: {n_events:,} events, verified")
+    if not keep_keys:
+        typer.echo("It has no keys: create new ones with `alphafair keys create`.", err=True)

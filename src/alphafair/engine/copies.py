@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from alphafair.engine.errors import Mismatch, Unavailable
-from alphafair.engine.files import COMPANIONS, lock_of, take_lock
+from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
 from alphafair.engine.ledger import check_application
 from alphafair.validate import Refusal
 
@@ -80,9 +80,8 @@ def _check_new(target: Path) -> None:
     if left:
         repair = f"Move {' and '.join(left)} away too: SQLite would read what is in there into the new file."
         raise Refusal("path", "a name that nothing is left of", left, repair)
-    lock = lock_of(target)
-    if lock.exists():
-        handle = os.open(lock, os.O_RDWR)
+    if lock_of(target).exists():
+        handle = open_lock(target)
         try:
             take_lock(handle, target)
         finally:
@@ -117,7 +116,7 @@ def _claimed(part: Path, target: Path) -> int:
                 finally:
                     os.close(left)
             with contextlib.suppress(FileExistsError):
-                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return handle
     except BlockingIOError:

@@ -82,6 +82,11 @@ class Engine(Decisions):
         return cls(Ledger(path, read_only=read_only), seed)
 
     @property
+    def readable_by_others(self) -> bool:
+        """Whether other users of this machine can open the file."""
+        return self._ledger.files.readable_by_others
+
+    @property
     def was_empty(self) -> bool:
         """Whether the file was not there, or had no bytes, before this engine opened it."""
         return self._ledger.was_empty
@@ -458,14 +463,17 @@ def failing_alone(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, keep_keys: bool = False) -> int:
     """A new file from a backup; the number of events.
 
-    The copy is brought up to date where the backup is of an older version, and verified before it takes its name.
+    The copy is brought up to date where the backup is of an older version, and verified before it takes its name. It
+    has no keys of the service, unless they are kept: some of them may have been revoked since the backup was made.
     """
 
     def verified(part: Path) -> None:
         with Engine.open(part, create=False) as engine:
+            if not keep_keys:
+                engine._ledger.remove_keys()
             try:
                 engine.verify()
             except PolicyFailed as failed:  # all else is as it should be, and is not held back for it

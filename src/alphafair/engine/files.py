@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
 from alphafair.engine.errors import Unavailable
 from alphafair.validate import Refusal
 
+PRIVATE = 0o600  # a database, its copies and its lock are for their owner: they hold people's labels and hashes of keys
 LOG, INDEX, JOURNAL = COMPANIONS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 
 
@@ -38,6 +40,15 @@ class DatabaseFiles:
         if for_writing and self.path.exists() and (n_names := self.path.stat().st_nlink) > 1:
             repair = "Remove the other hard links, or copy the file: SQLite keeps its write-ahead log by name."
             raise Refusal("path", "a file that has one name", f"{self.name} with {n_names} names", repair)
+
+    def make_private(self) -> None:
+        """Make the file, if it is not there, for its owner alone; SQLite gives its own files the same mode."""
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+
+    @property
+    def readable_by_others(self) -> bool:
+        return bool(self.path.stat().st_mode & 0o077)
 
     def remember(self) -> None:
         """These are the files that are open now."""
@@ -88,14 +99,21 @@ def take_lock(handle: int, path: Path) -> None:
         ) from None
 
 
+def open_lock(path: Path) -> int:
+    """The lock's file, made if it is not there; a link is not followed, since it would be written through."""
+    try:
+        return os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise Unavailable(f"{lock_of(path)} is a link, which the lock of a database is not: remove it.") from None
+        raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+
+
 class WriterLock:
     """One writer per file, across processes; the system drops the lock of a process that dies."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as problem:
-            raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+        self._handle = open_lock(path)
         try:
             take_lock(self._handle, path)
         except BaseException:

@@ -11,9 +11,7 @@ import functools
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import __version__
 from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import NUMBERS, TABLES
 from alphafair.engine.files import DatabaseFiles, WriterLock
+from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.validate import Refusal
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
@@ -50,6 +48,8 @@ class Ledger:
         try:
             self.files.check_before_opening(for_writing=not read_only)
             self.was_empty = self.files.is_empty
+            if not read_only:
+                self.files.make_private()
             self.connection = self._open()
             self.files.remember()
         except BaseException:
@@ -65,6 +65,7 @@ class Ledger:
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be opened: {problem}") from problem
         try:
+            connection.execute("pragma trusted_schema = off")
             is_ours = check_application(connection, self.path, may_be_empty=not self.read_only)
             if not self.read_only:
                 if not is_ours:
@@ -75,6 +76,7 @@ class Ledger:
                 connection.execute("pragma journal_size_limit = 33554432")  # bytes kept after readers made it longer
                 connection.execute("pragma cache_size = -16384")  # kB
                 connection.execute("pragma secure_delete = on")
+            check_schema(connection, self.path)
             migrate(connection, schema(), read_only=self.read_only)
         except sqlite3.Error as problem:
             connection.close()
@@ -199,6 +201,14 @@ class Ledger:
         finally:
             self.rows("commit")
 
+    def remove_keys(self) -> None:
+        """Keys of the service are not events: who may use it is not part of the log."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("delete from api_key")
+
+        self._commit(write)
+
     def reader(self) -> Ledger:
         """Another connection to the same file, for reading."""
         self.files.check()
@@ -262,59 +272,3 @@ def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -
 def _statement(kind: Any, n_rows: int) -> str:
     row = f"({', '.join('?' * len(kind._fields))})"
     return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"
-
-
-def schema() -> list[tuple[int, str, str]]:
-    """The numbered SQL files: number, name, text."""
-    files = sorted(
-        (
-            file
-            for file in resources.files("alphafair.engine").joinpath("schema").iterdir()
-            if file.name.endswith("sql")
-        ),
-        key=lambda file: file.name,
-    )
-    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
-
-
-def migrate(connection: sqlite3.Connection, known: Sequence[tuple[int, str, str]], *, read_only: bool = False) -> None:
-    """Bring a file up to date, one numbered step after the other, each written down in its own transaction."""
-    newest = known[-1][0]
-    (present,) = connection.execute("select count(*) from sqlite_master where name = 'migration'").fetchone()
-    done = connection.execute("select max(number) from migration").fetchone()[0] if present else 0
-    if done > newest:
-        written = connection.execute("select code_version from migration order by number desc").fetchone()[0]
-        raise Refusal("path", f"a file of version {newest} or older", done, f"Install alphafair {written} or later.")
-    if read_only and done < newest:
-        raise Refusal(
-            "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
-        )
-    for number, name, text in known:
-        if number > done:
-            record = "insert into migration values (?, ?, ?, ?)"
-            connection.execute("begin immediate")
-            try:
-                if not present:
-                    connection.execute(
-                        "create table migration "
-                        "(number integer primary key, name text, code_version text, at integer) strict"
-                    )
-                    present = 1
-                for statement in _statements(text):
-                    connection.execute(statement)
-                connection.execute(record, (number, name, __version__, time.time_ns() // 1000))
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
-
-
-def _statements(text: str) -> Iterator[str]:
-    """One by one: `executescript` would commit on its own."""
-    statement = ""
-    for line in text.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
+import os
 import signal
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +59,36 @@ def serve(
     sys.setswitchinterval(SWITCH)
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: None)  # uvicorn ends in good order, then raises it again: that is no failure
-    where: dict[str, Any] = {"host": host, "port": port} if unix_socket is None else {"uds": str(unix_socket)}
-    uvicorn.Server(configured(application, **where)).run()
+    server = uvicorn.Server(configured(application, host=host, port=port))
+    if unix_socket is None:
+        server.run()
+    else:
+        with bound(unix_socket) as listening:
+            server.run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def bound(path: Path) -> Iterator[socket.socket]:
+    """A socket under a path, for its owner and group from the first moment; the path is free again at the end."""
+    if path.is_socket():
+        with contextlib.suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+            raise validate.Refusal("--unix-socket", "one that nobody listens on", str(path), "Stop the other service.")
+        path.unlink()  # a process that was killed has left it
+    with socket.socket(socket.AF_UNIX) as listening:
+        before = os.umask(0o117)
+        try:
+            listening.bind(str(path))
+        except OSError as problem:
+            allowed = f"a path to bind to ({problem.strerror or problem})"
+            repair = "Choose a path that is free and short."
+            raise validate.Refusal("--unix-socket", allowed, str(path), repair) from None
+        finally:
+            os.umask(before)
+        try:
+            yield listening
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def log_file(engine: Engine, path: Path) -> None:
@@ -68,6 +100,8 @@ def log_file(engine: Engine, path: Path) -> None:
         log(logging.WARNING, warning, **held)
     else:
         log(logging.INFO, "serving a file", **held)
+    if engine.readable_by_others:
+        log(logging.WARNING, "other users of this machine can read the file: chmod go= it", path=held["path"])
 
 
 def configured(application: Service, **settings: Any) -> uvicorn.Config:

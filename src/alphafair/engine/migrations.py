@@ -1,0 +1,117 @@
+"""The schema of a database: the numbered steps that lead to it, and whether a file has it, to the letter.
+
+A file may come from somebody else. A trigger, a view or an expression in its schema would run when we write to it, so a
+schema that differs from what our own steps lead to is refused before anything else is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+from alphafair import __version__
+from alphafair.validate import Refusal
+
+Step = tuple[int, str, str]  # number, name, SQL
+RECORDS = "create table migration (number integer primary key, name text, code_version text, at integer) strict"
+_COMMENT = re.compile(r"--[^\n]*")
+_TOKEN = re.compile(r"\w+|[^\w\s\"]")  # a word or a sign; quotes around names come and go when a table is altered
+
+
+def schema() -> list[Step]:
+    """The numbered SQL files: number, name, text."""
+    files = sorted(
+        (
+            file
+            for file in resources.files("alphafair.engine").joinpath("schema").iterdir()
+            if file.name.endswith("sql")
+        ),
+        key=lambda file: file.name,
+    )
+    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
+
+
+def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only: bool = False) -> None:
+    """Bring a file up to date, one numbered step after the other, each written down in its own transaction."""
+    newest = known[-1][0]
+    done = _done(connection)
+    if done > newest:
+        written = connection.execute("select code_version from migration order by number desc").fetchone()[0]
+        raise Refusal("path", f"a file of version {newest} or older", done, f"Install alphafair {written} or later.")
+    if read_only and done < newest:
+        raise Refusal(
+            "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
+        )
+    for number, name, text in known:
+        if number > done:
+            record = "insert into migration values (?, ?, ?, ?)"
+            connection.execute("begin immediate")
+            try:
+                if _done(connection) == 0 and not _has_records(connection):
+                    connection.execute(RECORDS)
+                for statement in _statements(text):
+                    connection.execute(statement)
+                connection.execute(record, (number, name, __version__, time.time_ns() // 1000))
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+
+
+def check_schema(connection: sqlite3.Connection, path: object) -> None:
+    """Refuse a file whose tables, indexes, triggers or views are not those of its version."""
+    known = tuple(schema())
+    done = _done(connection)
+    if done > known[-1][0]:
+        return  # of a later version: `migrate` says so
+    expected = _expected(tuple(step for step in known if step[0] <= done))
+    found = _objects(connection)
+    differing = sorted({name for (_, name), _ in expected.items() ^ found.items()})
+    if differing:
+        repair = "Somebody has changed it: restore a backup that you have made yourself."
+        raise Refusal("path", "a file with the schema that alphafair made", f"{path}: {differing[:5]}", repair)
+
+
+@functools.cache
+def _expected(steps: tuple[Step, ...]) -> dict[tuple[str, str], str]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        if steps:
+            migrate(connection, steps)
+        return _objects(connection)
+    finally:
+        connection.close()
+
+
+def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """Everything in the schema: kind, name and SQL, as words and signs, without comments."""
+    rows = connection.execute("select type, name, ifnull(sql, tbl_name) from sqlite_master")
+    return {(kind, name): " ".join(_TOKEN.findall(_COMMENT.sub(" ", sql))) for kind, name, sql in rows}
+
+
+def _has_records(connection: sqlite3.Connection) -> bool:
+    ((present,),) = connection.execute("select count(*) from sqlite_master where type = 'table' and name = 'migration'")
+    return bool(present)
+
+
+def _done(connection: sqlite3.Connection) -> int:
+    """The number of the last step that a file has."""
+    if not _has_records(connection):
+        return 0
+    ((number,),) = connection.execute("select ifnull(max(number), 0) from migration")
+    return int(number)
+
+
+def _statements(text: str) -> Iterator[str]:
+    """One by one: `executescript` would commit on its own."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,203 @@
+"""Files that somebody else has made or can reach: their schema, keys and modes, and links in the place of locks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from alphafair.cli import app as program
+from alphafair.engine import Engine, Unavailable, restore
+from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.service import keys
+from alphafair.service.serve import bound
+from alphafair.validate import Refusal
+
+ARMS = ["ada", "ben"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "shop.db"
+    with Engine.open(found, seed=0) as engine:
+        engine.create("home", arms=ARMS, policy="uniform", feedback="bandit")
+        engine.decide("home", "v", id="one")
+    return found
+
+
+def execute(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+# schemas
+
+HOSTILE = {
+    "a trigger": "create trigger t after update on api_key begin update api_key set revoked_at = null; end",
+    "a trigger on decisions": "create trigger t after insert on decision begin delete from reward; end",
+    "a view": "create view v as select * from api_key",
+    "a table": "create table extra (x)",
+    "an index": "create index i on decision (at)",
+    "an index of an expression": "create index i on decision (abs(at))",
+    "a column": "alter table api_key add column extra text default 'x'",
+    "a missing table": "drop table late_reward",
+}
+
+
+@pytest.mark.parametrize("statement", HOSTILE.values(), ids=HOSTILE)
+def test_a_schema_of_another_hand_is_refused(path: Path, tmp_path: Path, statement: str) -> None:
+    execute(path, statement)
+    before = path.read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(
+            Refusal, match=r"must be a file with the schema that alphafair made; .* Somebody has changed"
+        ):
+            Engine.open(path, read_only=read_only)
+    for command in (["verify", str(path)], ["keys", "list", "--db", str(path)]):
+        assert CliRunner().invoke(program, command).exit_code == 2
+    with pytest.raises(Refusal, match="schema"):
+        restore(path, tmp_path / "new.db")
+    with pytest.raises(Refusal, match="schema"):
+        keys.revoke(path, "0badc0de")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("new")] == []
+
+
+def test_a_check_that_was_slipped_into_a_table_is_refused(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("pragma writable_schema = on")
+    connection.execute(
+        "update sqlite_master set sql = replace(sql, 'revoked_by text', 'revoked_by text, check (revoked_at is null)') "
+        "where name = 'api_key'"
+    )
+    connection.commit()
+    connection.close()
+    with pytest.raises(Refusal, match="schema that alphafair made"):
+        Engine.open(path)
+
+
+def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
+    """A file of an older version is compared with what that version was, then brought up to date."""
+    steps = schema()
+    for n_steps in range(1, len(steps) + 1):
+        connection = sqlite3.connect(tmp_path / f"{n_steps}.db", isolation_level=None)
+        migrate(connection, steps[:n_steps])
+        connection.execute("pragma application_id = 41466")
+        check_schema(connection, "it")
+        connection.execute("create trigger t after insert on decision begin delete from reward; end")
+        with pytest.raises(Refusal, match="schema"):
+            check_schema(connection, "it")
+        connection.execute("drop trigger t")
+        connection.close()
+        Engine.open(tmp_path / f"{n_steps}.db").close()
+
+
+def test_functions_in_a_schema_are_not_trusted(path: Path) -> None:
+    with Engine.open(path) as engine:
+        ((trusted,),) = engine._ledger.rows("pragma trusted_schema")
+        assert trusted == 0
+
+
+# keys and backups
+
+
+def test_a_restored_file_has_no_keys_unless_asked(path: Path, tmp_path: Path) -> None:
+    token = keys.create(path, "admin", "me")
+    with Engine.open(path) as engine:
+        engine.backup(tmp_path / "backup.db")
+    keys.revoke(path, token.split("_")[1])
+    answer = CliRunner().invoke(program, ["restore", str(tmp_path / "backup.db"), str(tmp_path / "new.db")])
+    assert answer.exit_code == 0
+    assert "It has no keys" in answer.stderr
+    assert keys.all_of(tmp_path / "new.db") == []
+    assert token.split("_")[1].encode() not in (tmp_path / "new.db").read_bytes()
+    kept = CliRunner().invoke(
+        program, ["restore", str(tmp_path / "backup.db"), str(tmp_path / "kept.db"), "--keep-keys"]
+    )
+    assert kept.exit_code == 0
+    assert [key.id for key in keys.all_of(tmp_path / "kept.db")] == [token.split("_")[1]]
+    with Engine.open(tmp_path / "new.db") as engine:
+        assert engine.decide("home", "v", id="one").context == "v"
+
+
+# modes
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Engine.open(tmp_path / "shop.db") as engine:
+            engine.create("home", arms=ARMS, policy="uniform", feedback="bandit")
+            engine.backup(tmp_path / "backup.db")
+            restore(tmp_path / "backup.db", tmp_path / "restored.db")
+            found = modes(tmp_path)
+    finally:
+        os.umask(before)
+    assert set(found) >= {"shop.db", "shop.db-wal", "shop.db-shm", "shop.db.lock", "backup.db", "restored.db"}
+    assert set(found.values()) == {0o600}
+
+
+def test_a_file_that_others_can_read_is_told(path: Path) -> None:
+    path.chmod(0o644)
+    with Engine.open(path) as engine:
+        assert engine.readable_by_others
+    path.chmod(0o600)
+    with Engine.open(path) as engine:
+        assert not engine.readable_by_others
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(path: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "diary.txt"
+    victim.write_text("dear diary")
+    (tmp_path / "shop.db.lock").unlink()
+    (tmp_path / "shop.db.lock").symlink_to(victim)
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link"):
+        Engine.open(path)
+    (tmp_path / "new.db.lock").symlink_to(victim)
+    with pytest.raises(Unavailable, match=r"new\.db\.lock is a link"):
+        restore(path, tmp_path / "new.db")
+    assert victim.read_text() == "dear diary"
+
+
+# the socket
+
+
+def test_a_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
+    where = tmp_path / "s"
+    before = os.umask(0)
+    try:
+        with bound(where) as listening:
+            listening.listen()
+            assert stat.S_IMODE(where.stat().st_mode) == 0o660
+            with pytest.raises(Refusal, match="one that nobody listens on"), bound(where):
+                pass
+            assert where.is_socket()
+    finally:
+        os.umask(before)
+    assert not where.exists()
+
+
+def test_a_socket_that_was_left_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(tmp_path / "s"))
+    left.close()
+    with bound(tmp_path / "s"):
+        assert (tmp_path / "s").is_socket()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(Refusal, match="--unix-socket must be a path to bind to"), bound(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_text() == "mine"
+    with pytest.raises(Refusal, match="--unix-socket"), bound(tmp_path / ("x" * 200)):
+        pass
