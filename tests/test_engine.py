@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -343,16 +344,31 @@ def test_no_name_of_a_decision_stands_in_the_way_of_erasing(engine: Engine) -> N
     engine.verify()
 
 
-def test_an_id_that_the_engine_is_about_to_make_is_not_given_away(engine: Engine) -> None:
-    engine.create("home", arms=["ada", "ben"])
-    made = engine.decide("home", "v")
-    prefix = made.id[:9]
-    assert engine.decide("home", "v", id=made.id) == made  # asking again is another matter
-    answers = engine.submit([Decide("home", "w", f"{prefix}{engine.position + k:010x}") for k in range(3)])
-    assert [answer.code for answer in answers[1:] if isinstance(answer, Refused)] == ["id_taken", "id_taken"]
-    assert len({engine.decide("home", "w").id for _ in range(3)}) == 3
-    assert engine.decide("home", "w", id="00000000-0000000009").id == "00000000-0000000009"
-    assert engine.experiment("home").decisions == 5
+def test_ids_that_the_engine_makes_cannot_be_guessed(tmp_path: Path) -> None:
+    made: list[str] = []
+    for k in range(2):
+        with Engine.open(tmp_path / f"{k}.db") as engine:
+            engine.create("home", arms=["ada", "ben"], policy="uniform", feedback="bandit")
+            receipts = engine.submit([Decide("home", "v")] * 1000)
+            made += [receipt.id for receipt in receipts if isinstance(receipt, Receipt)]
+    assert len(set(made)) == 2000
+    assert {len(id) for id in made} == {24}
+    for place in range(24):  # every digit is any of sixteen: each is there 125 times on average
+        counts = np.bincount([int(id[place], 16) for id in made], minlength=16)
+        assert counts.min() > 60
+        assert counts.max() < 200
+    for before, after in itertools.pairwise(made):
+        same = sum(one == other for one, other in zip(before, after, strict=True))
+        assert same < 16
+
+
+def test_a_seed_repeats_ids_and_leaves_draws_alone(tmp_path: Path) -> None:
+    paths: list[list[Any]] = []
+    for k in range(2):
+        with Engine.open(tmp_path / f"{k}.db", seed=3) as engine:
+            engine.create("home", arms=["ada", "ben"], policy="uniform", feedback="bandit")
+            paths.append([engine.decide("home", "v") for _ in range(600)])
+    assert paths[0] == paths[1]
 
 
 def test_a_group_finds_its_own_changes_however_few_are_remembered(

@@ -23,6 +23,7 @@ from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.fold import Fold
+from alphafair.engine.ids import NewIds
 from alphafair.engine.known import Known, KnownDecisions
 from alphafair.engine.ledger import Ledger, Update, commit_bytes
 from alphafair.engine.queue import Queue, Ticket
@@ -60,6 +61,7 @@ class Decisions:
     ) -> None:
         self._ledger, self._clock = ledger, clock
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)
+        self._new_ids = NewIds(seed)
         self._writer = threading.RLock()
         self._waiting = Queue()
         self._stale, self._closed = False, False
@@ -95,7 +97,6 @@ class Decisions:
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
         self._known = KnownDecisions(ledger, experiments)
         self._stale = False
-        self._prefix = f"{self._random.getrandbits(32):08x}-"  # of the ids that are made here
 
     def _note_upgrade(self) -> None:
         """Write down what other code has led to, so that a replay can begin there."""
@@ -257,9 +258,6 @@ class Decisions:
                     repair = "Use an id once; to ask again, repeat the request as it was."
                     raise Refused("id_taken", "id", "one that no other decision has", id, repair)
                 return Receipt(id, experiment.arms[known.arm], known.propensity, label)
-            if id.startswith(self._prefix):
-                repair = "Ids that begin like that are made here: begin yours in another way, or leave it out."
-                raise Refused("id_taken", "id", f"one that does not begin with {self._prefix}", id, repair)
         if experiment.paused:
             raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
@@ -277,7 +275,7 @@ class Decisions:
         fold.last = seq = fold.last + 1
         at = fold.at
         if id is None:
-            id = f"{self._prefix}{seq:010x}"
+            id = self._new_ids.next()
         known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
         version, later = experiment.version, 1 if deferred else 0
         row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -314,8 +313,7 @@ class Engine(Decisions):
             decisions = self._ledger.rows(
                 "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
             )
-            salt = secrets.token_hex(8)  # nobody can have named a decision like that
-            ids = [(f"erased-{salt}-{seq:010x}", seq) for (seq,) in decisions]
+            ids = [(f"erased-{self._new_ids.next()}", seq) for (seq,) in decisions]
             updates: list[Update] = [
                 ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
                 ("update decision set id = ? where seq = ?", ids),
