@@ -28,12 +28,13 @@ DECISIONS, MOST_MORE = 1_000_000, 50e6  # bytes
 
 
 def rows() -> Iterator[Row]:
+    names = rivals()
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         ours = stack.enter_context(running("-m", "alphafair", "serve", "--db", f"{folder}/bench.db", "--port"))
-        ports = {name: stack.enter_context(running("-m", "benchmarks.contenders", name)) for name in RIVALS}
+        ports = {name: stack.enter_context(running("-m", "benchmarks.contenders", name)) for name in names}
         begin(ours)
         load(ours, "decide_and_reward", seconds=1.0)
-        best = dict.fromkeys(["ours", *RIVALS], 0.0)
+        best = dict.fromkeys(["ours", *names], 0.0)
         for _ in range(TURNS):
             for name, port in {"ours": ours, **ports}.items():
                 kind = "nothing" if name == "starlette" else "decide_and_reward"
@@ -43,7 +44,7 @@ def rows() -> Iterator[Row]:
             yield Row(
                 "decide and reward over HTTP, half and half, durable, per second",
                 f"{best['ours']:,.0f}",
-                RIVALS[name],
+                names[name],
                 f"{best[name]:,.0f}",
                 f"{ratio:.3g} x",
                 f"at least {at_least:g} x",
@@ -96,11 +97,12 @@ def told(port: int) -> dict[str, float]:
     return {line.partition("{")[0].partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
-RIVALS = {
-    "starlette": f"an empty POST, {named('starlette')}",
-    "vowpal_wabbit": f"{named('fastapi')} around {named('vowpalwabbit')}, in memory",
-    "mabwiser": f"{named('fastapi')} around {named('mabwiser')}, in memory",
-}
+def rivals() -> dict[str, str]:
+    return {
+        "starlette": f"an empty POST, {named('starlette')}",
+        "vowpal_wabbit": f"{named('fastapi')} around {named('vowpalwabbit')}, in memory",
+        "mabwiser": f"{named('fastapi')} around {named('mabwiser')}, in memory",
+    }
 
 
 @contextlib.contextmanager

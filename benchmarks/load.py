@@ -1,4 +1,4 @@
-"""A load generator in a process of its own: `python -m benchmarks.load PORT KIND SECONDS [--connections N] [--rate R]`.
+"""A load generator in a process of its own: `python -m benchmarks.load PORT KIND SECONDS`.
 
 Connections are kept alive and have one request on its way each. Without a rate every connection sends its next request
 as soon as it has its answer; with one, requests are due at fixed times, and waiting for a free connection counts.
@@ -19,7 +19,7 @@ import uvloop
 
 from benchmarks.jobs import N_CONTEXTS
 
-EXPERIMENT = "/v1/experiments/bench/"
+EXPERIMENT = "/v1/experiments/{}/"
 HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}"
 BATCH = 100
 
@@ -28,24 +28,24 @@ def request(path: str, body: str) -> bytes:
     return HEAD.format(path, len(body), body).encode()
 
 
-def decide_and_reward(prefix: str) -> Iterator[bytes]:
+def decide_and_reward(prefix: str, path: str) -> Iterator[bytes]:
     """A decision, its reward, and so on: half and half."""
     for n in itertools.count():
-        yield request(EXPERIMENT + "decisions", f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}"}}')
-        yield request(EXPERIMENT + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
+        yield request(path + "decisions", f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}"}}')
+        yield request(path + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
 
 
-def batches(prefix: str) -> Iterator[bytes]:
+def batches(prefix: str, path: str) -> Iterator[bytes]:
     """The same, a hundred at a time."""
     for n in itertools.count():
         ids = [f"{prefix}-{n}-{k}" for k in range(BATCH)]
         items = ",".join(f'{{"context":"c{k % N_CONTEXTS}","id":"{id}"}}' for k, id in enumerate(ids))
-        yield request(EXPERIMENT + "decisions/batch", f'{{"items":[{items}]}}')
+        yield request(path + "decisions/batch", f'{{"items":[{items}]}}')
         items = ",".join(f'{{"id":"{id}","reward":{k % 2}}}' for k, id in enumerate(ids))
-        yield request(EXPERIMENT + "rewards/batch", f'{{"items":[{items}]}}')
+        yield request(path + "rewards/batch", f'{{"items":[{items}]}}')
 
 
-def nothing(prefix: str) -> Iterator[bytes]:
+def nothing(prefix: str, path: str) -> Iterator[bytes]:
     """A POST without a body."""
     return itertools.repeat(request("/", ""))
 
@@ -62,21 +62,19 @@ class Load:
         self.times: list[float] = []
         self.free: deque[Connection] = deque()
         self.due: deque[float] = deque()
-        self.stopped = False
+        self.n_unanswered, self.stopped = 0, False
 
     def next(self, connection: Connection, now: float) -> None:
         """A connection has nothing to do."""
-        if self.stopped:
-            return
-        if self.interval is None:
-            connection.send(now)
-        elif self.due:
+        if self.due:
             connection.send(self.due.popleft())
+        elif self.interval is None and not self.stopped:
+            connection.send(now)
         else:
             self.free.append(connection)
 
     async def run(self, seconds: float) -> float:
-        """Until the time is over; how long it took."""
+        """Until the time is over and all that was due by then is answered; answers per second, in that time."""
         start = time.perf_counter()
         end, sent = start + seconds, 0
         while (now := time.perf_counter()) < end:
@@ -91,7 +89,10 @@ class Load:
                     self.due.append(due)
             await asyncio.sleep(0.0005)
         self.stopped = True
-        return time.perf_counter() - start
+        per_second = len(self.times) / (time.perf_counter() - start)
+        while self.due or self.n_unanswered:
+            await asyncio.sleep(0.001)
+        return per_second
 
 
 class Connection(asyncio.Protocol):
@@ -107,6 +108,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, due: float) -> None:
         self.due = due
+        self.load.n_unanswered += 1
         self.write(next(self.requests))
 
     def data_received(self, data: bytes) -> None:
@@ -115,25 +117,27 @@ class Connection(asyncio.Protocol):
         if not end or len(body) < int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0):
             return
         now = time.perf_counter()
-        if not self.load.stopped:
-            self.load.statuses[head[9:12].decode()] += 1
-            self.load.times.append(now - self.due)
+        self.load.statuses[head[9:12].decode()] += 1
+        self.load.times.append(now - self.due)
+        self.load.n_unanswered -= 1
         self.answer = b""
         self.load.next(self, now)
 
 
-async def run(port: int, kind: str, seconds: float, connections: int, rate: float | None) -> dict[str, object]:
-    load, loop = Load(rate), asyncio.get_running_loop()
+async def run(options: argparse.Namespace) -> dict[str, object]:
+    port, kind, seconds = options.port, options.kind, options.seconds
+    load, loop = Load(options.rate), asyncio.get_running_loop()
     mark = f"{time.time_ns():x}"
-    for k in range(connections):
-        requests = KINDS[kind](f"{mark}-{k}")
+    for k in range(options.connections):
+        requests = KINDS[kind](f"{mark}-{k}", EXPERIMENT.format(options.experiment))
         await loop.create_connection(lambda requests=requests: Connection(load, requests), "127.0.0.1", port)  # type: ignore[misc]
-    taken = await load.run(seconds)
+    per_second = await load.run(seconds)
     times = sorted(load.times)
     return {
-        "per_second": len(times) / taken,
+        "per_second": per_second,
         "p50": times[len(times) // 2],
         "p99": times[len(times) * 99 // 100],
+        "longest": times[-1],
         "statuses": load.statuses,
     }
 
@@ -145,9 +149,8 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rate", type=float)
-    options = parser.parse_args()
-    found = uvloop.run(run(options.port, options.kind, options.seconds, options.connections, options.rate))
-    print(json.dumps(found))
+    parser.add_argument("--experiment", default="bench")
+    print(json.dumps(uvloop.run(run(parser.parse_args()))))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from alphafair import __version__, validate
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
+from alphafair.engine.expiry import Expiry
 from alphafair.engine.fold import Fold
 from alphafair.engine.ids import NewIds
 from alphafair.engine.known import Known, KnownDecisions
@@ -34,16 +35,10 @@ LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as 
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
-PAGE = 5_000  # decisions settled by the clock in one transaction
+PAGE = 500  # decisions settled by the clock in one transaction
 
-OPEN = """select d.id, d.seq, ifnull(a.at, d.at) from decision d
-    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
-    where d.experiment = ? and d.seq > ? and d.at <= ? and r.seq is null order by d.seq limit ?"""
 KEEP_THREE = """delete from snapshot where experiment = ?1 and seq not in
     (select seq from snapshot where experiment = ?1 order by seq desc limit 3)"""
-FIRST_OPEN = """select d.seq, d.at from decision d left join reward r on r.decision = d.seq
-    where d.experiment = ? and d.seq > ? and r.seq is null order by d.seq limit 1"""
-
 
 TIMED = (Change, Decided, Activated, Settled, Late)
 APPLIED = Outcome("applied")
@@ -96,6 +91,7 @@ class Decisions:
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
         self._known = KnownDecisions(ledger, experiments)
+        self._expiry = Expiry(ledger, experiments.values())
         self._stale = False
 
     def _note_upgrade(self) -> None:
@@ -207,9 +203,9 @@ class Decisions:
             self._check_open()
             self._recover()
             begun = True
-            self._expire_due()
             self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
+            self._settle_overdue(fold)
             answers = [self._answers(ticket.requests, fold) for ticket in group]
             if fold.last > fold.start:
                 self._append(fold)
@@ -281,8 +277,8 @@ class Decisions:
         row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
         fold.decided(row, known)
         self._known.recent[id] = known
-        if experiment.next_due is None and experiment.wait is not None:
-            experiment.next_due = at + experiment.wait
+        if experiment.wait is not None:
+            self._expiry.made(experiment.wait, at)
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
     def _reward(self, request: Reward, fold: Fold) -> Outcome:
@@ -358,33 +354,46 @@ class Decisions:
             n_arms = len(known.probabilities) // 8
             fold.settled(known, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
+    def _settle_overdue(self, fold: Fold) -> int:
+        """Settle some of what is overdue; the rest is answered as expired already, and settled with the next groups."""
+        n_settled = 0
+        for found in self._expiry.overdue(self.position, fold.at, PAGE):
+            known = self._known.cached(found.id)
+            if known is None:
+                experiment, active = self._keyed[found.experiment], bool(found.active)
+                arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity, active)
+                known = Known(*arguments, found.since, found.probabilities, None)
+            self._settle_by_the_clock(known, fold)
+            n_settled += 1
+        return n_settled
+
     def expire(self) -> int:
-        """Settle every decision whose waiting time is over; how many there were. Any other request does it too."""
+        """Settle every decision whose waiting time is over; how many there were. Requests of others go in between.
+
+        Any request settles some, too, and a reward that comes after the waiting time is late whether or not its
+        decision was settled by then.
+        """
+        n_settled, now = 0, self._now()
+        while True:
+            with self._writing():
+                n_settled += self._expire_page()
+                if not self._expiry.is_behind(now):
+                    return n_settled
+
+    def maintain(self) -> bool:
+        """Do one short piece of the work that can wait; whether there is more. For whoever calls it now and then.
+
+        Decisions whose waiting time is over are settled.
+        """
         with self._writing():
-            return self._expire_due()
+            self._expire_page()
+            return self._expiry.is_behind(self._now())
 
-    def _expire_due(self) -> int:
-        now = self._now()
-        due = [e for e in self._keyed.values() if e.wait is not None and e.next_due is not None and e.next_due <= now]
-        return sum(self._expire(experiment, experiment.wait or 0, now) for experiment in due)
-
-    def _expire(self, experiment: Experiment, wait: int, now: int) -> int:
-        """Settle what is overdue, page by page, and note when to look again."""
-        n_settled, after, waiting = 0, experiment.tally.settled_to, []
-        while page := self._ledger.rows(OPEN, (experiment.key, after, now - wait, PAGE)):
-            fold = Fold(self.position, now)
-            for id, seq, since in page:
-                after = seq
-                if since + wait > now:
-                    waiting.append((seq, since))
-                elif (known := self._known.find(id)) is not None:
-                    self._settle_by_the_clock(known, fold)
-            n_settled += fold.last - fold.start
-            if fold.last > fold.start:
-                self._append(fold)
-        following = self._ledger.rows(FIRST_OPEN, (experiment.key, after))
-        experiment.tally.settled_to = min([seq for seq, *_ in (*waiting, *following)], default=self.position + 1) - 1
-        experiment.next_due = min([since + wait for *_, since in (*waiting, *following)], default=None)
+    def _expire_page(self) -> int:
+        fold = Fold(self.position, self._now())
+        n_settled = self._settle_overdue(fold)
+        if n_settled:
+            self._append(fold)
         return n_settled
 
     # snapshots

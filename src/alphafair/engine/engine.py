@@ -208,6 +208,7 @@ class Engine(Decisions):
             self._append(fold)
             experiment.contexts = {label: number for number, label in enumerate(known)}
             self._keyed[seq] = self._experiments[name] = experiment
+            self._expiry.add(experiment)
 
     def experiments(self) -> list[str]:
         """The names of all experiments, as they were created."""

@@ -64,7 +64,7 @@ class Tally:
     lapsed: int = 0  # deferred decisions that were not activated before it ended
     rolled_back: int = 0  # decisions closed by a rollback
     pending: int = 0  # decisions that still wait for their reward, or to be activated
-    settled_to: int = 0  # no decision up to here waits any more
+    settled_to: int = 0  # where the search for overdue decisions goes on
     pulls: list[int] = field(default_factory=list)
 
     def settle(self, sources: Mapping[str, int]) -> None:
@@ -98,7 +98,6 @@ class Experiment:
         self.low, self.high = body["reward_range"]
         self.reward_wait: float | None = body["reward_wait"]
         self.wait = None if self.reward_wait is None else int(self.reward_wait * 1e6)  # microseconds
-        self.next_due: int | None = 0  # when to look for overdue decisions; None while none is open
         self.default_reward: float | None = body["default_reward"]
         self.version = created.seq
         self.code: str = body["code"]

@@ -74,10 +74,14 @@ class KnownDecisions:
         self.absent = set()
         self._look_up(ids)
 
+    def cached(self, id: str) -> Known | None:
+        """A decision that is in memory."""
+        return self.recent.get(id) or self._older.get(id)
+
     def find(self, id: Any) -> Known | None:
         if not isinstance(id, str):
             raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
-        known = self.recent.get(id) or self._older.get(id)
+        known = self.cached(id)
         if known is None and id not in self.absent:
             self._look_up([id])
             known = self.recent.get(id)

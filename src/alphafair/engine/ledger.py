@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -106,10 +106,11 @@ class Ledger:
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
 
-    def each(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    def each(self, query: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
         """Rows one by one, read when they are asked for."""
         try:
-            yield from self.connection.execute(query, values)
+            with contextlib.closing(self.connection.execute(query, values)) as cursor:
+                yield from cursor
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
 

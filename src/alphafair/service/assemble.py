@@ -24,6 +24,7 @@ from alphafair.service.warm import DEFAULT, warm
 from alphafair.service.writer import Writer
 
 TICK = 1.0  # seconds between two looks at keys, the file and waiting times
+BREATH = 0.02  # seconds between two pieces of work that can wait
 READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 
 
@@ -74,8 +75,8 @@ def service(
                     if health["ready"] != was_ready:
                         was_ready = health["ready"]
                         log(*(READY if was_ready else NOT_READY), reason=health["reason"])
-                    if was_ready:
-                        await writer.run(engine.expire)
+                    while was_ready and await writer.run(engine.maintain):
+                        await asyncio.sleep(BREATH)  # requests go in between, and settle some themselves
                 except Exception as problem:  # whatever it is, look again in a moment
                     log(logging.WARNING, "the file is not available", reason=str(problem))
                 await asyncio.sleep(TICK)
