@@ -15,8 +15,10 @@ Kernels copy arrays in loops: for one array assigned to a slice of another Numba
 
 import hashlib
 import os
+import stat
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +43,63 @@ def fingerprint() -> str:
 
 
 def cache_folder() -> Path | None:
-    """Where machine code is kept; None if no such folder can be written, and then nothing is kept."""
+    """Where machine code is kept; None if there is no such folder that only we can write, and then nothing is kept."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     base = Path(chosen) if chosen else platformdirs.user_cache_path("alphafair", appauthor=False)
     folder = base / f"kernels-{fingerprint()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        base.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        problem = writable_by_others(folder)
     except OSError:
         return None
+    if problem is not None:
+        said = (
+            f"Machine code is not kept or loaded: {problem}. Delete that folder, or name your own in NUMBA_CACHE_DIR."
+        )
+        warnings.warn(said, RuntimeWarning, stacklevel=2)
+        return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def writable_by_others(folder: Path) -> str | None:
+    """Who but root and ourselves could have put machine code into a folder; None if nobody could.
+
+    To load machine code is to run it. So the folder and all that is in it must be ours or root's, and writable by
+    nobody else; and so must be the folders that lead to it, unless they are like /tmp, where nobody can replace what
+    belongs to somebody else.
+    """
+    if not hasattr(os, "getuid"):  # Windows: folders of a user are that user's
+        return None
+    trusted = {0, os.getuid()}
+
+    def problem(path: Path | os.DirEntry[str], *, sticky: bool = False) -> str | None:
+        found = path.stat() if sticky else os.stat(path, follow_symlinks=False)
+        others = "group" if found.st_mode & stat.S_IWGRP else "everybody" if found.st_mode & stat.S_IWOTH else None
+        if found.st_uid not in trusted:
+            return f"{os.fspath(path)!r} belongs to user {found.st_uid}"
+        if stat.S_ISLNK(found.st_mode):
+            return f"{os.fspath(path)!r} is a symbolic link"
+        if others is not None and not (sticky and found.st_mode & stat.S_ISVTX):
+            return f"{os.fspath(path)!r} can be written by {'its ' * (others == 'group')}{others}"
+        return None
+
+    above = [problem(parent, sticky=True) for parent in folder.resolve().parents]
+    itself = problem(folder)
+    if any(above) or itself:
+        return next(filter(None, [itself, *above]))
+    if os.stat(folder).st_mode & 0o077 == 0:  # nobody else comes in: the modes of what is inside do not matter
+        return None
+    return next(filter(None, map(problem, _entries(folder))), None)
+
+
+def _entries(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
+    """All that is in a folder and the folders inside it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry)
 
 
 _FOLDER = cache_folder()
