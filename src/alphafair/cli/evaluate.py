@@ -110,17 +110,24 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     import polars as pl
 
     from alphafair import validate
+    from alphafair.csv_text import unmarked_table
     from alphafair.streams.table import collected, named_columns, scan
 
-    frame = collected(scan(path), str(path))
+    rows = scan(path)
+    first = rows.collect_schema().names()[0]
+    if path.suffix.lower() == ".csv":  # such as `alphafair offline` writes
+        rows = unmarked_table(rows, [first])
+    frame = collected(rows, str(path))
     frame = frame.with_columns(pl.col(frame.columns[0]).cast(pl.String))
     named_columns(str(path), frame.columns[1:], log.arm_labels)
-    rows = dict(zip(frame[frame.columns[0]].to_list(), frame.select(log.arm_labels).rows(), strict=True))
-    missing = [label for label in log.context_labels if label not in rows]
+    by_label = dict(zip(frame[frame.columns[0]].to_list(), frame.select(log.arm_labels).rows(), strict=True))
+    missing = [label for label in log.context_labels if label not in by_label]
     if missing:
         repair = "Give one row per context of the log."
-        raise validate.Refusal(f"{path}: rows", f"{log.n_contexts} contexts with {missing[0]!r}", list(rows), repair)
-    return np.array([rows[label] for label in log.context_labels], dtype=np.float64)
+        raise validate.Refusal(
+            f"{path}: rows", f"{log.n_contexts} contexts with {missing[0]!r}", list(by_label), repair
+        )
+    return np.array([by_label[label] for label in log.context_labels], dtype=np.float64)
 
 
 def _learning(name: str, log: Log, alpha: float, said: dict[str, Any], fair_to: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def command(
     import polars as pl
 
     from alphafair import figures, metrics, validate
+    from alphafair.csv_text import marked_labels
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
 
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
@@ -62,7 +63,8 @@ def command(
         earned = best.accounts
         shares[value] = metrics.shares(earned)
         path = folder / f"distributions-{exact(value)}.csv"
-        columns = {context: contexts} | {arm: best.distributions[:, k] for k, arm in enumerate(arms)}
+        first, *headers = marked_labels([context, *arms])
+        columns = {first: marked_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
         pl.DataFrame(columns).write_csv(path)
         found.append(
             {

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.available import ALL, AvailableArms, SetNumbers
+from alphafair.csv_text import marked
 from alphafair.engine.errors import Refused
 from alphafair.engine.experiment import Experiment, unpacked
 from alphafair.engine.ledger import Ledger
@@ -145,6 +146,7 @@ def write(
             handle.write((",".join(schema(experiment, format)) + "\n").encode())
         for page in counted():
             if format == "csv":
+                page = page.with_columns(marked(pl.col("id", "context", "arm")))
                 page.write_csv(handle, include_header=False)
             else:
                 page.write_ndjson(handle)

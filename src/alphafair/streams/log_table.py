@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
+from alphafair.csv_text import unmarked_table
 from alphafair.streams.table import Where, as_labels, by_time, collected, column_list, in_order, named_columns, opened
 from alphafair.types import Indices, Log, Vector
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 
 AVAILABLE = "available"  # the column that is read where a table has it, though nobody named it
+EXPORTED = [  # the columns of a log that the engine has written
+    *("seq", "id", "context", "arm", "propensity", "reward", "reward_source", "decided_at", "rewarded_at"),
+    *("policy_version", "available"),
+]
 ROW = "\0row"  # where a table keeps the numbers of its rows: no file has a column of that name
 
 
@@ -65,6 +70,8 @@ def open_table(source: Any, columns: Columns, extra: str | None = None) -> Table
     texts = (columns.context, columns.arm, columns.user, columns.available)
     lazy, label, where = opened(source, [name for name in texts if name is not None])
     found = lazy.collect_schema().names()
+    if found == EXPORTED and label.lower().endswith((".csv", ".csv.gz")):
+        lazy = unmarked_table(lazy, ["id", "context", "arm"])
     columns = columns.among(found)
     wanted = column_list("columns", [name for name in (*columns, extra) if name is not None])
     for setting, name in columns._asdict().items():
