@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import tracemalloc
+import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +40,43 @@ def test_a_file_brings_the_policy_back(tmp_path: Path) -> None:
         assert set(archive.files) == {"meta", "shared", "learners", "live", "retired_accounts"}
     with pytest.raises(Refusal, match="blob must be the bytes of a State"):
         State.from_bytes(path.read_bytes()[:-30])
+
+
+def packed(change: Callable[[zipfile.ZipFile, dict[str, bytes]], None]) -> bytes:
+    """A snapshot whose archive was written anew by `change`."""
+    with zipfile.ZipFile(io.BytesIO(learned().snapshot().to_bytes())) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        change(archive, entries)
+    return buffer.getvalue()
+
+
+def compressed(archive: zipfile.ZipFile, entries: dict[str, bytes]) -> None:
+    large = io.BytesIO()
+    np.save(large, np.zeros(10**6))
+    for name, content in {**entries, "large.npy": large.getvalue()}.items():
+        archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+
+
+def claiming_more(archive: zipfile.ZipFile, entries: dict[str, bytes]) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**36,)})
+    for name, content in {**entries, "large.npy": header.getvalue()}.items():
+        archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("change", [compressed, claiming_more])
+def test_a_snapshot_that_grows_when_it_is_read_is_refused_before(
+    change: Callable[[zipfile.ZipFile, dict[str, bytes]], None],
+) -> None:
+    blob = packed(change)
+    tracemalloc.start()
+    with pytest.raises(Refusal, match="blob must be the bytes of a State"):
+        State.from_bytes(blob)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10**6 + 2 * len(blob)
 
 
 def test_every_fact_has_one_place() -> None:

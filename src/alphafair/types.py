@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -152,6 +154,7 @@ class State:
         if not isinstance(blob, bytes | bytearray | memoryview):
             raise validate.Refusal("blob", "the bytes of a State", blob, "Pass what State.to_bytes returned.")
         try:
+            _refuse_growing(blob)
             with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
@@ -166,6 +169,26 @@ class State:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         return cls.from_bytes(Path(path).read_bytes())
+
+
+def _refuse_growing(blob: bytes) -> None:
+    """An archive whose entries take more room than it has itself: `to_bytes` compresses nothing and repeats nothing."""
+    with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+        compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())
+        sizes = [entry.file_size for entry in archive.infolist()]
+        if compressed or sum(sizes) > len(blob):
+            raise ValueError("the archive grows when it is read")
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                shape, _, dtype = _header(file)
+                if math.prod(shape) * dtype.itemsize + file.tell() != entry.file_size:
+                    raise ValueError(f"{entry.filename} has not the size that it claims")
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and kind of an array in NumPy's format, which has a version 2 for headers of 64 KB and more."""
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    return read[np.lib.format.read_magic(file)](file)
 
 
 @dataclass(frozen=True, eq=False)
