@@ -58,7 +58,7 @@ def test_export_by_ending_or_by_name(file: Path, tmp_path: Path, monkeypatch: py
     assert {len(frame) for frame in frames} == {10}
     code, text = run("export", file, "-e", "hime")
     assert code == 2
-    assert "There are ['home']" in text
+    assert "There are 'home'" in text
 
 
 def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:

@@ -163,7 +163,9 @@ class Groups:
             new = list(order)[self.n_groups :]
             if isinstance(entitlements, Mapping) and not {*entitlements} <= {*new}:
                 repair = "Groups that exist keep what they are entitled to."
-                raise validate.Refusal("entitlements", f"of groups that are new, {new[:10]}", entitlements, repair)
+                raise validate.Refusal(
+                    "entitlements", f"of groups that are new, {validate.listed(new)}", entitlements, repair
+                )
             owed = Groups.of(n_more, new, entitlements).entitlements
         return replace(
             self,
@@ -228,7 +230,7 @@ def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, miss
         known = {*labels}
         unknown = [label for label in value if label not in known]
         if unknown:
-            raise validate.Refusal(argument, f"for groups among {list(labels)[:10]}", unknown[0], repair)
+            raise validate.Refusal(argument, f"for groups among {validate.listed(labels)}", unknown[0], repair)
         value = [value.get(label, missing) for label in labels]
     numbers = validate.floats(argument, "numbers", value, repair)
     if numbers.shape != (len(labels),) or not np.isfinite(numbers).all():

@@ -143,7 +143,9 @@ def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:
         raise validate.Refusal("groups", f"left out: {policy.name} has none", groups, repair)
     known = [owed.labels[g] for g in owed.of_arms]
     if owed.named and known != [said.labels[g] for g in said.of_arms[: len(known)]]:
-        raise validate.Refusal("groups", f"those of the policy, {known[:10]}, and more", groups, "Name the same.")
+        raise validate.Refusal(
+            "groups", f"those of the policy, {validate.listed(known)}, and more", groups, "Name the same."
+        )
 
 
 def _match(policy: Policy, stream: Stream) -> None:

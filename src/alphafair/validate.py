@@ -4,11 +4,12 @@ Nobody behind the door checks again: kernels and private methods trust what has 
 """
 
 import difflib
+import itertools
 import math
 import operator
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,29 @@ AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
 ANY_FEATURE = 1e50  # squares are added up
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2  # six items of six items each: a value of the caller's must not make an error long
+
+
+def shown(value: object) -> str:
+    """A value of the caller's as an error shows it: what it is, or how it begins and ends.
+
+    >>> shown("ada"), shown("a" * 1000)
+    ("'ada'", "'aaaaaaaaaaaa...aaaaaaaaaaaaa'")
+    """
+    return _SHORT.repr(value)
+
+
+def listed(labels: Collection[object]) -> str:
+    """The first few of some labels.
+
+    >>> listed(["ada", "ben"]), listed(range(1000))
+    ("'ada', 'ben'", '0, 1, 2, 3, 4 and 995 more')
+    """
+    words = ", ".join(map(shown, itertools.islice(labels, 5)))
+    return f"{words} and {len(labels) - 5:,} more" if len(labels) > 5 else words
 
 
 class Refusal(ValueError):
@@ -36,7 +60,7 @@ class Refusal(ValueError):
         self.argument, self.allowed, self.value, self.repair = argument, allowed, value, repair
 
     def __str__(self) -> str:
-        return f"{self.argument} must be {self.allowed}; got {reprlib.repr(self.value)}. {self.repair}"
+        return f"{self.argument} must be {self.allowed}; got {shown(self.value)}. {self.repair}"
 
 
 def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
@@ -108,7 +132,7 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
         if value == option:
             return option
     words = ", ".join(repr(str(option)) for option in allowed)
-    close = difflib.get_close_matches(str(value), [str(option) for option in allowed], n=1)
+    close = difflib.get_close_matches(str(value)[:100], [str(option) for option in allowed], n=1)
     repair = f"Did you mean {close[0]!r}?" if close else "Pick one of these."
     raise Refusal(argument, f"one of {words}", value, repair)
 

@@ -326,9 +326,8 @@ class Decisions:
     def _find_experiment(self, name: Any) -> Experiment:
         experiment = self._experiments.get(name) if isinstance(name, str) else None
         if experiment is None:
-            repair = f"There are {sorted(self._experiments)[:10]}." if self._experiments else "Create it first."
-            shown = name[:40] if isinstance(name, str) else name
-            raise Refused("unknown_experiment", "experiment", "one of those in the file", shown, repair)
+            repair = f"There are {validate.listed(self._experiments)}." if self._experiments else "Create it first."
+            raise Refused("unknown_experiment", "experiment", "one of those in the file", name, repair)
         return experiment
 
     def _find_decision(self, id: Any, name: Any) -> Known | None:

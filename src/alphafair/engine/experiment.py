@@ -91,6 +91,8 @@ class Experiment:
         self.key: int = created.seq
         self.name: str = body["name"]
         self.arms: list[str] = list(body["arms"])
+        self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
+        self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be made
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
@@ -264,17 +266,18 @@ class Experiment:
         return self.cumulative_rewards if accounts is None else self.per_group(accounts)
 
     def number_of(self, arm: Any, argument: str = "arm") -> int:
-        if not isinstance(arm, str) or arm not in self.arms:
-            repair = f"{self.name} has {', '.join(map(repr, self.arms[:10]))}."
+        number = self.arm_numbers.get(arm) if isinstance(arm, str) else None
+        if number is None:
+            repair = f"{self.name} has {validate.listed(self.arms)}."
             raise Refused("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
-        return self.arms.index(arm)
+        return number
 
     def checked_arrival(self, arm: Any, account: Any, group: Any, entitlement: Any) -> dict[str, Any]:
         """What is to be written down about a new arm."""
         checked_label("arm", arm)
         validate.account(account)
         groups = self.group_of
-        if arm in self.arms:
+        if arm in self.arm_numbers:
             raise Refused("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
         if bool(groups) == (group is None):
             allowed = "named: every arm of this experiment has one" if groups else "left out: arms have none here"
@@ -291,22 +294,30 @@ class Experiment:
         """Which arms can be played now, or None where all can that are live."""
         if available is None and not self.masked:
             return None
-        mask = np.zeros(len(self.arms), dtype=np.bool_)
-        if available is None:
-            mask[:] = True
-        else:
-            try:
-                names = None if isinstance(available, str) else list(available)
-            except Exception:  # whatever an iterator of the caller's raises
-                names = None
-            if names is None:
-                raise Refused("bad_request", "available", "a list of arms", available, "Put them into a list.")
-            mask[[self.number_of(arm, "available") for arm in names]] = True
-        mask[[*self.masked, *self.retired]] = False
+        if self._playable is None:
+            self._playable = np.ones(len(self.arms), dtype=np.bool_)
+            self._playable[[*self.masked, *self.retired]] = False
+        mask = self._playable.copy()
+        if available is not None:
+            mask[:] = False
+            mask[self._numbers_of(available)] = True
+            mask &= self._playable
         if not mask.any():
             repair = "Leave the decision out when nothing can be played."
             raise Refused("no_arm_available", "available", "at least one arm that can be played", [], repair)
         return mask
+
+    def _numbers_of(self, available: Iterable[str]) -> list[int]:
+        try:
+            names = None if isinstance(available, str) else list(available)
+        except Exception:  # whatever an iterator of the caller's raises
+            names = None
+        if names is None:
+            raise Refused("bad_request", "available", "a list of arms", available, "Put them into a list.")
+        try:
+            return [self.arm_numbers[name] for name in names]
+        except (KeyError, TypeError):  # say which
+            return [self.number_of(name, "available") for name in names]
 
     def to_unit(self, reward: Any) -> Any:
         """From the reward range to what the policy learns from."""
@@ -318,13 +329,15 @@ class Experiment:
         """One number, or under full information one for each of the `n_arms` of then: by label or in their order."""
         allowed = f"in [{self.low:g}, {self.high:g}]"
         if n_arms:
-            arms = self.arms[:n_arms]
             if isinstance(value, Mapping):
+                arms = self.arms[:n_arms]
                 missing = [arm for number, arm in enumerate(arms) if number not in self.retired and arm not in value]
-                unknown = [arm for arm in value if arm not in arms]
+                unknown = [arm for arm in value if self.arm_numbers.get(arm, n_arms) >= n_arms]
                 if missing or unknown:
-                    repair = f"Missing: {missing[:5]}; unknown: {unknown[:5]}."
-                    raise Refused("bad_reward", "reward", "a value for every arm", sorted(map(str, value)), repair)
+                    some = (
+                        f"Missing: {validate.listed(missing) or 'none'}; unknown: {validate.listed(unknown) or 'none'}."
+                    )
+                    raise Refused("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
                 value = [value.get(arm, self.low) for arm in arms]
             rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
             if rewards.shape != (n_arms,) or not ((rewards >= self.low) & (rewards <= self.high)).all():
@@ -379,7 +392,9 @@ class Experiment:
     def note(self, change: Change) -> None:
         """All of a change but what the policy makes of it."""
         body = json.loads(change.body)
+        self._playable = None
         if change.kind == "add_arm":
+            self.arm_numbers[body["arm"]] = len(self.arms)
             self.arms.append(body["arm"])
             self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
         elif change.kind == "retire_arm":

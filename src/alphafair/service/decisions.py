@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from litestar import post
@@ -9,7 +10,7 @@ from litestar.datastructures import State
 from litestar.params import PathParameter
 
 from alphafair.engine import Activate, Decide, Refused, Reward
-from alphafair.service.errors import as_failure, lost
+from alphafair.service.errors import Failure, as_failure, lost
 from alphafair.service.messages import (
     ActivationAnswer,
     ActivationRequest,
@@ -18,6 +19,7 @@ from alphafair.service.messages import (
     DecisionBatch,
     DecisionItem,
     DecisionRequest,
+    Problem,
     RewardAnswer,
     RewardAnswers,
     RewardBatch,
@@ -30,6 +32,7 @@ from alphafair.service.writer import Writer
 Name = Annotated[str, PathParameter(description="The name of an experiment.")]
 PATH = "/v1/experiments/{name:str}/"
 TAGS = ["decide and learn"]
+FULL_ERRORS = 10  # of a batch; the others are short, so that an answer is not much longer than its request
 Rewards = Annotated[RewardBatch, example(items=[{"id": "order-1", "reward": 0.8}])]
 Decisions = Annotated[DecisionBatch, example(items=[{"context": "visitor-7"}, {"context": "visitor-8"}])]
 Activation = Annotated[ActivationRequest, example(id="order-1")]
@@ -72,8 +75,9 @@ async def decide_many(
     """Many decisions in one request: one answer per item, in order; a refused item does not touch the others."""
     commands = [Decide(name, each.context, each.id, each.available, each.deferred) for each in data.items]
     answers = await _many(state.writer, commands)
+    errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, Refused)})
     return DecisionAnswers(
-        [DecisionItem(error=_told(each)) if isinstance(each, Refused) else DecisionItem(*each) for each in answers]
+        [DecisionItem(error=errors[k]) if k in errors else DecisionItem(*each) for k, each in enumerate(answers)]
     )
 
 
@@ -81,7 +85,11 @@ async def decide_many(
 async def reward_many(name: Name, data: Rewards, state: State) -> RewardAnswers:
     """Many rewards in one request: one answer per item, in order."""
     answers = await _many(state.writer, [Reward(each.id, each.reward, name) for each in data.items])
-    return RewardAnswers([_reward_item(each) for each in answers])
+    failures = {
+        k: as_failure(each) if isinstance(each, Refused) else lost(each.outcome) for k, each in enumerate(answers)
+    }
+    errors = _errors({k: failure for k, failure in failures.items() if failure is not None})
+    return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
 
 
 async def _one(writer: Writer, command: Any) -> Any:
@@ -98,12 +106,15 @@ async def _many(writer: Writer, commands: list[Any]) -> list[Any]:
     return answers
 
 
-def _reward_item(answer: Any) -> RewardItem:
-    if isinstance(answer, Refused):
-        return RewardItem(error=_told(answer))
-    failure = lost(answer.outcome)
-    return RewardItem(answer.outcome, failure.answer.error if failure else None)
-
-
-def _told(problem: Refused) -> Any:
-    return as_failure(problem).answer.error
+def _errors(failures: Mapping[int, Failure]) -> dict[int, Problem]:
+    """The errors of a batch by item: the first few, and the first of a kind, in full; others name one like it."""
+    first: dict[tuple[str, str | None], int] = {}
+    errors: dict[int, Problem] = {}
+    for k, failure in failures.items():
+        error = failure.answer.error
+        kind = error.code, error.argument
+        if kind in first and len(errors) >= FULL_ERRORS:
+            error = Problem(error.code, f"As item {first[kind]}: {len(failures)} items are refused.", error.argument)
+        first.setdefault(kind, k)
+        errors[k] = error
+    return errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from litestar.exceptions import HTTPException
@@ -31,6 +32,7 @@ LOST = {
     "expired": (410, "The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
 }
 OVERSIGHT = "Try again later; whoever runs the service finds the request id of this answer in its log."
+LONGEST = 600  # characters of a message, an argument or a repair
 _PLACE = re.compile(r"(?P<what>.*) - at `(key in )?\$\.?(?P<where>.*)`")
 
 
@@ -41,7 +43,13 @@ class Failure(Exception):
         self, status: int, problem: Problem, *, outcome: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(problem.message)
-        self.status, self.answer, self.headers = status, ErrorAnswer(problem, outcome), headers or {}
+        error = Problem(problem.code, *map(_cut, (problem.message, problem.argument, problem.repair)))
+        self.status, self.answer, self.headers = status, ErrorAnswer(error, outcome), headers or {}
+
+
+def _cut(text: Any) -> Any:
+    """What is no longer than any sentence of ours, whatever of the caller's stands in it."""
+    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def failure(status: int, code: str, message: str, *, repair: str | None = None, **headers: str) -> Failure:
