@@ -507,3 +507,23 @@ def test_a_proxy_may_show_it_under_a_prefix(tmp_path: Path) -> None:
             assert shop.http.get(f"{prefix}/v1/experiments").json() == {"experiments": []}
         assert shop.http.post("/fair/v1/experiments", json={"name": "home", "arms": ARMS}).status_code == 201
         assert shop.http.get("/openapi.json").json()["servers"] == [{"url": "/fair"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"self": 1}, "settings.self must be a setting of the policy; got 1. Leave it out."),
+        ({"contexts": 3}, "settings.contexts must be a setting of the policy; got 3. Leave it out."),
+        ({"contexts": ["a"]}, "settings.contexts must be a setting of the policy"),
+        ({"start": None}, "settings.start must be a setting of the policy"),
+        ({"reward_range": [0, 1]}, "Send it as 'reward_range'."),
+        ({"n_features": 10**18}, "n_features must be left out"),
+        ({"n_features": 10**30}, "n_features must be left out"),
+        ({"n_arms": 5}, "n_arms must be left out"),
+        ({"": 5}, "must be left out"),
+    ],
+)
+def test_settings_that_are_none_of_the_policy_are_refused(shop: Running, settings: dict[str, Any], said: str) -> None:
+    answer = shop.post("", {"name": "odd", "arms": ARMS, "settings": settings})
+    assert answer.status_code == 422, answer.text
+    assert said in json.dumps(error(answer)), answer.text

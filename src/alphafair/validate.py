@@ -405,7 +405,7 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
     """At least so many names, all different."""
-    if isinstance(value, str):
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise Refusal(argument, f"at least {least} different names", value, "Pass a list of them.")
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):

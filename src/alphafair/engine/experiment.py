@@ -551,8 +551,13 @@ def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings
             raise Refused(
                 "bad_request", name, f"said: {kind.name} cannot do without", None, "Give it with the settings."
             )
+    _refuse_features(said.get("n_features"))  # before the policy takes memory for them
     made: BasePolicy = kind(n_contexts, len(arms), **said)
-    if made.n_features:
-        repair = "Turn features into context labels first: see alphafair.contexts.cluster."
-        raise Refused("bad_request", "n_features", "left out: the log keeps no features", made.n_features, repair)
+    _refuse_features(made.n_features)
     return made
+
+
+def _refuse_features(n_features: Any) -> None:
+    if n_features:
+        repair = "Turn features into context labels first: see alphafair.contexts.cluster."
+        raise Refused("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)

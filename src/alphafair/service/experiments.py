@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -31,6 +32,7 @@ Begun = Annotated[NewExperiment, example(name="home", arms=["ada", "ben"], alpha
 Changed = Annotated[Change, example(alpha=0.5)]
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "jsonl": "application/jsonl"}
 CHUNK = 1 << 20
+OF_ENGINE = {*inspect.signature(Engine.create).parameters, *NewExperiment.__struct_fields__}  # no policy's own
 
 
 @post(PATH, responses=ERRORS_OF_POSTS, tags=TAGS, response_description="The experiment.")
@@ -38,8 +40,9 @@ async def create(data: Begun, state: State) -> ExperimentAnswer:
     """Begin an experiment."""
     arguments = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
     settings = arguments.pop("settings")
-    for name in settings.keys() & {*data.__struct_fields__}:
-        raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], f"Send it as {name!r}.")
+    for name in settings.keys() & OF_ENGINE:
+        repair = f"Send it as {name!r}." if name in data.__struct_fields__ else "Leave it out."
+        raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], repair)
 
     check_sees(current_caller.get(), data.name)
     by = actor()
