@@ -89,6 +89,22 @@ def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None
         assert name in refused.stderr
 
 
+def test_a_frontier_says_whose_optimum_it_means(log_file: Path, tmp_path: Path) -> None:
+    options = ["--context", "who", "--output", str(tmp_path), "--replicates", "100", "--alpha", "0.5"]
+    for given, whose in (
+        ([], "the rewards that these very rounds would have paid, luck included"),
+        (["--optimum", "expected"], "what arms pay on average in these rounds' contexts"),
+    ):
+        answer = run("frontier", str(log_file), *options, *given)
+        assert answer.exit_code == 0, answer.output
+        assert f"where the curve of the optimum lies, at 95%: that of {whose}." in " ".join(answer.stdout.split())
+        assert whose.replace("'", "&#39;") in (tmp_path / "frontier.html").read_text(encoding="utf-8")
+        assert json.loads((tmp_path / "frontier.json").read_text())["optimum"] == (given or ["", "realised"])[1]
+    refused = run("frontier", "no-such-file.csv", "--optimum", "true")
+    assert refused.exit_code == 2
+    assert "--optimum must be one of 'realised', 'expected'" in refused.stderr
+
+
 def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None:
     sound = run("doctor", str(log_file), "--context", "who", "--id", "id", "--output", str(tmp_path))
     assert sound.exit_code == 0, sound.output

@@ -37,9 +37,10 @@ from alphafair.evaluation import (
     warm_start,
 )
 from alphafair.evaluation.estimate import PLAIN
-from alphafair.evaluation.scores import score
+from alphafair.evaluation.plausible import plausible_totals
+from alphafair.evaluation.scores import count_cells, score
 from alphafair.offline import context_reward_totals
-from tests import naive_evaluation as naive
+from tests import naive, naive_evaluation
 from tests.test_evaluation import made_log, world
 
 DATA = Path(__file__).parent / "data"
@@ -69,6 +70,71 @@ def test_the_curve_from_a_log_covers_the_true_one() -> None:
             assert (curve.low <= curve.value).all()
             assert (curve.value <= curve.high).all()
     assert all(np.mean(each) >= 0.95 for each in inside.values()), inside
+
+
+def drawn_world(seed: int, n_contexts: int = 200, n_arms: int = 3, n_rounds: int = 6000) -> tuple[Log, Any, Any]:
+    """A log of uniform play, with what its rounds would have paid and what they pay on average, by context and arm."""
+    rng = np.random.default_rng([5, seed])
+    means = np.clip(0.4 + 0.15 * rng.normal(size=(n_contexts, n_arms)), 0.02, 0.98)
+    contexts, arms = rng.integers(0, n_contexts, n_rounds), rng.integers(0, n_arms, n_rounds)
+    rewards = (rng.random((n_rounds, n_arms)) < means[contexts]).astype(float)
+    shown = rewards[np.arange(n_rounds), arms]
+    log = Log(contexts, arms, shown, np.full(n_rounds, 1.0 / n_arms), n_contexts=n_contexts, n_arms=n_arms)
+    realised = np.zeros_like(means)
+    np.add.at(realised, contexts, rewards)
+    return log, realised, np.bincount(contexts, minlength=n_contexts)[:, None] * means
+
+
+@pytest.mark.compiled
+def test_the_optimum_is_of_the_rewards_that_were_asked_for() -> None:
+    """At alpha 0 the best fixed policy shows the best arm of each context: it earns the sum of the rows' maxima."""
+    truths, plausible = [], []
+    for seed in range(30):
+        log, realised, expected = drawn_world(seed)
+        truths.append([totals.max(axis=1).sum() for totals in (realised, expected)])
+        cells = count_cells(log)
+        plausible.append(
+            [
+                np.mean([totals.max(axis=1).sum() for totals in plausible_totals(cells, 20, 0, expected=which)])
+                for which in (False, True)
+            ]
+        )
+    (lucky, fair), (lucky_found, fair_found) = np.mean(truths, axis=0), np.mean(plausible, axis=0)
+    assert lucky > 1.03 * fair, "who knows the luck of single rounds earns more"
+    assert lucky_found == pytest.approx(lucky, rel=0.01)
+    assert fair_found == pytest.approx(fair, rel=0.01)
+
+
+@pytest.mark.compiled
+def test_bands_hold_the_optimum_that_was_asked_for() -> None:
+    """Against a solver of its own, on rewards that the log does not show."""
+    alphas, inside = [0.0, 0.5, 0.9], {"realised": [], "expected": []}  # type: ignore[var-annotated]
+    for seed in range(4):
+        log, *rewards = drawn_world(seed, n_contexts=40)
+        for (which, held), totals in zip(inside.items(), rewards, strict=True):
+            found = frontier(log, alphas, optimum=which, n_replicates=200)
+            assert (found.optimum, found.as_dict()["optimum"]) == (which, which)
+            for k, alpha in enumerate(alphas):
+                shares, _, _ = naive.offline_optimum(totals, alpha)
+                earned = 1.0 + (shares * totals).sum(axis=0)
+                for name in CURVES:
+                    interval, truth = found.plausible[k][name], float(PLAIN[name](earned, alpha))
+                    assert found.curve(name).low[k] <= interval.low <= interval.high <= found.curve(name).high[k]
+                    held.append(interval.low <= truth <= interval.high)
+    assert all(np.mean(held) >= 0.95 for held in inside.values()), {
+        name: np.mean(held) for name, held in inside.items()
+    }
+
+
+def test_the_estimator_is_of_the_held_out_policies() -> None:
+    log, _, _ = drawn_world(0, n_contexts=4)
+    plain, other = (frontier(log, [0.5], estimator=name, n_replicates=100) for name in ("dr", "ips"))
+    assert (other.held_out[0].estimator, other.flattered[0].estimator) == ("ips", "dr")
+    assert other.held_out[0].jain_index != plain.held_out[0].jain_index
+    assert other.flattered[0].jain_index == plain.flattered[0].jain_index
+    for name, words in (("optimum", "'realised', 'expected'"), ("estimator", "'ips'")):
+        with pytest.raises(Refusal, match=f"{name} must be one of .*{words}"):
+            frontier(log, [0.5], **{name: "true"})
 
 
 def test_held_out_is_not_flattered() -> None:
@@ -341,7 +407,7 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     part = Log(*(column[:3000] for column in (log.contexts, log.arms, log.rewards, log.propensities)), n_arms=34)
     uniform = np.full((part.n_contexts, 34), 1 / 34)
     found = score(part, uniform[None], ESTIMATORS[estimator]).earned()[0]
-    np.testing.assert_allclose(found, naive.cumulative_rewards(part, uniform.tolist(), estimator), rtol=1e-9)
+    np.testing.assert_allclose(found, naive_evaluation.cumulative_rewards(part, uniform.tolist(), estimator), rtol=1e-9)
 
 
 def test_a_log_that_tells_nothing_bounds_nothing() -> None:

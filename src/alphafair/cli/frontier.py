@@ -11,6 +11,11 @@ from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 
+WHOSE = {
+    "realised": "the rewards that these very rounds would have paid, luck included",
+    "expected": "what arms pay on average in these rounds' contexts",
+}
+
 
 def command(
     log: _logs.File,
@@ -31,6 +36,14 @@ def command(
         float | None,
         typer.Option(metavar="PERCENT", min=0, max=100, help="Ask for the alpha that costs at most so much reward."),
     ] = None,
+    optimum: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Whose optimum the bands hold: realised, the best for the rewards of these very rounds, luck "
+            "included, or expected, the best for what arms pay on average in their contexts.",
+        ),
+    ] = "realised",
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     confidence: _logs.Confidence = 0.95,
@@ -41,8 +54,9 @@ def command(
 ) -> None:
     """What fairness costs, from a log.
 
-    The best fixed policy at each alpha, valued on rounds that it has not seen. The band holds the true curve:
-    what could be had if every arm's rewards were known. The last sentence says how much more the best fixed
+    The best fixed policy at each alpha, valued on rounds that it has not seen. The band holds the curve of the
+    optimum: what could be had if every arm's rewards in these rounds were known, or, with --optimum expected,
+    what they are on average. The last sentence says how much more the best fixed
     policy would have been worth than the run that the log is of, at most.
     """
     from alphafair import validate
@@ -51,11 +65,12 @@ def command(
     from alphafair.experiments.log_report import LogReport
     from alphafair.experiments.pictures import logs as pictures
 
+    validate.choice("--optimum", optimum, WHOSE)
     file = LogFile(log, context=context, arm=arm, reward=reward, propensity=propensity, user=user)
     alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
     owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, **owed.settings()}
-    found = frontier(file, alphas, **settings, progress=True)
+    found = frontier(file, alphas, optimum=optimum, **settings, progress=True)
     worst = regret(file, 0.9 if 0.9 in alphas else alphas[-1], **settings)
     answers = {}
     if least_share is not None:
@@ -80,13 +95,13 @@ def command(
         headings=("alpha", "average reward", "Jain's index", "least share", "greatest share"),
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and valued on the other; in brackets where "
-        f"the curve of the true optimum lies, at {confidence:.0%}.",
+        f"the curve of the optimum lies, at {confidence:.0%}: that of {WHOSE[optimum]}.",
         sentences=[*sentences, *doubts, f"{worst} (alpha {worst.alpha:g}; {worst.verdict})"],
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.said(),
         numbers=numbers,
     )
-    notes = (f"{log.name}: {sizes}", f"bands: where the true optimum lies, at {confidence:.0%}")
+    notes = (f"{log.name}: {sizes}", f"bands: where the optimum lies at {confidence:.0%}, that of {WHOSE[optimum]}")
     _logs.tell(report, pictures.price(found, notes), output, as_json)
 
 

@@ -24,12 +24,13 @@ from alphafair.types import Matrix, Vector
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
 SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
+OPTIMA = ("realised", "expected")  # of which rewards
 N_DRAWS = 20  # of plausible rewards
 TOLERANCE = 1e-6  # of an optimum, relative: far below what a log can tell
 
 
 class Curve(NamedTuple):
-    """A metric along alpha, and between which two it lies at the true optimum."""
+    """A metric along alpha, and between which two it lies at the optimum that the frontier is about."""
 
     value: Vector
     low: Vector
@@ -47,15 +48,17 @@ class Answer(NamedTuple):
 class Frontier:
     """The best fixed policies along alpha, from a log.
 
-    Nobody knows the true optimum. A policy learned from one half of the rounds and valued on the other (`held_out`) is
-    worse than it, one valued on the rounds that it was learned from (`flattered`) looks better than it, and the optimum
-    of rewards that are plausible given the log (`plausible`) is spread around it. The band of every metric holds the
-    intervals of all three, the last as sure for all alphas together as was asked for (Bonferroni). The value is the
-    held-out one: what can be had by learning from so much data.
+    The `optimum` is that of the rewards that these rounds would have paid, arm by arm ("realised"), or of what they pay
+    on average in these rounds' contexts ("expected"). Nobody knows either. A policy learned from one half of the rounds
+    and valued on the other (`held_out`) is worse than it, one valued on the rounds that it was learned from
+    (`flattered`) looks better than it, and the optimum of rewards that are plausible given the log (`plausible`) is
+    spread around it. The band of every metric holds the intervals of all three, the last as sure for all alphas
+    together as was asked for (Bonferroni). The value is the held-out one: what can be had by learning from as much.
     """
 
     alphas: Vector
     confidence: float
+    optimum: str  # "realised" or "expected"
     held_out: tuple[Estimate, ...]
     flattered: tuple[Estimate, ...]
     plausible: tuple[dict[str, Interval], ...]  # by metric
@@ -120,13 +123,16 @@ class Frontier:
             {"held_out": own.as_dict(), "flattered": other.as_dict()}
             for own, other in zip(self.held_out, self.flattered, strict=True)
         ]
-        return {"alphas": self.alphas.tolist(), "verdict": self.verdict, "points": points}
+        about = {"alphas": self.alphas.tolist(), "optimum": self.optimum, "confidence": self.confidence}
+        return {**about, "verdict": self.verdict, "points": points}
 
 
 def frontier(
     log: AnyLog,
     alphas: Sequence[float] = ALPHAS,
     *,
+    optimum: str = "realised",
+    estimator: str = "dr",
     groups: Labels | None = None,
     entitlements: PerGroup | None = None,
     pull_floor: PerGroup = 0.0,
@@ -143,6 +149,13 @@ def frontier(
         A `Log` or a `LogFile`.
     alphas
         Rising; the first is what costs are measured from, so begin with 0.
+    optimum
+        Whose optimum the bands hold: "realised", the best fixed policy for the rewards that these very rounds would
+        have paid, luck included, which is what regret is measured against; or "expected", the best fixed policy for
+        what arms pay on average in these rounds' contexts, which is what can be hoped for in other rounds like them.
+        The first is better: it makes use of luck. Policies and held-out values are the same.
+    estimator
+        What held-out policies are valued with, as in `evaluate`.
     groups, entitlements, pull_floor
         Whom to be fair to, and the floors that every policy keeps: see docs/groups.md.
     confidence, n_replicates, seed, progress
@@ -159,6 +172,8 @@ def frontier(
     exponents = [validate.alpha(alpha) for alpha in alphas]
     if not exponents or sorted(set(exponents)) != exponents:
         raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
+    validate.choice("optimum", optimum, OPTIMA)
+    chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
     asked = Asked.checked(Groups.of(log.n_arms, groups, entitlements, pull_floor), 0.0, confidence, n_replicates, seed)
     folds = folds_of(group_count(log))
     along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
@@ -166,21 +181,21 @@ def frontier(
         halves = count_halves(log, folds, advance)
         cells = Cells.together(halves)
         model = fit(cells)
-        draws = list(plausible_totals(cells, N_DRAWS, seed))
+        draws = list(plausible_totals(cells, N_DRAWS, seed, expected=optimum == "expected"))
         others = [model_totals(half) * (log.n_rounds / max(half.visits.sum(), 1.0)) for half in halves[::-1]]
         totals = [*others, robust_totals(cells), model_totals(cells)]
         found: list[tuple[Any, ...]] = []
         for alpha in exponents:
             here = asked._replace(alpha=alpha)
             *crossed, flattering, learned = (_best(each, alpha, asked.owed).distributions for each in totals)
-            own = score(log, np.stack(crossed), ESTIMATORS["dr"], advance, folds=folds, model=model)
-            same = score(log, flattering[None], ESTIMATORS["dr"], advance, model=model)
-            estimates = [estimated(scores, "dr", here) for scores in (own, same)]
+            own = score(log, np.stack(crossed), chosen, advance, folds=folds, model=model)
+            same = score(log, flattering[None], ESTIMATORS["dr"], advance, model=model)  # the optimum of just these
+            estimates = [estimated(own, estimator, here), estimated(same, "dr", here)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
                 plausible = _plausible(draws, same.pooled(here.owed), here._replace(confidence=along))
             found.append((*estimates, plausible, learned))
-    return Frontier(np.array(exponents), confidence, *zip(*found, strict=True))
+    return Frontier(np.array(exponents), confidence, optimum, *zip(*found, strict=True))
 
 
 def _plausible(draws: Sequence[Matrix], scores: Scores, asked: Asked) -> dict[str, Interval]:
@@ -224,7 +239,8 @@ def regret(
     """How much more the best fixed policy would have been worth than the run that the log is of, at most.
 
     With x the true best policy, the optimum of estimated totals is at least what those totals say of x, which errs on
-    either side of OPT: so that optimum and the upper half of its own interval bound OPT as surely as was asked for.
+    either side of OPT: so that optimum and the upper half of its own interval bound OPT as surely as was asked for,
+    whether x is best for these rounds' rewards or for what they are on average (`optimum` of `frontier`).
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> stream = streams.stochastic(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)

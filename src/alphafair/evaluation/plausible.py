@@ -7,7 +7,8 @@ Contexts' means are normal around the arm's, with one covariance T for all conte
 
     m_j ~ N(t + C D (mean_j - t), C),     D = diag(n_ji/sigma_i^2),     C = (T^-1 + D)^-1
 
-What was seen stays; rounds in which an arm was not shown pay its m plus noise. The rewards of an arm are measured in
+Of the rounds' own rewards what was seen stays, and rounds in which an arm was not shown pay its m plus noise; expected
+rewards are m in every round. The rewards of an arm are measured in
 their root mean square, so that what is negligible does not depend on the currency or on what other arms pay.
 """
 
@@ -25,8 +26,11 @@ ROWS = 4096  # contexts at once
 NEGLIGIBLE = 1e-9  # of the mean square of rewards: the least variance
 
 
-def plausible_totals(cells: Cells, n_draws: int, seed: int) -> Iterator[Matrix]:
-    """What every arm would have paid in each context's rounds, so many times, each (n_contexts, n_arms)."""
+def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = False) -> Iterator[Matrix]:
+    """What every arm would have paid in each context's rounds, so many times, each (n_contexts, n_arms).
+
+    With `expected`, what it would have paid on average, had the same contexts come again and again.
+    """
     size = _sizes(cells)
     counts, sums, squares = cells.counts, cells.sums / size, cells.squares.sum(axis=0) / size**2
     targets = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
@@ -42,8 +46,12 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int) -> Iterator[Matrix]:
                 for rows in (slice(first, first + ROWS) for first in range(0, len(counts), ROWS))
             ]
         )
-        paid = unseen * (targets + means) + np.sqrt(unseen * noise) * generator.normal(size=counts.shape)
-        yield cells.unit * (size * np.maximum(0.0, sums + paid))
+        if expected:
+            paid = cells.visits[:, None] * (targets + means)
+        else:
+            luck = np.sqrt(unseen * noise) * generator.normal(size=counts.shape)
+            paid = sums + unseen * (targets + means) + luck
+        yield cells.unit * (size * np.maximum(0.0, paid))
 
 
 def _drawn(precision: Matrix, seen: Matrix, apart: Matrix, generator: np.random.Generator) -> Matrix:
