@@ -504,6 +504,7 @@ def test_a_policy_that_cannot_be_made_leaves_the_file_to_the_others(engine: Engi
         assert home.unhealthy is not None
         assert "policy must be registered in this process; got 'faulty'" in home.unhealthy
         assert (home.policy, home.feedback, home.alpha) == (before.policy, before.feedback, before.alpha)
+        assert home.cumulative_rewards == before.cumulative_rewards
         assert (home.arms, home.pulls["ada"] + home.pulls["ben"], home.contexts) == (before.arms, 7, before.contexts)
         assert engine.reward("open", 0.5).outcome == "applied"
         served(engine)
@@ -535,6 +536,10 @@ def test_full_information_is_known_without_a_policy(path: Path) -> None:
             engine.reward("a", 0.5)
         assert engine.reward("a", {"ada": 0.5, "ben": 0.25}).outcome == "applied"
         assert engine.export("all", path.with_name("all.jsonl")) == 1
+        earned = engine.experiment("all").cumulative_rewards
+        assert sum(earned.values()) in (0.5, 0.25)
+    with Engine.open(path) as engine:
+        assert engine.experiment("all").cumulative_rewards == earned
 
 
 def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:

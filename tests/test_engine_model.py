@@ -78,6 +78,7 @@ class Experiment:
     n_contexts: int = 0
     rewards: int = 0
     counted: Counter[str] = field(default_factory=Counter)  # how other decisions were settled
+    earned: dict[str, float] = field(default_factory=lambda: {"ada": 0.0, "ben": 0.0})
     accounts: list[float] = field(default_factory=lambda: [1.0, 1.0])
     past: list[tuple[int, list[float]]] = field(default_factory=list)  # accounts after every position
 
@@ -151,6 +152,7 @@ class Model:
         if value is not None:
             arm = 0 if experiment.full else experiment.arms.index(decision.receipt.arm)
             experiment.accounts[arm] += experiment.unit(value)
+            experiment.earned[decision.receipt.arm] += value
         self.event(experiment)
 
     # requests: each is compared with the engine's answer
@@ -249,6 +251,7 @@ class Model:
         live = [experiment.arms.index(each) for each in experiment.live]
         experiment.accounts.append(self.entry(experiment.accounts, live, account))
         experiment.arms.append(arm)
+        experiment.earned[arm] = 0.0
         self.change(experiment)
         experiment.added.append((experiment.version, account))
 
@@ -502,11 +505,12 @@ class EngineAndModel(RuleBasedStateMachine):
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
             drawn = [decision.receipt.arm for decision in mine]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
-            earned = list(status.cumulative_rewards.values())
+            assert status.cumulative_rewards == experiment.earned
+            accounts = list(status.accounts.values())
             if experiment.full:
-                assert sum(earned) == pytest.approx(sum(experiment.accounts), rel=1e-12)
+                assert sum(accounts) == pytest.approx(sum(experiment.accounts), rel=1e-12)
             else:
-                assert earned == experiment.accounts
+                assert accounts == experiment.accounts
 
     def teardown(self) -> None:
         if not hasattr(self, "engine"):

@@ -76,7 +76,8 @@ def visit(client: Client, name: str, n_visitors: int, world: random.Random) -> N
 
 def shares(client: Client, name: str) -> list[float]:
     earned = client.experiment(name)["cumulative_rewards"]
-    return [earned[seller] / sum(earned.values()) for seller in SELLERS]
+    total = sum(earned.values()) or 1.0  # before the first sale nobody has a share
+    return [earned[seller] / total for seller in SELLERS]
 
 
 def report(client: Client, name: str, n_visitors: int, seconds: float) -> None:

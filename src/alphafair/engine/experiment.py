@@ -66,6 +66,12 @@ class Tally:
     pending: int = 0  # decisions that still wait for their reward, or to be activated
     settled_to: int = 0  # where the search for overdue decisions goes on
     pulls: list[int] = field(default_factory=list)
+    earned: list[float] = field(default_factory=list)  # by arm: rewards sent and default ones, summed up in their order
+
+    def make_room(self, n_arms: int) -> None:
+        """Count for so many arms, if not for more already."""
+        self.pulls += [0] * (n_arms - len(self.pulls))
+        self.earned += [0.0] * (n_arms - len(self.earned))
 
     def settle(self, sources: Mapping[str, int]) -> None:
         """Count decisions that wait no longer, by what settled them."""
@@ -107,7 +113,8 @@ class Experiment:
         self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and how many to wait for
         self.contexts: dict[str, int] = {}
         self.n_contexts: int = body["n_contexts"]
-        self.tally = Tally(pulls=[0] * len(self.arms))
+        self.tally = Tally()
+        self.tally.make_room(len(self.arms))
         self.policy_name: str = body["policy"]
         self.alpha: float | None = body["settings"].get("alpha")
         self.full, self.only_draws = False, False
@@ -217,7 +224,7 @@ class Experiment:
         """The fields of `Status` that the policy is asked for; empty where there is none, or it fails to answer."""
         feedback = Feedback.FULL if self.full else Feedback.BANDIT
         fields: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "pull_floor": 0.0}
-        fields |= {"cumulative_rewards": {}, "groups": {}, "accounts": {}, "entitlements": {}}
+        fields |= {"groups": {}, "accounts": {}, "entitlements": {}}
         if self.has_policy:
             try:
                 groups = self.policy.groups or Groups.of(self.policy.n_arms)
@@ -226,7 +233,6 @@ class Experiment:
                     raise ValueError(f"accounts {reprlib.repr(accounts)} are not all numbers")
                 fields |= {
                     "alpha": self.policy.alpha,
-                    "cumulative_rewards": self.cumulative_rewards,
                     "groups": self.group_of,
                     "accounts": accounts,
                     "entitlements": {} if groups.all_alike else self.per_group(groups.entitlements),
@@ -236,14 +242,6 @@ class Experiment:
             except Exception as problem:
                 self.failed(REPORTING, problem)
         return fields
-
-    @property
-    def cumulative_rewards(self) -> dict[str, float]:
-        """What every arm has earned, in units of the reward range, on top of the initial 1; empty without accounts."""
-        earned = self.policy.cumulative_rewards
-        if earned is None or np.ndim(earned) != 1:
-            return {}
-        return dict(zip(self.arms, earned.tolist(), strict=True))
 
     @property
     def group_of(self) -> dict[str, str]:
@@ -261,9 +259,14 @@ class Experiment:
 
     @property
     def accounts(self) -> dict[str, float]:
-        """R of every group, or arm: what fairness is about."""
+        """R of every group, or arm: what fairness is about. Empty where the policy keeps none, or one per context."""
         accounts = self.policy.accounts
-        return self.cumulative_rewards if accounts is None else self.per_group(accounts)
+        if accounts is not None:
+            return self.per_group(accounts)
+        accounts = self.policy.cumulative_rewards
+        if accounts is None or np.ndim(accounts) != 1:
+            return {}
+        return dict(zip(self.arms, accounts.tolist(), strict=True))
 
     def number_of(self, arm: Any, argument: str = "arm") -> int:
         number = self.arm_numbers.get(arm) if isinstance(arm, str) else None
@@ -396,7 +399,7 @@ class Experiment:
         if change.kind == "add_arm":
             self.arm_numbers[body["arm"]] = len(self.arms)
             self.arms.append(body["arm"])
-            self.tally.pulls += [0] * (len(self.arms) - len(self.tally.pulls))
+            self.tally.make_room(len(self.arms))
         elif change.kind == "retire_arm":
             self.retired.add(body["arm"])
         elif change.kind == "mask_arm":

@@ -88,8 +88,9 @@ class Fold:
         lessons = self._of(known.experiment)
         lessons.sources.append(source)
         if rewards is not None:
-            used = np.frombuffer(known.probabilities or b"", dtype="<f8")
-            lessons.full[len(lessons.steps)] = used, np.frombuffer(rewards, dtype="<f8")
+            used, values = np.frombuffer(known.probabilities or b"", dtype="<f8"), np.frombuffer(rewards, dtype="<f8")
+            lessons.full[len(lessons.steps)] = used, values
+            reward = float(values[known.arm])
         if source in STEP_OF:
             lessons.steps.append((STEP_OF[source], known.context, known.arm, known.propensity, reward or 0.0))
 
@@ -110,6 +111,9 @@ class Fold:
             tally.settle(Counter(lessons.sources))
             for arm in lessons.drawn:
                 tally.pulls[arm] += 1
+            for step, _, arm, _, reward in lessons.steps:
+                if step == LEARN:
+                    tally.earned[arm] += reward
             if lessons.steps and experiment.has_policy:
                 try:
                     follow(experiment.policy, lessons.log(experiment))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +22,15 @@ from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy
-from alphafair.types import Feedback, State, Vector
+from alphafair.types import State, Vector
 
 UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
     where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
     order by d.seq"""
 FIRST_SHOWN = "select probabilities is not null from decision where experiment = ? limit 1"
+EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
+    where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
 STATES = """select seq, tally, state from snapshot where experiment = ?1 and seq <= ?2
     union all select seq, json_extract(body, '$.tally'), state from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
@@ -95,6 +97,10 @@ class Replay:
             if change.experiment == created.seq and created.seq < change.seq <= position:
                 experiment.note(change)
         experiment.tally = Tally(**json.loads(tally))
+        experiment.tally.make_room(len(experiment.arms))
+        if "earned" not in json.loads(tally):  # written before it was counted
+            for arm, reward, rewards in self.ledger.each(EARNED, (created.seq, position)):
+                experiment.tally.earned[arm] += reward if rewards is None else np.frombuffer(rewards, dtype="<f8")[arm]
         if policy is not None:
             experiment.policy = policy
         self.experiments[created.seq], self.start[created.seq] = experiment, position
@@ -120,17 +126,17 @@ class Replay:
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         position = min(self.start.values(), default=self.until)
-        policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
-        draws = self.check or not all(policy.contexts_apart for policy in policies)
-        full = any(policy.feedback is Feedback.FULL for policy in policies)
-        for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
-            self._fold(chunk)
-            advance(chunk.end - position)
-            position = chunk.end
         for experiment in self.experiments.values():
             if not experiment.has_policy:  # what it was shown is known from its decisions
                 first = self.ledger.rows(FIRST_SHOWN, (experiment.key,))
                 experiment.full = bool(first and first[0][0])
+        policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
+        draws = self.check or not all(policy.contexts_apart for policy in policies)
+        full = any(experiment.full for experiment in self.experiments.values())
+        for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
+            self._fold(chunk)
+            advance(chunk.end - position)
+            position = chunk.end
         return self.experiments
 
     def _plan(self) -> None:
@@ -195,7 +201,7 @@ class Replay:
     def _fold(self, chunk: Chunk) -> None:
         for key, experiment in self.experiments.items():
             mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
-            self._count(experiment, mine)
+            self._count(experiment, mine, chunk.full)
             if not self.check and (not experiment.has_policy or experiment.policy.contexts_apart):
                 mine = mine[mine["step"] != DRAW]
             stops = self._stops[key]
@@ -208,16 +214,21 @@ class Replay:
             self._do(experiment, mine, chunk)
 
     @staticmethod
-    def _count(experiment: Experiment, steps: NDArray[Any]) -> None:
+    def _count(experiment: Experiment, steps: NDArray[Any], full: Mapping[int, tuple[bytes, bytes]]) -> None:
         tally, source = experiment.tally, steps["source"]
         drawn = steps["arm"][source == DECIDED]
         tally.decisions += len(drawn)
         tally.pending += len(drawn)
         settled = np.bincount(source[source >= 0], minlength=len(COUNTED_AS)).tolist()
         tally.settle(dict(zip(COUNTED_AS, settled, strict=True)))
-        counts = np.bincount(drawn, minlength=len(tally.pulls))
-        tally.pulls += [0] * (len(counts) - len(tally.pulls))
-        tally.pulls = (np.array(tally.pulls) + counts).tolist()
+        tally.make_room(int(drawn.max(initial=-1)) + 1)
+        tally.pulls = (np.array(tally.pulls) + np.bincount(drawn, minlength=len(tally.pulls))).tolist()
+        paid, earned = steps[steps["step"] == LEARN], np.array(tally.earned)
+        if experiment.full:
+            for t, (seq, arm) in enumerate(zip(paid["seq"].tolist(), paid["arm"].tolist(), strict=True)):
+                paid["reward"][t] = np.frombuffer(full[seq][1], dtype="<f8")[arm]
+        np.add.at(earned, paid["arm"], paid["reward"])  # one after the other: the same bits as when they came
+        tally.earned = earned.tolist()
 
     def _do(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> None:
         if not len(steps):

@@ -79,9 +79,9 @@ class Status:
     rolled_back: int
     pending: int
     pulls: dict[str, int]
-    cumulative_rewards: dict[str, float]
+    cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`; what the log sums up to
     groups: dict[str, str]  # of every arm; empty where arms are on their own
-    accounts: dict[str, float]  # of every group, or arm
+    accounts: dict[str, float]  # R of every group, or arm: 1, and the rewards that count, mapped onto [0, 1]
     entitlements: dict[str, float]  # the same; empty where all are 1
     pull_floor: float | dict[str, float]
     unhealthy: str | None  # what its policy failed at, and why; None while all is well
@@ -110,6 +110,7 @@ class Status:
             rolled_back=tally.rolled_back,
             pending=tally.pending,
             pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
+            cumulative_rewards=dict(zip(experiment.arms, tally.earned, strict=True)),
             **about_policy,
             unhealthy=experiment.unhealthy,
         )

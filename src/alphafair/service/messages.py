@@ -191,8 +191,11 @@ class ExperimentAnswer(Struct):
 
     `decisions` is the sum of `rewards` (sent and booked), `defaulted` (got the default reward when their waiting time
     ended), `expired` (closed without a reward then), `lapsed` (deferred and not activated before then), `rolled_back`
-    (closed by a rollback) and `pending` (wait for a reward, or to be activated). `unhealthy` says what the policy has
-    failed at, and why; null while all is well.
+    (closed by a rollback) and `pending` (wait for a reward, or to be activated).
+
+    `cumulative_rewards` has the sum of each arm's rewards, in the units of `reward_range`; `accounts` what fairness is
+    about: 1, and rewards mapped onto [0, 1], of every group, or arm. `unhealthy` says what the policy has failed at,
+    and why; null while all is well.
     """
 
     name: str
