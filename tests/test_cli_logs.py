@@ -69,6 +69,65 @@ def test_evaluate_lets_policies_learn(log_file: Path, tmp_path: Path) -> None:
     assert found["alpha-fair-adaptive, on the model"]["rounds"] == 3000
 
 
+LEARNS = ["--policy", "alpha-fair-adaptive"]
+
+
+def evaluated(log_file: Path, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """The numbers of every policy, and all words of terminal and page."""
+    asked = ["--replicates", "100", "--policy", "uniform", "--policy", "fair", *LEARNS]
+    answer = run("evaluate", str(log_file), "--context", "who", "--output", str(folder), *asked, *options)
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(answer.stdout.split()) + (folder / "evaluate.html").read_text(encoding="utf-8")
+    return json.loads((folder / "evaluate.json").read_text())["policies"], words
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take most of the time."""
+    monkeypatch.setattr("alphafair.experiments.log_report.save_picture", lambda *_: "")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_options_of_evaluate_reach_every_policy_that_has_them(log_file: Path, tmp_path: Path) -> None:
+    """What is not reached is said, in the terminal and on the page."""
+    before, _ = evaluated(log_file, tmp_path)
+    every = ["uniform", "fair", "replayed", "on the model"]
+    for option, value, reached in (
+        ("--seed", "5", every),
+        ("--confidence", "0.6", every),
+        ("--estimator", "snips", every[:2]),
+        ("--replicates", "300", every[:2]),
+    ):
+        after, words = evaluated(log_file, tmp_path, option, value)
+        changed = [name for name in before if before[name]["jain_index"] != after[name]["jain_index"]]
+        assert [name.removeprefix("alpha-fair-adaptive, ") for name in changed] == reached
+        unreached = f"{option} is for fixed policies: it changes nothing in alpha-fair-adaptive."
+        assert words.count(unreached) == (2 if len(reached) < len(every) else 0)
+        if option == "--confidence":
+            assert {each["confidence"] for each in after.values()} == {0.6}
+            for wide, narrow in ((before[name]["jain_index"], after[name]["jain_index"]) for name in before):
+                assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"]
+    floors = evaluated(log_file, tmp_path, "--pull-floor", "0.1")[1]
+    assert floors.count("Floors change nothing in uniform: only fair and alpha-fair-adaptive keep them.") == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([*LEARNS, "--estimator", "ips"], "--estimator must be left out where every policy learns; got 'ips'"),
+        ([*LEARNS, "--replicates", "200"], "--replicates must be left out where every policy learns; got 200"),
+        ([*LEARNS, "--user", "id"], "--user must be left out where every policy learns; got 'id'"),
+        (["--policy", "uniform", "--pull-floor", "0.1"], "--pull-floor must be left out where no policy keeps floors"),
+        (["--policy", "scale-free", "--pull-floor", "0.1"], "--pull-floor must be left out where no policy keeps"),
+    ],
+)
+def test_options_that_reach_no_policy_are_refused(log_file: Path, tmp_path: Path, given: list[str], words: str) -> None:
+    answer = run("evaluate", str(log_file), "--context", "who", "--output", str(tmp_path / "out"), *given)
+    assert answer.exit_code == 2, answer.output
+    assert words in answer.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None:
     options = ["--context", "who", "--output", str(tmp_path), "--replicates", "200", "--alpha", "0", "--alpha", "0.9"]
     answer = run("frontier", str(log_file), *options, "--least-share", "0.1", "--cost", "50")
@@ -89,6 +148,7 @@ def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None
         assert name in refused.stderr
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_frontier_says_whose_optimum_it_means(log_file: Path, tmp_path: Path) -> None:
     options = ["--context", "who", "--output", str(tmp_path), "--replicates", "100", "--alpha", "0.5"]
     for given, whose in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +14,15 @@ from alphafair.cli._logs import interval
 
 if TYPE_CHECKING:
     from alphafair.evaluation import LogFile
-    from alphafair.types import Log, Matrix
+    from alphafair.groups import Groups
+    from alphafair.types import Log, Matrix, Policy
 
 FIXED = ("logged", "uniform", "fair")
+OF_FIXED = ("user", "estimator", "replicates")  # options that policies which learn have no use for
 
 
 def command(
+    ctx: typer.Context,
     log: _logs.File,
     policy: Annotated[
         list[str] | None,
@@ -37,7 +41,9 @@ def command(
     alpha: _logs.Alpha = 0.9,
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
-    estimator: Annotated[str, typer.Option(metavar="NAME", help="ips, snips, dr, clipped or switch.")] = "dr",
+    estimator: Annotated[
+        str, typer.Option(metavar="NAME", help="Of fixed policies: ips, snips, dr, clipped or switch.")
+    ] = "dr",
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
@@ -48,7 +54,8 @@ def command(
 
     From decisions with the probabilities of the arms that were shown. Every number comes with its interval,
     and every policy with a verdict: trustworthy, thin, or do not use. A learning policy is replayed on the rounds that
-    match its draws, and played against a model of the log: both say what they assume.
+    match its draws, and played against a model of the log: both say what they assume. An option that reaches none of
+    the policies is refused; one that reaches some of them says which it does not.
     """
     from alphafair import Log
     from alphafair.evaluation import LogFile, evaluate, frontier
@@ -57,18 +64,23 @@ def command(
 
     named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     file = LogFile(log, **named)
-    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
+    names = list(dict.fromkeys(policy or FIXED))
+    learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
     owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
+    unreached = list(_unreached(ctx, names, learning, owed))
+    sure: dict[str, Any] = {"confidence": confidence, "seed": seed}
+    settings: dict[str, Any] = {**sure, "estimator": estimator, "n_replicates": replicates, "progress": True}
     said = owed.settings()
     fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
     found: dict[str, Any] = {}
-    for name in dict.fromkeys(policy or FIXED):
+    for name in names:
         if name == "fair":
             found[name] = frontier(file, [alpha], **said, **settings).held_out[0]
-        elif (table := fixed_policy(name, file)) is not None:
-            found[name] = evaluate(file, table, alpha=alpha, estimator=estimator, **fair_to, **settings)
+        elif name not in learning:
+            found[name] = evaluate(file, fixed_policy(name, file), alpha=alpha, **fair_to, **settings)
         else:
-            found |= _learning(name, Log.from_table(log, **named), alpha, said, fair_to)
+            player = _player(learning[name], file, {"alpha": alpha, **said})
+            found |= _learning(name, Log.from_table(log, **named), player, {"alpha": alpha, **fair_to, **sure})
     sizes = _logs.sizes(file, owed)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
@@ -80,9 +92,9 @@ def command(
         lead=f"What policies would have earned on {sizes} of {log.name}, at alpha {alpha:g}",
         headings=("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
-        caption=f"In brackets {confidence:.0%} intervals; of learning policies, 95% bands. Worth: as many rounds of "
-        "the policy itself would tell as much.",
-        sentences=[*reasons, *assumed],
+        caption=f"In brackets {confidence:.0%} intervals; of learning policies, bands over seeds. Worth: as many "
+        "rounds of the policy itself would tell as much.",
+        sentences=[*reasons, *assumed, *unreached],
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.said(),
         numbers={"log": log.name, "alpha": alpha, "policies": {name: each.as_dict() for name, each in found.items()}},
@@ -91,8 +103,41 @@ def command(
     _logs.tell(report, pictures.policies(found, notes), output, as_json)
 
 
-def fixed_policy(name: str, log: LogFile) -> Matrix | None:
-    """Distributions by the policy's name, or from a file; None for a policy that learns."""
+def _is_fixed(name: str) -> bool:
+    return name in FIXED or name.lower().endswith((".csv", ".parquet"))
+
+
+def _unreached(
+    ctx: typer.Context, names: list[str], learning: Mapping[str, type[Policy]], owed: Groups
+) -> Iterator[str]:
+    """Which policies an option that was given changes nothing in, in words; refused if that is all of them."""
+    from alphafair import validate
+    from alphafair.policies.fitting import accepted
+    from alphafair.words import listed
+
+    for option in OF_FIXED:
+        source = ctx.get_parameter_source(option)
+        if not learning or source is None or source.name != "COMMANDLINE":
+            continue
+        if len(learning) == len(names):
+            repair = "Replays and runs on the model have neither an estimator nor a bootstrap."
+            raise validate.Refusal(f"--{option}", "left out where every policy learns", ctx.params[option], repair)
+        yield f"--{option} is for fixed policies: it changes nothing in {listed([*learning])}."
+    if owed.floored or owed.arm_floor > 0.0:
+        keeps = [name for name, kind in learning.items() if accepted(kind, {"pull_floor": None})]
+        without = [name for name in names if name != "fair" and name not in keeps]
+        if len(without) == len(names):
+            repair = "fair keeps floors, and so do alpha-fair-adaptive, alpha-fair-bandit and fair-cb."
+            got = ctx.params["pull_floor"] or "a column floor in --groups"
+            raise validate.Refusal("--pull-floor", "left out where no policy keeps floors", got, repair)
+        if without:
+            keep = "keeps" if len(names) - len(without) == 1 else "keep"
+            some = listed([name for name in names if name not in without])
+            yield f"Floors change nothing in {listed(without)}: only {some} {keep} them."
+
+
+def fixed_policy(name: str, log: LogFile) -> Matrix:
+    """Distributions by the policy's name, or from a file."""
     import numpy as np
 
     from alphafair.evaluation import logged_policy
@@ -101,7 +146,7 @@ def fixed_policy(name: str, log: LogFile) -> Matrix | None:
         return logged_policy(log)
     if name == "uniform":
         return np.full((log.n_contexts, log.n_arms), 1.0 / log.n_arms)
-    return read_distributions(Path(name), log) if name.lower().endswith((".csv", ".parquet")) else None
+    return read_distributions(Path(name), log)
 
 
 def read_distributions(path: Path, log: LogFile) -> Matrix:
@@ -130,23 +175,35 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     return np.array([by_label[label] for label in log.context_labels], dtype=np.float64)
 
 
-def _learning(name: str, log: Log, alpha: float, said: dict[str, Any], fair_to: dict[str, Any]) -> dict[str, Any]:
-    """A policy that learns, on the rounds that match and against the model."""
+def _learning_kind(name: str) -> type[Policy]:
+    """One of ours with bandit feedback by its name, or a user's own class."""
     from alphafair import validate
-    from alphafair.cli.check import find_policy, make
-    from alphafair.evaluation import replay, simulate_model
+    from alphafair.cli.check import find_policy
     from alphafair.policies import POLICIES
-    from alphafair.policies.fitting import accepted
 
     known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
     names = dict.fromkeys([*FIXED, *known])
-    kind = find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
-    offered = accepted(kind, {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit", **said})
-    player = make(kind, log.n_contexts, log.n_arms, offered)
+    return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
+
+
+def _player(kind: type[Policy], log: LogFile, said: dict[str, Any]) -> Policy:
+    from alphafair.cli.check import make
+    from alphafair.policies.fitting import accepted
+
+    offered = accepted(kind, {"horizon": log.n_rounds, "feedback": "bandit", **said})
+    made: Policy = make(kind, log.n_contexts, log.n_arms, offered)
+    return made
+
+
+def _learning(name: str, log: Log, player: Policy, settings: dict[str, Any]) -> dict[str, Any]:
+    """A policy that learns, on the rounds that match and against the model."""
+    from alphafair import validate
+    from alphafair.evaluation import replay, simulate_model
+
     found: dict[str, Any] = {}
     for how, play in (("replayed", replay), ("on the model", simulate_model)):
         try:
-            found[f"{name}, {how}"] = play(log, player, alpha=alpha, **fair_to)
+            found[f"{name}, {how}"] = play(log, player, **settings)
         except validate.Refusal as refusal:
             if how != "replayed" or refusal.argument != "log":
                 raise

@@ -39,7 +39,7 @@ FEW_SHOWN = 10  # rewards of an arm in a context: below it, the model leans on t
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Learned(Measured):
-    """A learning policy on a log, over several seeds: means with 95% bands, and a verdict.
+    """A learning policy on a log, over several seeds: means with their bands, and a verdict.
 
     Bands of a replay are of a single run on a log of other rounds, since all seeds have the rounds of one log; those of
     a model are over its draws, and have nothing of the model's own error in them. So no verdict is better than "thin".
@@ -47,6 +47,7 @@ class Learned(Measured):
     """
 
     policy: str
+    confidence: float
     how: str  # "replay" or "model"
     assumes: str
 
@@ -58,13 +59,16 @@ def replay(
     alpha: float = 0.9,
     groups: Labels | None = None,
     entitlements: PerGroup | None = None,
+    confidence: float = 0.95,
     n_seeds: int = 20,
+    seed: int = 0,
 ) -> Learned:
     """A learning policy on the rounds of a log that match its own draws (Li et al., WSDM 2011).
 
     A round counts if the policy draws the arm that was shown. Where arms were not shown alike, rounds are first kept
     with probability least/p, p the round's propensity and least the smallest of all, so that they are. About one round
-    in n_arms is left, or fewer: one tiny propensity leaves next to nothing, and then it is refused.
+    in n_arms is left, or fewer: one tiny propensity leaves next to nothing, and then it is refused. `confidence` is how
+    surely bands shall hold; every `seed` has n_seeds random numbers of its own, for the policy's draws.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
     >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
@@ -74,18 +78,18 @@ def replay(
     (True, True)
     """
     _check(log, policy)
-    n_seeds = validate.integer("n_seeds", n_seeds, low=2)
+    asked = Repeats.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_seeds, seed)
     keep = log.propensities.min() / log.propensities
     runs = []
-    for seed in range(n_seeds):
-        generator, player = np.random.default_rng(seed), policy.fresh()
+    for each in asked.seeds:
+        generator, player = np.random.default_rng(each), policy.fresh()
         kept = np.flatnonzero(generator.random(log.n_rounds) < keep)
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
         n, played = drive.over_matches(player, some_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
-    return _learned(log, policy, "replay", REPLAY, alpha, Groups.of(log.n_arms, groups, entitlements), runs)
+    return _learned(log, policy, "replay", REPLAY, asked, runs)
 
 
 def simulate_model(
@@ -95,9 +99,13 @@ def simulate_model(
     alpha: float = 0.9,
     groups: Labels | None = None,
     entitlements: PerGroup | None = None,
+    confidence: float = 0.95,
     n_seeds: int = 20,
+    seed: int = 0,
 ) -> Learned:
     """A learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
+
+    `confidence` and `seed` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
     >>> stream = streams.stochastic(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
@@ -106,12 +114,12 @@ def simulate_model(
     5000
     """
     _check(log, policy)
-    n_seeds = validate.integer("n_seeds", n_seeds, low=2)
+    asked = Repeats.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_seeds, seed)
     runs = []
-    for seed in range(n_seeds):
-        trace = simulate(policy.fresh(), model_stream(log, seed=seed), seed=seed)
+    for each in asked.seeds:
+        trace = simulate(policy.fresh(), model_stream(log, seed=each), seed=each)
         runs.append(Run(log.n_rounds, trace.final, trace.final))
-    return _learned(log, policy, "model", MODEL, alpha, Groups.of(log.n_arms, groups, entitlements), runs)
+    return _learned(log, policy, "model", MODEL, asked, runs)
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:
@@ -144,6 +152,22 @@ def _check(log: Log, policy: Policy) -> None:
     validate.column("log.rewards", log.rewards, log.n_rounds, *policy.reward_range)
 
 
+class Repeats(NamedTuple):
+    """What is to be measured, over which seeds, and how sure one wants to be."""
+
+    owed: Groups
+    alpha: float
+    confidence: float
+    seeds: range
+
+    @classmethod
+    def checked(cls, owed: Groups, alpha: float, confidence: float, n_seeds: int, seed: int) -> Repeats:
+        n_seeds = validate.integer("n_seeds", n_seeds, low=2)
+        first = n_seeds * validate.integer("seed", seed, low=0)
+        confidence = validate.number("confidence", confidence, low=0.5, high=0.999)
+        return cls(owed, validate.alpha(alpha), confidence, range(first, first + n_seeds))
+
+
 class Run(NamedTuple):
     """One seed: how many rounds counted, what arms earned, and what they might have on other rounds."""
 
@@ -162,12 +186,14 @@ def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) 
     return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
 
 
-def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owed: Groups, runs: list[Run]) -> Learned:
-    alpha = validate.alpha(alpha)
+def _learned(log: Log, policy: Policy, how: str, assumes: str, asked: Repeats, runs: list[Run]) -> Learned:
+    owed, alpha = asked.owed, asked.alpha
     counts, earned, again = (np.array(each) for each in zip(*runs, strict=True))
     n_rounds = round(float(counts.mean()))
     verdict, reasons = _judged(log, how, n_rounds)
-    reach = metrics.student_quantile(0.975, len(runs) - 1) * (1.0 if how == "replay" else len(runs) ** -0.5)
+    reach = metrics.student_quantile(0.5 + asked.confidence / 2.0, len(runs) - 1) * (
+        1.0 if how == "replay" else len(runs) ** -0.5
+    )
 
     def band(found: Callable[[Any], Any], least: float, most: float = math.inf) -> Interval:
         if verdict == "do not use":
@@ -183,6 +209,7 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, alpha: float, owe
 
     return Learned(
         policy=policy.name,
+        confidence=asked.confidence,
         how=how,
         assumes=assumes,
         alpha=alpha,
