@@ -55,7 +55,8 @@ class Decision:
     active: bool
     active_seq: int
     value: float | None = None
-    source: str | None = None  # None while it waits; client, clock, rollback, late
+    source: str | None = None  # None while it waits; client, clock, rollback
+    late: bool = False  # a reward came when it was settled otherwise
 
 
 @dataclass
@@ -219,10 +220,10 @@ class Model:
         if decision.source == "client":
             return Outcome("repeated" if decision.value == values[0] else "conflict")
         if decision.source is not None:
-            if decision.source != "late":
-                decision.source = "late"
+            if not decision.late:
+                decision.late = True
                 self.event(experiment)
-            return Outcome("expired")
+            return Outcome("rolled_back" if decision.source == "rollback" else "expired")
         if not decision.active:
             return "not_activated"
         decision.source, decision.value = "client", values[0]
@@ -237,7 +238,7 @@ class Model:
         if decision.active:
             return Outcome("repeated")
         if decision.source is not None:
-            return Outcome("expired")
+            return Outcome("rolled_back" if decision.source == "rollback" else "expired")
         decision.active, decision.since = True, self.now
         decision.active_seq = self.event(decision.experiment)
         return Outcome("activated")

@@ -22,6 +22,7 @@ from alphafair.engine import Engine, Unavailable
 from alphafair.engine.ledger import Ledger
 from alphafair.service import keys
 from alphafair.service.assemble import Limits, service
+from alphafair.service.client import Client, ServiceError
 from alphafair.service.door import current_caller
 from alphafair.service.keys import Caller
 from alphafair.service.protocol import MOST_HEADER_BYTES
@@ -203,6 +204,19 @@ def test_what_was_learned_can_be_rolled_back(shop: Running) -> None:
     after = shop.http.patch("/v1/experiments/back", json={"rollback": position}).json()
     assert after["accounts"] == before["accounts"]
     assert sum(after["cumulative_rewards"].values()) == 20.0  # that was paid
+    waiting = shop.post("/back/decisions", {"context": "v", "deferred": True}).json()
+    shop.http.patch("/v1/experiments/back", json={"rollback": position})
+    sent = {"id": waiting["id"], "reward": 1.0}
+    for path, body in (("rewards", sent), ("rewards", sent), ("activations", {"id": waiting["id"]})):
+        lost = shop.post(f"/back/{path}", body)
+        assert (lost.status_code, lost.json()["outcome"]) == (410, "rolled_back")
+        assert error(lost)["code"] == "rolled_back_decision"
+        assert "rollback" in error(lost)["message"]
+    (item,) = shop.post("/back/rewards/batch", {"items": [sent]}).json()["items"]
+    assert (item["outcome"], item["error"]["code"]) == ("rolled_back", "rolled_back_decision")
+    with Client(shop.url) as client, pytest.raises(ServiceError) as refused:
+        client.reward("back", waiting["id"], 1.0)
+    assert (refused.value.status, refused.value.code) == (410, "rolled_back_decision")
     assert after["decisions"] == 20
     assert shop.http.patch("/v1/experiments/back", json={"rollback": 10**9}).status_code == 422
     shop.engine.verify()

@@ -299,7 +299,7 @@ class Decisions:
             if source == "client":
                 return Outcome("repeated" if (reward, rewards) == (first, first_rewards) else "conflict")
             fold.late(known, reward, rewards)
-            return Outcome("expired")
+            return _closed(source)
         if not known.active:
             repair = "Activate the decision first: a deferred one counts from then on."
             raise Refused("not_activated", "id", "an activated decision", id, repair)
@@ -317,7 +317,7 @@ class Decisions:
         if known.settled is None and wait is not None and known.since + wait <= fold.at:
             self._settle_by_the_clock(known, fold)
         if known.settled is not None:
-            return Outcome("expired")
+            return _closed(known.settled[1])
         fold.activated(known)
         return Outcome("activated")
 
@@ -410,6 +410,11 @@ class Decisions:
                         snapshot = Snapshot(experiment.key, self.position, __version__, tally, state)
                         older = [(KEEP_THREE, [(experiment.key,)])]
                         self._ledger.append(self.position, self.position, {Snapshot: [snapshot]}, older)
+
+
+def _closed(source: str) -> Outcome:
+    """What is said of a decision that was settled without its reward."""
+    return Outcome("rolled_back" if source == "rollback" else "expired")
 
 
 def _unknown(request: object, fold: Fold) -> Outcome:

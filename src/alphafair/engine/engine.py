@@ -129,11 +129,11 @@ class Engine(Decisions):
         return self._one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
 
     def reward(self, id: str, reward: Value) -> Outcome:
-        """What the arm of a decision has earned: applied, repeated, conflict, unknown or expired."""
+        """What the arm of a decision has earned: applied, repeated, conflict, unknown, expired or rolled_back."""
         return self._one(Reward(id, reward))  # type: ignore[return-value]
 
     def activate(self, id: str) -> Outcome:
-        """A deferred decision was carried out: activated, repeated, unknown or expired."""
+        """A deferred decision was carried out: activated, repeated, unknown, expired or rolled_back."""
         return self._one(Activate(id))  # type: ignore[return-value]
 
     def _one(self, request: Decide | Reward | Activate) -> Receipt | Outcome:
@@ -275,7 +275,7 @@ class Engine(Decisions):
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks and alpha stay as they are.
 
-        Decisions made since are closed: their rewards will be answered with "expired". Nothing is deleted.
+        Decisions made since are closed: their rewards will be answered with "rolled_back". Nothing is deleted.
         """
         with self._writing():
             experiment = self._find_experiment(name)

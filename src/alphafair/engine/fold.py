@@ -96,8 +96,8 @@ class Fold:
 
     def late(self, known: Known, reward: float | None, rewards: bytes | None) -> None:
         """Write down the first reward that came too late; more of them say nothing new."""
-        if known.settled is not None and known.settled[1] != "late":
-            known.settled = (known.settled[0], "late", known.settled[2])
+        if not known.late:
+            known.late = True
             self.rows[Late].append((self.next(), known.seq, reward, rewards, self.at))
             self._of(known.experiment)
 

@@ -13,7 +13,7 @@ from alphafair.engine.ledger import Ledger
 RECENT = 10_000  # decisions remembered, twice as many for a while, so that their rewards need not be looked up
 FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
     d.deferred = 0 or a.seq is not null, ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
-    iif(l.seq is null, r.source, 'late'), r.rewards from decision d
+    r.source, r.rewards, l.seq is not null from decision d
     left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
     left join late_reward l on l.decision = d.seq
     left join context c on c.experiment = d.experiment and c.number = d.context
@@ -29,6 +29,7 @@ class Known:
         "context",
         "experiment",
         "label",
+        "late",
         "probabilities",
         "propensity",
         "seq",
@@ -48,10 +49,12 @@ class Known:
         since: int,
         probabilities: bytes | None,
         settled: tuple[float | None, str, bytes | None] | None,
+        late: bool = False,
     ) -> None:
         self.seq, self.experiment, self.context, self.label = seq, experiment, context, label
         self.arm, self.propensity, self.active, self.since = arm, propensity, active, since
         self.probabilities, self.settled = probabilities, settled
+        self.late = late  # a reward came when it was settled without one
 
 
 class KnownDecisions:
@@ -91,8 +94,9 @@ class KnownDecisions:
         recent, older = self.recent, self._older
         asked = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
         for row in self._ledger.rows(FIND, (json.dumps(asked),)) if asked else ():
-            id, seq, key, context, label, arm, propensity, active, since, used, is_settled, *settled = row
+            id, seq, key, context, label, arm, propensity, active, since, used, is_settled, *settled, late = row
             first = tuple(settled) if is_settled else None
             experiment = self._experiments[key]
-            recent[id] = Known(seq, experiment, context, label, arm, propensity, bool(active), since, used, first)
+            about = (seq, experiment, context, label, arm, propensity, bool(active), since, used)
+            recent[id] = Known(*about, first, bool(late))
         self.absent.update(id for id in asked if id not in recent)

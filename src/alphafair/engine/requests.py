@@ -49,7 +49,7 @@ class Receipt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a reward or an activation: applied or activated, repeated, conflict, unknown, expired."""
+    """What became of a reward or activation: applied, activated, repeated, conflict, unknown, expired, rolled_back."""
 
     outcome: str
 

@@ -30,6 +30,7 @@ LOST = {
     "unknown": (404, "There is no such decision here.", "Send the id that the decision was answered with."),
     "conflict": (409, "Another reward was booked for this decision.", "The first one stands; send each reward once."),
     "expired": (410, "The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
+    "rolled_back": (410, "A rollback of the experiment has closed this decision.", "Go on with new decisions."),
 }
 OVERSIGHT = "Try again later; whoever runs the service finds the request id of this answer in its log."
 LONGEST = 600  # characters of a message, an argument or a repair

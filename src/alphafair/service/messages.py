@@ -170,7 +170,7 @@ class DecisionItem(Struct, omit_defaults=True):
 class RewardItem(Struct, omit_defaults=True):
     """An outcome, an error, or both."""
 
-    outcome: Literal["applied", "repeated", "conflict", "unknown", "expired"] | None = None
+    outcome: Literal["applied", "repeated", "conflict", "unknown", "expired", "rolled_back"] | None = None
     error: Problem | None = None
 
 
