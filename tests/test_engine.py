@@ -317,26 +317,6 @@ def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Pa
     engine.close()
 
 
-def test_what_was_erased_while_somebody_was_reading_goes_when_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("alphafair.engine.ledger.BUSY", 0.01)
-    with Engine.open(tmp_path / "shop.db") as engine:
-        engine.create("home", arms=["ada", "ben"])
-        engine.decide("home", "jane.doe")
-        reader = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
-        reader.execute("begin")
-        reader.execute("select * from context").fetchall()
-        with pytest.raises(Unavailable, match="is being read"):
-            engine.erase("home", "jane.doe")
-        assert any(b"jane.doe" in file.read_bytes() for file in tmp_path.iterdir())
-        reader.close()
-        with pytest.raises(Refused, match="one that was seen"):
-            engine.erase("home", "jane.doe")
-        assert not any(b"jane.doe" in file.read_bytes() for file in tmp_path.iterdir())
-        engine.verify()
-
-
 def test_no_name_of_a_decision_stands_in_the_way_of_erasing(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(1, 9):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import __version__, validate
+from alphafair.engine.erasures import Erasures
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
@@ -68,6 +69,7 @@ class Decisions:
             self._load()
             if not ledger.read_only:
                 self._note_upgrade()
+            self._erasures = Erasures(ledger)
         except BaseException:
             ledger.close()
             raise
@@ -382,9 +384,10 @@ class Decisions:
     def maintain(self) -> bool:
         """Do one short piece of the work that can wait; whether there is more. For whoever calls it now and then.
 
-        Decisions whose waiting time is over are settled.
+        Decisions whose waiting time is over are settled, and what was erased is cleaned away.
         """
         with self._writing():
+            self._erasures.clean(again=True)
             self._expire_page()
             return self._expiry.is_behind(self._now())
 

@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 from alphafair import validate
 from alphafair.engine import copies, history
 from alphafair.engine.decisions import Decisions
+from alphafair.engine.erasures import NOTE
 from alphafair.engine.errors import Mismatch, PolicyFailed, Refused, Unavailable
 from alphafair.engine.events import Change, Context
 from alphafair.engine.experiment import (
@@ -303,13 +304,12 @@ class Engine(Decisions):
     def erase(self, name: str, context: str) -> None:
         """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
 
-        The label may come again: it is then a context that nobody has seen.
+        The label may come again: it is then a context that nobody has seen. See `erasures_pending` for the last traces.
         """
         with self._writing():
             experiment = self._find_experiment(name)
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
-                self._ledger.checkpoint()  # it may have been erased while somebody was reading
                 raise Refused("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
             decisions = self._ledger.rows(
                 "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
@@ -318,11 +318,21 @@ class Engine(Decisions):
             updates: list[Update] = [
                 ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
                 ("update decision set id = ? where seq = ?", ids),
+                NOTE,
             ]
             self._change(name, "erase", {"context": number}, updates)
             del experiment.contexts[context]
             self._known.forget()
-            self._ledger.checkpoint()
+            self._erasures.clean()
+
+    @property
+    def erasures_pending(self) -> int:
+        """Erasures of which bytes may be left in unused parts of the file.
+
+        They go when nobody reads the file any more, or, if it has over 32 MiB, when it is next opened for writing.
+        """
+        with self._reading():
+            return self._erasures.n_pending
 
     def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:
         """Try it on a copy of the policy, write it down, go on with the copy."""

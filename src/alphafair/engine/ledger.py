@@ -155,8 +155,9 @@ class Ledger:
             try:
                 self._transact(write)
             except sqlite3.Error as problem:
-                if not (_is_full(problem) and self._make_room()):
+                if not _is_full(problem):
                     raise
+                self.empty_log()  # which makes room, if there is anything to move
                 self._transact(write)
         except sqlite3.Error as problem:
             raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
@@ -174,22 +175,44 @@ class Ledger:
                     connection.execute("rollback")
             raise
 
-    def _make_room(self) -> bool:
-        """Move as much of the write-ahead log into the main file as can be without waiting; False if it fails."""
+    def empty_log(self) -> bool:
+        """Move the write-ahead log into the main file, without waiting; False if a reader still needs some of it."""
         try:
             self.connection.execute("pragma busy_timeout = 0")
-            self.connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-            return True
+            ((busy, _, _),) = self.connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            return not busy
         except sqlite3.Error:
             return False
         finally:
             self.connection.execute(f"pragma busy_timeout = {int(BUSY * 1000)}")
 
-    def checkpoint(self) -> None:
-        """Move everything into the main file and empty the write-ahead log: what was overwritten is gone for good."""
-        ((busy, _, _),) = self.rows("pragma wal_checkpoint(truncate)")
-        if busy:
-            raise Unavailable(f"{self.path} is being read: try again when the reader has finished.")
+    @property
+    def n_bytes(self) -> int:
+        """Of the main file."""
+        ((pages,),), ((size,),) = self.rows("pragma page_count"), self.rows("pragma page_size")
+        return int(pages * size)
+
+    def rewrite(self) -> bool:
+        """Write the whole file anew: nothing is left of what was overwritten. False if that is not possible just now.
+
+        It is not while somebody reads an older state of the file, and needs room on the disk for a second copy.
+        """
+        try:
+            if not self.empty_log():
+                return False
+            self.connection.execute("vacuum")
+            return self.empty_log()
+        except sqlite3.Error:
+            return False
+
+    def update(self, updates: Sequence[Update]) -> None:
+        """Statements that write no event, in one durable transaction."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            for statement, values in updates:
+                connection.executemany(statement, values)
+
+        self._commit(write)
 
     @contextlib.contextmanager
     def at_one_moment(self) -> Iterator[None]:
@@ -204,11 +227,7 @@ class Ledger:
 
     def remove_keys(self) -> None:
         """Keys of the service are not events: who may use it is not part of the log."""
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute("delete from api_key")
-
-        self._commit(write)
+        self.update([("delete from api_key", [()])])
 
     def reader(self) -> Ledger:
         """Another connection to the same file, for reading."""

@@ -104,6 +104,8 @@ class _Live:
         behind = "How far the clock is behind the last event in the log."
         yield GaugeMetricFamily("alphafair_clock_behind_seconds", behind, now.clock_behind_seconds)
         yield CounterMetricFamily("alphafair_position", "Events in the log.", self.engine.position)
+        left = "Erasures of which bytes may be left in unused parts of the file."
+        yield GaugeMetricFamily("alphafair_erasures_pending", left, self.engine.erasures_pending)
         yield from self._experiments()
 
     def _experiments(self) -> Iterator[Metric]:
