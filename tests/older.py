@@ -9,8 +9,8 @@ from alphafair.engine.migrations import schema
 KEYS = next(text for number, _, text in schema() if number == 2)
 UNDO = {  # what takes back a numbered step, where there is anything to take back
     4: ["drop table scratch"],
-    6: ["drop table erasure"],
     5: ["alter table change drop column by", "drop table api_key", KEYS],
+    6: ["drop table erasure"],
 }
 
 
