@@ -242,7 +242,7 @@ def frontier(rewards: Sequence[Vector]) -> Frontier:
 
 def price_of_fairness_toy() -> Figure:
     """Average reward against Jain's index along alpha, on the ratings that come with the package."""
-    stream = streams.bundled(min_ratings=500)
+    stream = streams.movielens_small(min_ratings=500)
     size = stream.n_contexts, stream.n_arms
     totals = context_reward_totals(stream)
     online = frontier([simulate(AlphaFair(*size, alpha=alpha), stream).final for alpha in SWEEP])

@@ -10,7 +10,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Decision, Refusal, Stream, metrics, offline_optimum, simulate
 from alphafair.offline import context_reward_totals
 from alphafair.policies.base import BasePolicy
-from alphafair.streams import bundled
+from alphafair.streams import movielens_small
 from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
 
@@ -100,7 +100,7 @@ def gap(policy: BasePolicy, stream: Stream, alpha: float, seed: int = 0) -> floa
 @pytest.mark.parametrize(("alpha", "least"), [(0.5, 0.80), (0.9, 0.67)])
 def test_it_learns_from_real_ratings(alpha: float, least: float) -> None:
     """The first 20,000 ratings by time, mean of ten seeds fixed here; the paper's bandit closes a fifth, or nothing."""
-    stream = bundled().head(20_000)
+    stream = movielens_small().head(20_000)
     size = stream.n_contexts, stream.n_arms
     ours = np.mean([gap(AlphaFairAdaptive(*size, alpha=alpha), stream, alpha, seed) for seed in range(10)])
     theirs = np.mean([gap(AlphaFairBandit(*size, alpha=alpha), stream, alpha, seed) for seed in range(2)])
@@ -110,7 +110,7 @@ def test_it_learns_from_real_ratings(alpha: float, least: float) -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize(("alpha", "least"), [(0.5, 1.40), (0.9, 1.30)])
 def test_with_all_rewards_it_passes_every_fixed_policy(alpha: float, least: float) -> None:
-    stream = bundled().head(20_000)
+    stream = movielens_small().head(20_000)
     assert (
         gap(AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha, feedback="full"), stream, alpha) >= least
     )

@@ -276,7 +276,7 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 
     again = arena.arena(folder, smoke=True, command="alphafair arena --smoke", started=started)
     assert "Compiling" not in told
-    assert told == {course.title: 3 for course in (*courses.COURSES, *courses.DESCRIBED_COURSES)}
+    assert told == {course.smoke().title: 3 for course in (*courses.COURSES, *courses.DESCRIBED_COURSES)}
     assert plain(again) == json.loads((folder / "results.json").read_text(encoding="utf-8"))
     for path, (content, written) in before.items():
         assert path.read_bytes() == content, path
@@ -331,4 +331,12 @@ def test_refusals(option: str) -> None:
 def test_ratings_are_the_first_by_time() -> None:
     stream = courses.COURSES[0].made(7)
     assert isinstance(stream, Stream)
-    assert np.array_equal(stream.items, streams.bundled().items[:5000])
+    assert np.array_equal(stream.items, streams.movielens_small().items[:5000])
+
+
+def test_ratings_without_draws_are_played_once() -> None:
+    """Of contenders that see all rewards seed 0 alone: neither rounds nor rewards are drawn."""
+    course = replace(courses.COURSES[0], n_first=100)
+    full, bandit = contenders = (paper.UNIFORM, paper.UNIFORM_BANDIT)
+    keys = [[*Match(course, contenders, (0.5,)).played(seed)["contender"]] for seed in range(2)]
+    assert keys == [[full.key, bandit.key], [bandit.key]]

@@ -21,7 +21,8 @@ import typer
 from typer.testing import CliRunner
 
 from alphafair import data
-from alphafair.cli.data import app
+from alphafair.cli import app
+from alphafair.cli.data import app as data_app
 
 
 def zipped(text: bytes = b"userId,movieId,rating,timestamp\n") -> bytes:
@@ -33,7 +34,7 @@ def zipped(text: bytes = b"userId,movieId,rating,timestamp\n") -> bytes:
 
 
 CONTENT = zipped()
-MD5 = hashlib.md5(CONTENT).hexdigest()
+MD5, SHA256 = (hashlib.new(name, CONTENT).hexdigest() for name in ("md5", "sha256"))
 
 
 class Server(ThreadingHTTPServer):
@@ -88,7 +89,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.start()
         monkeypatch.setenv("no_proxy", "*")
         monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
-        monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", MD5))
+        monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", SHA256))
         monkeypatch.setitem(data.DATASETS, "32m", data.Dataset("32m", made.url + "ml-25m.zip", 1, "ratings"))
         yield made
         made.shutdown()
@@ -197,7 +198,7 @@ def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the
 
 def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None:
     part.write_bytes(b"\0" * 1000)
-    with pytest.raises(data.DownloadError, match=rf"damaged or was changed \(its md5 is .*, and should be {MD5}"):
+    with pytest.raises(data.DownloadError, match=rf"damaged or was changed \(its sha256 is .*, and should be {SHA256}"):
         data.get("25m")
     assert list(part.parent.iterdir()) == []
     assert data.get("25m").read_bytes() == CONTENT
@@ -242,13 +243,13 @@ def nobody() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}/ml-25m.zip"
 
 
-@pytest.mark.parametrize("md5", [MD5, None])
-def test_no_network_says_what_to_do(md5: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = nobody()
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", url, 1, "ratings", md5))
-    answer = CliRunner().invoke(app, ["get", "25m"])
+    monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", url, 1, "ratings", sha256))
+    answer = CliRunner().invoke(app, ["data", "get", "25m"])
     assert answer.exit_code == 1
     assert answer.stdout == ""
     (line,) = [line for line in answer.stderr.splitlines() if line.startswith("error: ")]
@@ -278,7 +279,9 @@ def test_the_known_data_sets() -> None:
     assert list(data.DATASETS) == ["25m", "32m", "latest", "latest-small", "1m"]
     for name, dataset in data.DATASETS.items():
         assert dataset.url == f"https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
-    assert data.DATASETS["25m"].md5 == "6b51fb2759a8657d3bfcbfc42b592ada"
+    known = {name for name, dataset in data.DATASETS.items() if dataset.sha256 is not None}
+    assert known == {"25m", "latest-small", "1m"}
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", data.DATASETS[name].checksum or "") for name in known)
 
 
 def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +293,7 @@ def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_get_prints_the_path_alone(server: Server) -> None:
-    answer = CliRunner().invoke(app, ["get", "25m"])
+    answer = CliRunner().invoke(app, ["data", "get", "25m"])
     assert answer.exit_code == 0, answer.output
     assert answer.stdout == f"{data.path_of('25m')}\n"
     assert "not for commercial use" in answer.stderr
@@ -298,24 +301,25 @@ def test_get_prints_the_path_alone(server: Server) -> None:
 
 def test_list_and_where_show_what_is_here(server: Server) -> None:
     runner = CliRunner()
-    assert re.search(r"^25m +1 MB  -     ratings$", runner.invoke(app, ["list"]).stdout, re.MULTILINE)
-    missing = runner.invoke(app, ["where", "25m"])
+    assert re.search(r"^25m +1 MB  -     ratings$", runner.invoke(app, ["data", "list"]).stdout, re.MULTILINE)
+    missing = runner.invoke(app, ["data", "where", "25m"])
     assert (missing.exit_code, missing.stdout) == (1, f"{data.path_of('25m')}\n")
     assert "alphafair data get 25m" in missing.stderr
     data.get("25m")
-    assert re.search(r"^25m +1 MB  here  ratings$", runner.invoke(app, ["list"]).stdout, re.MULTILINE)
-    assert runner.invoke(app, ["where", "25m"]).exit_code == 0
-    assert runner.invoke(app, ["where"]).stdout == f"{data.folder()}\n"
+    assert re.search(r"^25m +1 MB  here  ratings$", runner.invoke(app, ["data", "list"]).stdout, re.MULTILINE)
+    assert runner.invoke(app, ["data", "where", "25m"]).exit_code == 0
+    assert runner.invoke(app, ["data", "where"]).stdout == f"{data.folder()}\n"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     for command in ("get", "where"):
-        problem = CliRunner().invoke(app, [command, "26m"]).exception
-        assert isinstance(problem, ValueError)
-        assert str(problem).startswith("NAME must be one of '25m', '32m', 'latest', 'latest-small', '1m'; got '26m'.")
+        answer = CliRunner().invoke(app, ["data", command, "26m"])
+        assert answer.exit_code == 2
+        words = "error: NAME must be one of '25m', '32m', 'latest', 'latest-small', '1m'; got '26m'."
+        assert answer.stderr.startswith(words)
 
 
 def test_help_is_whole() -> None:
-    text = CliRunner().invoke(app, ["--help"]).stdout
+    text = CliRunner().invoke(app, ["data", "--help"]).stdout
     assert "..." not in text[text.index("Commands:") :]
-    assert list(typer.main.get_command(app).commands) == ["list", "get", "where"]  # type: ignore[attr-defined]
+    assert list(typer.main.get_command(data_app).commands) == ["list", "get", "where"]  # type: ignore[attr-defined]

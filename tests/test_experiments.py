@@ -37,7 +37,7 @@ LIMIT = paper.IMPOSSIBILITY[0]
 
 @pytest.fixture(scope="module")
 def stream() -> Stream:
-    return streams.bundled(rows=300)
+    return streams.movielens_small(rows=300)
 
 
 def test_experiments_are_values(stream: Stream) -> None:
@@ -195,8 +195,10 @@ def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_format")
-def test_reproduce_smoke(tmp_path: Path) -> None:
-    """The whole way, twice: everything there, nothing run again, the same bytes."""
+def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way, twice: everything there, nothing run again, the same bytes; and no data set is needed."""
+    for module in (sources, sys.modules["alphafair.streams.movielens_small"]):
+        monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
 
     def started(title: str, total: int) -> Any:
@@ -212,7 +214,7 @@ def test_reproduce_smoke(tmp_path: Path) -> None:
     assert set(found["experiments"]) == {*claimed, "step", "delta", "arena"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
     verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}
-    assert (verdicts["A1"], verdicts["S2"]) == ("holds", "not decided"), "three seeds leave a small difference open"
+    assert (verdicts["A7"], verdicts["S2"]) == ("holds", "not decided"), "three seeds leave a small difference open"
     assert found["data"]["stand_in"] is True
     section = found["experiments"]["A"]
     for contender in section["contenders"].values():

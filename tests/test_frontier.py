@@ -55,8 +55,8 @@ def uniform_log(stream: Stream, seed: int) -> Log:
 
 @pytest.mark.compiled
 def test_the_curve_from_a_log_covers_the_true_one() -> None:
-    """From one arm shown per round of the bundled ratings, against the curve that all rewards give."""
-    stream, alphas = streams.bundled(), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99]
+    """From one arm shown per round of MovieLens latest-small, against the curve that all rewards give."""
+    stream, alphas = streams.movielens_small(), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99]
     totals = context_reward_totals(stream)
     earned = [offline_optimum(totals, alpha).cumulative_rewards for alpha in alphas]
     inside: dict[str, list[bool]] = {name: [] for name in CURVES}
@@ -313,8 +313,8 @@ def test_what_cannot_be_replayed_is_refused() -> None:
 
 @pytest.mark.compiled
 def test_a_warm_policy_earns_more_than_a_cold_one() -> None:
-    """On half of the bundled ratings, shown at random, then the next thousand rounds: in 95 of 100 seeds."""
-    stream = streams.bundled()
+    """On half of MovieLens latest-small, shown at random, then the next thousand rounds: in 95 of 100 seeds."""
+    stream = streams.movielens_small()
     half = stream.n_rounds // 2
     later = slice(half, half + 1000)
     then = Stream(stream.contexts[later], stream.items[later], stream.reward_table, n_contexts=stream.n_contexts)

@@ -1,25 +1,32 @@
-"""MovieLens folders and zips, and the copy inside the package: the rounds they make, and what is refused."""
+"""MovieLens folders and zips, and the copy in the repository: the rounds they make, and what is refused."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 import subprocess
 import sys
+import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from alphafair import streams
-from alphafair.streams import bundled, movielens
-from alphafair.streams.bundled import FILE
+from alphafair import data, streams
+from alphafair.cli import app
+from alphafair.streams import movielens, movielens_small
+from alphafair.streams.movielens_small import FILE
 from alphafair.types import Stream
 from benchmarks.make_movielens import make as make_up
-from tools.make_bundled import make as make_bundled
+from tools.make_movielens_small import make as make_movielens_small
 
 MOVIES = """movieId,title,genres
 3,"Comma, The (1990)",Comedy|Drama
@@ -419,7 +426,7 @@ def test_settings_are_checked_first(settings: dict[str, Any], words: str) -> Non
     with pytest.raises(ValueError, match=re.escape(words)):
         movielens("nowhere", **settings)
     with pytest.raises(ValueError, match=re.escape(words)):
-        bundled(**settings)
+        movielens_small(**settings)
 
 
 def test_only_movies_without_genres(tmp_path: Path) -> None:
@@ -427,12 +434,12 @@ def test_only_movies_without_genres(tmp_path: Path) -> None:
         movielens(folder_of(tmp_path, RATINGS.splitlines()[0] + "\n2,7,1.0,5\n"))
 
 
-# The copy inside the package
+# The copy in the repository
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled data written out again as MovieLens would: a folder of CSV files."""
+    """The copy written out again as MovieLens would: a folder of CSV files."""
     with np.load(FILE, allow_pickle=False) as file:
         data = {name: file[name] for name in file.files}
     ratings = ["userId,movieId,rating,timestamp"]
@@ -442,11 +449,11 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for movie, fits in zip(data["movies"].tolist(), data["fits"], strict=True):
         movies.append(f'{movie},"T",{"|".join(data["genres"][fits]) or "(no genres listed)"}')
     folder = folder_of(tmp_path_factory.mktemp("small"), "\n".join(ratings) + "\n", "\n".join(movies) + "\n")
-    (folder / "README.txt").write_bytes((FILE.parent / "ml-latest-small-README.txt").read_bytes())
+    (folder / "README.txt").write_bytes((FILE.parent / "README.txt").read_bytes())
     return folder
 
 
-def test_the_bundled_data_are_all_of_latest_small() -> None:
+def test_the_copy_is_all_of_latest_small() -> None:
     with np.load(FILE, allow_pickle=False) as file:
         assert len(file["user"]) == 100_836
         assert len(np.unique(file["user"])) == 610
@@ -455,7 +462,7 @@ def test_the_bundled_data_are_all_of_latest_small() -> None:
         assert [int(file[name][0]) for name in ("user", "movie", "half_stars", "timestamp")] == [1, 1, 8, 964982703]
         assert [int(file[name][-1]) for name in ("user", "movie", "timestamp")] == [610, 170875, 1493846415]
     assert FILE.stat().st_size < 700_000
-    licence = (FILE.parent / "ml-latest-small-README.txt").read_text(encoding="utf-8")
+    licence = (FILE.parent / "README.txt").read_text(encoding="utf-8")
     assert "may redistribute the data set, including transformations" in licence
     assert "ml-latest-small.npz" in (FILE.parent / "NOTICE.txt").read_text(encoding="utf-8")
 
@@ -465,15 +472,15 @@ def test_the_bundled_data_are_all_of_latest_small() -> None:
     [({}, 610, 100_789), ({"rows": 5000}, 32, 4_999), ({"min_ratings": 500}, 43, 40_034)],
     ids=str,
 )
-def test_bundled_is_movielens_on_the_same_folder(
+def test_movielens_small_is_movielens_on_the_same_folder(
     settings: dict[str, Any], n_contexts: int, n_rounds: int, unpacked: Path
 ) -> None:
-    stream = bundled(**settings)
+    stream = movielens_small(**settings)
     assert (stream.n_contexts, stream.n_arms, stream.n_rounds) == (n_contexts, 19, n_rounds)
     assert same(movielens(unpacked, **settings), stream)
 
 
-def test_bundled_is_what_a_plain_loop_makes(unpacked: Path) -> None:
+def test_movielens_small_is_what_a_plain_loop_makes(unpacked: Path) -> None:
     with (unpacked / "movies.csv").open(encoding="utf-8", newline="") as file:
         genres = {row["movieId"]: row["genres"].split("|") for row in csv.DictReader(file)}
     with (unpacked / "ratings.csv").open(encoding="utf-8", newline="") as file:
@@ -483,7 +490,7 @@ def test_bundled_is_what_a_plain_loop_makes(unpacked: Path) -> None:
     busy = {user for user in {row["userId"] for row in rows} if sum(row["userId"] == user for row in rows) >= 300}
     rows = sorted((row for row in rows if row["userId"] in busy), key=lambda row: int(row["timestamp"]))
     names = sorted({name for listed in genres.values() for name in listed} - {"(no genres listed)"})
-    stream = bundled(rows=30_000, min_ratings=300, reward_floor=0.1)
+    stream = movielens_small(rows=30_000, min_ratings=300, reward_floor=0.1)
     assert stream.arm_labels == tuple(names)
     assert stream.context_labels == tuple(sorted(busy, key=int))
     assert [stream.context_labels[context] for context in stream.contexts] == [row["userId"] for row in rows]
@@ -492,8 +499,8 @@ def test_bundled_is_what_a_plain_loop_makes(unpacked: Path) -> None:
         assert stream.rewards(t).tolist() == [1.0 if name in fits else 0.1 for name in names]
 
 
-def test_the_bundled_file_can_be_made_again(unpacked: Path, tmp_path: Path) -> None:
-    first, second = (make_bundled(unpacked, tmp_path / name).read_bytes() for name in ("one", "two"))
+def test_the_copy_can_be_made_again(unpacked: Path, tmp_path: Path) -> None:
+    first, second = (make_movielens_small(unpacked, tmp_path / name).read_bytes() for name in ("one", "two"))
     assert first == second
     with np.load(tmp_path / "one" / FILE.name) as made, np.load(FILE) as shipped:
         assert made.files == shipped.files
@@ -501,14 +508,14 @@ def test_the_bundled_file_can_be_made_again(unpacked: Path, tmp_path: Path) -> N
             assert np.array_equal(made[name], shipped[name])
             assert made[name].dtype == shipped[name].dtype
     readme = (unpacked / "README.txt").read_bytes()
-    assert (tmp_path / "one" / "ml-latest-small-README.txt").read_bytes() == readme
+    assert (tmp_path / "one" / "README.txt").read_bytes() == readme
 
 
 def test_polars_loads_only_when_a_file_is_read() -> None:
     code = """
 import sys
 from alphafair import streams
-streams.stochastic(10, 2, 3), streams.bundled(rows=100)
+streams.stochastic(10, 2, 3), streams.movielens_small(rows=100)
 assert all(callable(getattr(streams, name)) for name in streams.__all__)
 print("polars" in sys.modules)
 """
@@ -518,10 +525,56 @@ print("polars" in sys.modules)
 
 def test_functions_win_over_the_modules_of_their_name() -> None:
     code = """
-import alphafair.streams.movielens, alphafair.streams.table, alphafair.streams.bundled, alphafair.streams.open_bandit
+import alphafair.streams.movielens, alphafair.streams.table, alphafair.streams.movielens_small
+import alphafair.streams.open_bandit
 from alphafair import streams
-print(all(callable(f) for f in (streams.movielens, streams.table, streams.bundled, streams.open_bandit)))
+print(all(callable(f) for f in (streams.movielens, streams.table, streams.movielens_small, streams.open_bandit)))
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "True\n"
     assert callable(streams.movielens)
+
+
+# Where there is no repository
+
+
+def test_without_a_copy_latest_small_is_downloaded_once(
+    unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a server on this machine: right bytes give the same rounds, wrong ones are refused and not kept."""
+    here, small = movielens_small(rows=5000), sys.modules["alphafair.streams.movielens_small"]
+    archive = zipped(unpacked, "ml-latest-small/")
+    with serving(archive.parent) as (address, asked):
+        url, digest = f"{address}/{archive.name}", hashlib.sha256(archive.read_bytes()).hexdigest()
+        monkeypatch.setenv("no_proxy", "*")
+        monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
+        monkeypatch.setattr(small, "FILE", tmp_path / "nowhere.npz")
+        monkeypatch.setitem(data.DATASETS, "latest-small", data.Dataset("latest-small", url, 1, "", "0" * 64))
+        with pytest.raises(data.DownloadError, match=rf"changed \(its sha256 is {digest}, and should be 0000"):
+            movielens_small()
+        answer = CliRunner().invoke(app, ["reproduce", "--output", str(tmp_path / "report")])
+        assert answer.exit_code == 1
+        assert f"error: what came from {url} is damaged or was changed" in answer.stderr
+        assert list((tmp_path / "cache").iterdir()) == []
+        monkeypatch.setitem(data.DATASETS, "latest-small", data.Dataset("latest-small", url, 1, "", digest))
+        asked.clear()
+        assert same(movielens_small(rows=5000), here)
+        assert same(movielens_small(rows=5000), here)
+        assert asked == [f"/{archive.name}"]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """A server of a folder's files on this machine: its address, and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            asked.append(self.path)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+        thread.join()

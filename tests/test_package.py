@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 
 import alphafair
 from alphafair import jit
@@ -90,3 +95,64 @@ def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
     for whole in (loop, hindsight.solve, hindsight.curve):
         assert whole.targetoptions["nogil"], whole
         assert not whole.targetoptions.get("fastmath", False)
+
+
+# What is distributed
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (path,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")), versions=["standard"])
+    return Path(path)
+
+
+def test_the_wheel_holds_only_what_its_licence_covers(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    assert re.findall("^License.*", metadata, re.MULTILINE) == ["License-Expression: MIT", "License-File: LICENSE"]
+    kinds = {Path(name).suffix for name in names if name.startswith("alphafair/")}
+    assert kinds == {".py", ".typed", ".sql", ".html", ".css", ".mplstyle"}, "data have a licence of their own"
+    assert not [name for name in names if "ml-" in name or "movielens/" in name.lower()]
+
+
+def test_the_source_distribution_leaves_the_ratings_out(tmp_path: Path) -> None:
+    (path,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    with tarfile.open(path) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"LICENSE", "src/alphafair/__init__.py", "tests/data/NOTICE.txt"} <= {*names}
+    assert not [name for name in names if "ml-latest-small" in name or name.startswith("data/")]
+
+
+def test_the_image_is_built_without_the_ratings() -> None:
+    kept = (ROOT / ".dockerignore").read_text().split()
+    assert kept[0] == "*"
+    assert not {"!data", "!."} & {*kept}
+    assert (ROOT / "data" / "ml-latest-small" / "README.txt").exists(), "the licence lies beside the data"
+
+
+WITHOUT_NETWORK = """
+import alphafair, socket
+def refused(*arguments, **options):
+    raise ConnectionRefusedError(111, "Connection refused")
+socket.create_connection = socket.getaddrinfo = refused
+from alphafair.cli import app
+app(["reproduce", *{words}])
+"""
+
+
+def test_from_a_wheel_the_ratings_are_fetched_and_offline_it_says_how(wheel: Path, tmp_path: Path) -> None:
+    """The wheel's own code, away from the repository: there is no copy to be found."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "lib")
+    code = WITHOUT_NETWORK.format(words=["--output", str(tmp_path / "report")])
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "lib"), "ALPHAFAIR_DATA": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1, answer.stderr
+    (line,) = (line for line in answer.stderr.splitlines() if line.startswith("error: "))
+    url = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
+    assert line.startswith(f"error: {url} could not be reached (Connection refused): when there is a network, run ")
+    assert f"put the file at {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
+    assert line.endswith("or pass a copy that you have with --data PATH.")
+    assert "not for commercial use" in answer.stderr

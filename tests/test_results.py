@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import streams
 from alphafair.experiments import arena, reproduce
 from alphafair.experiments.serialize import plain
 from alphafair.experiments.sources import Data
+from alphafair.streams.movielens import first_rows, ratings_stream
 from alphafair.types import Stream
 from tests import naive_results, naive_words
 from tests.test_report import misread_report
@@ -73,8 +73,13 @@ def test_every_number_is_the_oracles(tmp_path: Path) -> None:
     found = plain(reproduce.measure(Data(), tmp_path, smoke=True, jobs=1))
     courses = found["experiments"].pop("arena")  # recomputed in test_arena.py
     assert [each["name"] for each in courses] == [match.course.name for match in arena.short_plan()]
-    first, many = rounds(streams.bundled(rows=300)), rounds(streams.bundled(min_ratings=500))
-    poor = rounds(streams.bundled(rows=300, reward_floor=0.001))
+    ratings, genres = Data().smoke().read()
+
+    def played(rows: int | None, min_ratings: int | None, reward_floor: float) -> Any:
+        some = first_rows(ratings, rows)
+        return rounds(ratings_stream(some, genres, min_ratings=min_ratings, reward_floor=reward_floor))
+
+    first, many, poor = played(300, None, 0.2), played(None, 500, 0.2), played(300, None, 0.001)
     best, poor_best = (found["experiments"][key]["optimum"] for key in ("A", "delta"))
     for given, optimum in ((first, best), (poor, poor_best)):
         for value, gap, (low, high) in zip(

@@ -22,7 +22,7 @@ from matplotlib.ticker import MultipleLocator
 
 from alphafair import AlphaFairAdaptive, Stream, Trace, figures, metrics, simulate
 from alphafair.groups import Groups
-from alphafair.streams.bundled import read_bundled
+from alphafair.streams.movielens_small import read_movielens_small
 
 N_ITEMS = 200
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95)
@@ -45,7 +45,7 @@ SELLERS = {
 
 def marketplace(n_rounds: int | None = None) -> tuple[Stream, list[str]]:
     """Visits in the order of time, and the seller of every item."""
-    ratings, genres = read_bundled()
+    ratings, genres = read_movielens_small()
     items = np.argsort(-np.bincount(ratings.movies), kind="stable")[:N_ITEMS]
     rarest_first = np.argsort(genres.fits.sum(axis=0), kind="stable")
     of_genre = {genre: seller for seller, kinds in SELLERS.items() for genre in kinds}

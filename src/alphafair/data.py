@@ -1,8 +1,9 @@
 """Public data sets on the user's own machine: what there is, where it is kept, and how it gets there.
 
-A download is written to a .part file, continued where it stopped, compared with the publisher's checksum, and only
+A download is written to a .part file, continued where it stopped, compared with its checksum, and only
 then moved to its place; so a file in its place is whole. Of several processes one downloads at a time into a folder,
-and who wanted the same file finds it there. Nothing is downloaded unless `get` is called.
+and those that wait for the same file find it there. Nothing is downloaded unless `get` is called, by
+`streams.movielens_small` where there is no copy of that data set.
 """
 
 import http.client
@@ -33,11 +34,15 @@ class Dataset(NamedTuple):
     url: str
     megabytes: int
     holds: str
-    md5: str | None = None  # known for sure; otherwise the one that the publisher keeps beside the file is taken
+    sha256: str | None = None  # of a file that does not change; without it the MD5 that the publisher gives is compared
 
     @property
     def file(self) -> str:
         return self.url.rpartition("/")[2]
+
+    @property
+    def checksum(self) -> str | None:
+        return None if self.sha256 is None else f"sha256:{self.sha256}"
 
 
 DATASETS = {
@@ -48,7 +53,7 @@ DATASETS = {
             MOVIELENS + "ml-25m.zip",
             262,
             "25,000,095 ratings, 162,541 users, 62,423 movies, to 2019; the paper's",
-            "6b51fb2759a8657d3bfcbfc42b592ada",
+            "8b21cfb7eb1706b4ec0aac894368d90acf26ebdfb6aced3ebd4ad5bd1eb9c6aa",
         ),
         Dataset("32m", MOVIELENS + "ml-32m.zip", 239, "32,000,204 ratings, 200,948 users, 87,585 movies, to 2023"),
         Dataset("latest", MOVIELENS + "ml-latest.zip", 335, "some 33 million ratings; changes over time"),
@@ -56,14 +61,15 @@ DATASETS = {
             "latest-small",
             MOVIELENS + "ml-latest-small.zip",
             1,
-            "100,836 ratings, 610 users, 9,742 movies; ships with alphafair as streams.bundled()",
+            "100,836 ratings, 610 users, 9,742 movies, to 2018; streams.movielens_small()",
+            "696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
         ),
         Dataset(
             "1m",
             MOVIELENS + "ml-1m.zip",
             6,
             "1,000,209 ratings, 6,040 users, 3,883 movies, to 2003",
-            "c4d9eecfca2ab87c1945afe126590906",
+            "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
         ),
     )
 }
@@ -101,10 +107,10 @@ def get(name: str, *, progress: bool = False) -> Path:
     target = path_of(name)
     dataset = DATASETS[name]
     if target.exists():
-        _verify(target, dataset.md5, dataset.url)
+        _verify(target, dataset.checksum, dataset.url)
         return target
     try:
-        return download(dataset.url, target, md5=dataset.md5, progress=progress)
+        return download(dataset.url, target, checksum=dataset.checksum, progress=progress)
     except DownloadError:
         raise
     except OSError as problem:
@@ -118,16 +124,17 @@ def get(name: str, *, progress: bool = False) -> Path:
         ) from problem
 
 
-def download(url: str, target: Path, *, md5: str | None = None, progress: bool = False) -> Path:
+def download(url: str, target: Path, *, checksum: str | None = None, progress: bool = False) -> Path:
     """One file, resumed from `target`.part if there is one, verified, and moved to `target` at the very end.
 
-    Without an `md5`, the one in the publisher's file `url`.md5 counts; where there is none, a .zip's own checksums.
+    `checksum` is an algorithm and a digest, "sha256:..." or "md5:...". Without it the MD5 in the publisher's file
+    `url`.md5 counts; where there is no such file, a .zip's own checksums.
     """
     from alphafair.progress import progress_bar
 
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    md5 = md5 or _published_md5(url)
+    checksum = checksum or _published_checksum(url)
     with progress_bar(disable=not progress) as bar, _alone(target.parent):
         show = partial(bar.update, bar.add_task(f"{target.name}, MB", total=None))
         if target.exists():  # another process was quicker
@@ -140,7 +147,7 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: bool =
             except _Unreachable:
                 if _size(part) <= before:  # as long as something comes, go on
                     raise
-        _verify(part, md5, url)
+        _verify(part, checksum, url)
         os.replace(part, target)
     return target
 
@@ -230,7 +237,7 @@ def _reason(problem: Exception) -> str:
     return str(getattr(cause, "strerror", None) or cause or type(problem).__name__)
 
 
-def _published_md5(url: str) -> str | None:
+def _published_checksum(url: str) -> str | None:
     """What the publisher's own file beside it says; None where there is no such file."""
     try:
         with _answer(url + ".md5", {}) as answer:
@@ -240,16 +247,17 @@ def _published_md5(url: str) -> str | None:
             return None
         raise
     digest = re.search(r"\b[0-9a-fA-F]{32}\b", text)
-    return digest.group().lower() if digest else None
+    return f"md5:{digest.group().lower()}" if digest else None
 
 
-def _verify(file: Path, md5: str | None, url: str) -> None:
+def _verify(file: Path, checksum: str | None, url: str) -> None:
     """Refuse, and for a download remove, a file that is not what the publisher has."""
     import pooch
 
-    if md5 is not None:
-        found = pooch.file_hash(str(file), alg="md5")
-        fault = None if found == md5 else f"its md5 is {found}, and should be {md5}"
+    if checksum is not None:
+        algorithm, _, digest = checksum.partition(":")
+        found = pooch.file_hash(str(file), alg=algorithm)
+        fault = None if found == digest else f"its {algorithm} is {found}, and should be {digest}"
     else:
         fault = _zip_fault(file)
     if fault is None:

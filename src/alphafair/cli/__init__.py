@@ -53,7 +53,7 @@ class _Commands(Mapping[str, Any]):
 class _Program(TyperGroup):
     """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback.
 
-    A file that cannot be used, or an extra that is not installed, is one line too, exit code 1.
+    A file that cannot be used, a download that failed, or an extra that is not installed, is one line too, exit code 1.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -76,7 +76,7 @@ class _Program(TyperGroup):
             raise typer.Exit(2) from None
         except Exception as problem:
             extra = isinstance(problem, ImportError) and "pip install 'alphafair[" in str(problem)
-            if not extra and type(problem).__module__ != "alphafair.engine.errors":
+            if not extra and type(problem).__module__ not in ("alphafair.engine.errors", "alphafair.data"):
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(1) from None

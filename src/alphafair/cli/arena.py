@@ -24,7 +24,9 @@ def command(
     ),
     seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per course: 0 to N - 1; default: 20.")] = None,
     jobs: Jobs = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rounds, in seconds.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="The same on a few hundred rounds, with synthetic ratings.")
+    ] = False,
     show: Show = False,
 ) -> None:
     """Let all policies play all courses, and say who learns what.

@@ -19,21 +19,26 @@ if TYPE_CHECKING:
 def command(
     data: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="A MovieLens folder or zip of yours; default: the one in the package."),
+        typer.Option(metavar="PATH", help="A MovieLens folder or zip of yours; default: latest-small."),
     ] = None,
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the report and the runs are kept.")] = Path(
         "report"
     ),
     jobs: Jobs = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="The same on a few hundred rows, in seconds.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="The same on a few hundred ratings; without --data, synthetic ones.")
+    ] = False,
     show: Show = False,
 ) -> None:
     """Reproduce the paper: its experiments, and a report of them.
 
     The report has every claim with its numbers and every figure. Results are kept as they come: a stopped run goes on
     where it was, and a second one reuses everything.
+
+    Without --data the ratings are MovieLens latest-small: the repository's copy, or a download (1 MB, once).
     """
     from alphafair import validate
+    from alphafair.data import LICENCE
     from alphafair.experiments.reproduce import reproduce
     from alphafair.experiments.sources import Data
 
@@ -41,6 +46,8 @@ def command(
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
         raise validate.Refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
+    if data is None and not smoke:
+        typer.echo(LICENCE, err=True)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     make_page(partial(reproduce, Data(data), smoke=smoke, jobs=jobs), _print_claims, output, words, show)
 

@@ -28,9 +28,9 @@ MANY = (("n_rounds", 30_000), ("n_contexts", 300), ("n_arms", 19))
 CLICKS = (("n_rounds", 100_000), ("n_contexts", 12), ("n_arms", 10))
 SEEN = (("n_rounds", 30_000), ("n_contexts", 6), ("n_arms", 10))
 COURSES = (
-    Course("ratings-5000", "ratings 5,000", "bundled", (), n_first=5_000),
-    Course("ratings-20000", "ratings 20,000", "bundled", (), n_first=20_000),
-    Course("ratings", "ratings, all", "bundled", ()),
+    Course("ratings-5000", "ratings 5,000", "movielens_small", (), n_first=5_000),
+    Course("ratings-20000", "ratings 20,000", "movielens_small", (), n_first=20_000),
+    Course("ratings", "ratings, all", "movielens_small", ()),
     Course("stationary-small", "stationary 12 x 10", "stationary", SMALL),
     Course("stationary-large", "stationary 50 x 100", "stationary", LARGE),
     Course("drift-slow", "drift, 6 phases", "phases", (*SMALL, ("n_phases", 6))),
@@ -43,7 +43,7 @@ COURSES = (
     Course("tiny", "tiny rewards", "stationary", SMALL, reward_scale=2.0**-20),
     Course("late-100", "100 rounds late", "stationary", SMALL, delay=100),
     Course("late-1000", "1,000 rounds late", "stationary", SMALL, delay=1_000),
-    Course("ratings-late", "ratings, 10 late", "bundled", (), n_first=20_000, delay=10),
+    Course("ratings-late", "ratings, 10 late", "movielens_small", (), n_first=20_000, delay=10),
     Course("settled", "settled lowered", "adversary", (("kind", "settled"), *SEEN)),
     Course("largest", "largest p lowered", "adversary", (("kind", "largest"), *SEEN)),
     Course("halving", "favourite halved", "adversary", (("kind", "halving"), *SEEN)),

@@ -18,6 +18,7 @@ from alphafair.simulation import simulate, simulate_against
 from alphafair.types import Adversary, Feedback, Matrix, Stream, Vector
 
 SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY = 400, 3, 20
+SMOKE_RATINGS = (("n_rounds", SMOKE_ROUNDS), ("n_contexts", 10), ("n_arms", 19))
 LENGTHS = ("n_rounds", "n_half")  # settings of makers
 
 
@@ -41,7 +42,7 @@ class Course:
 
     @property
     def seeded(self) -> bool:
-        return self.maker != "bundled"
+        return self.maker != "movielens_small"
 
     def made(self, seed: int) -> Stream | Adversary:
         seeds = {"seed": seed} if self.seeded else {}
@@ -62,11 +63,14 @@ class Course:
         return known_limits(streams.described_means(**dict(self.settings), seed=seed), stream, alphas)
 
     def smoke(self) -> Self:
-        """The same in a second: few rounds, few seeds."""
+        """The same in a second: few rounds, few seeds, and synthetic ratings, which need no download."""
         short = tuple((name, min(value, SMOKE_ROUNDS) if name in LENGTHS else value) for name, value in self.settings)
-        first = None if self.seeded else SMOKE_ROUNDS
         delay = None if self.delay is None else min(self.delay, SMOKE_DELAY)
-        return replace(self, settings=short, n_seeds=min(self.n_seeds, SMOKE_SEEDS), n_first=first, delay=delay)
+        smaller = replace(self, settings=short, n_seeds=min(self.n_seeds, SMOKE_SEEDS), delay=delay)
+        if self.seeded:
+            return smaller
+        title = f"synthetic {self.title}"
+        return replace(smaller, title=title, maker="stochastic", settings=SMOKE_RATINGS, n_first=None)
 
 
 @cache  # the digest, not the rounds

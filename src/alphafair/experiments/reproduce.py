@@ -46,6 +46,7 @@ def measure(
     `started(title, total)` is called for each piece of work and gives back the function to tell of progress.
     """
     tell = started("Reading the ratings", 1)
+    data = data.smoke() if smoke else data
     ratings, genres = data.read()
     n_ratings = len(ratings.users)
     ready = [loaded(ratings, genres, each.smoke() if smoke else each) for each in paper.EXPERIMENTS]

@@ -1,12 +1,16 @@
 """Where the ratings come from: which data set it is, and whether all of it is there."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from alphafair import streams, validate
 from alphafair.experiments.results import DataFacts, Part
-from alphafair.streams.bundled import read_bundled
 from alphafair.streams.movielens import Genres, Ratings, read_movielens
+from alphafair.streams.movielens_small import read_movielens_small
 from alphafair.types import Stream
 
 
@@ -32,16 +36,25 @@ COUNTS_25M = {"A": (33, 19, 4999), "C": (18, 19, 136_267)}  # contexts, arms, ro
 
 @dataclass(frozen=True)
 class Data:
-    """A copy of a MovieLens data set, or the one that ships with the package."""
+    """A copy of a MovieLens data set; without a path latest-small, or synthetic ratings."""
 
     path: Path | None = None
+    synthetic: bool = False
 
     @property
     def name(self) -> str:
-        return "MovieLens latest-small (bundled)" if self.path is None else self.path.resolve().name
+        if self.path is not None:
+            return self.path.resolve().name
+        return "synthetic ratings" if self.synthetic else "MovieLens latest-small"
+
+    def smoke(self) -> Data:
+        """The same if it is a copy; otherwise synthetic ratings, which need no download."""
+        return Data(self.path, synthetic=self.path is None)
 
     def read(self) -> tuple[Ratings, Genres]:
-        return read_bundled() if self.path is None else read_movielens(self.path)
+        if self.path is not None:
+            return read_movielens(self.path)
+        return synthetic_ratings() if self.synthetic else read_movielens_small()
 
     def release(self) -> Release | None:
         """Of a copy in a folder or a zip, if it is one that is known."""
@@ -58,6 +71,15 @@ class Data:
             name += f" (a part of {part.of}: {part.found:,} of {part.complete:,} ratings)"
         is_the_papers = release == MOVIELENS_25M and n_ratings == MOVIELENS_25M.n_ratings
         return DataFacts(name, not is_the_papers, digest, part)
+
+
+def synthetic_ratings() -> tuple[Ratings, Genres]:
+    """12,000 ratings by 30 users, sorted by user as in MovieLens, the busiest last: rounds of `streams.stochastic`."""
+    stream = streams.stochastic(n_rounds=12_000, n_contexts=30, n_arms=19, seed=0)
+    users = np.int32(stream.n_contexts) - stream.contexts
+    rows = np.argsort(users, kind="stable")
+    ratings = Ratings(users[rows], stream.items[rows], rows.astype(np.int64))
+    return ratings, Genres(tuple(f"genre {k:02d}" for k in range(1, 20)), stream.reward_table == 1.0)
 
 
 def check_counts(name: str, stream: Stream) -> None:

@@ -1,12 +1,12 @@
-"""Where contexts and rewards come from: made here, shipped with the package, downloaded, or your own.
+"""Where contexts and rewards come from: made here, downloaded, or your own.
 
 Polars loads only when a file or a table is read.
 """
 
-from alphafair.streams.bundled import bundled
 from alphafair.streams.described import described, described_means
 from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
 from alphafair.streams.movielens import first_rating, movielens
+from alphafair.streams.movielens_small import movielens_small
 from alphafair.streams.open_bandit import click_rates, open_bandit
 from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
 from alphafair.streams.table import table
@@ -15,7 +15,6 @@ from alphafair.types import Log
 __all__ = [
     "Log",
     "adversary",
-    "bundled",
     "click_rates",
     "day_and_night",
     "described",
@@ -25,6 +24,7 @@ __all__ = [
     "greedy_trap",
     "impossibility",
     "movielens",
+    "movielens_small",
     "open_bandit",
     "phases",
     "sparse_clicks",

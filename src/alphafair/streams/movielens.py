@@ -186,7 +186,7 @@ def _opened(path: Path) -> Iterator[_Copy]:
         yield _located(path, None, names)
         return
     if not path.exists():
-        repair = "Correct the path, get the data with alphafair data get NAME, or take streams.bundled()."
+        repair = "Correct the path, get the data with alphafair data get NAME, or take streams.movielens_small()."
         raise validate.Refusal(str(path), "a MovieLens folder or .zip", "no such file", repair)
     if path.suffix.lower() in (".csv", ".dat"):
         repair = f"Pass the folder that it is in, {str(path.parent)!r}."

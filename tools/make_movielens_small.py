@@ -1,6 +1,6 @@
-"""Make the bundled data from a folder of MovieLens latest-small; the same folder gives the same bytes.
+"""Make the copy in data/ml-latest-small from a folder of MovieLens latest-small; the same folder, the same bytes.
 
-    python tools/make_bundled.py FOLDER
+    python tools/make_movielens_small.py FOLDER
 
 Kept: every row of ratings.csv in its order (user, movie, rating, timestamp), the ids and genres of movies.csv, and
 README.txt as it is, because it holds the licence. Left out: titles, tags.csv and links.csv.
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-TARGET = Path(__file__).parents[1] / "src" / "alphafair" / "streams" / "data"
+TARGET = Path(__file__).parents[1] / "data" / "ml-latest-small"
 NO_GENRES = "(no genres listed)"
 
 
@@ -38,12 +38,12 @@ def make(folder: Path, target: Path = TARGET) -> Path:
         genres=np.array(genres),
         fits=np.array([[name in names for name in genres] for names in listed]),
     )
-    shutil.copyfile(folder / "README.txt", target / "ml-latest-small-README.txt")
+    shutil.copyfile(folder / "README.txt", target / "README.txt")
     return file
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Make the bundled data from a folder of MovieLens latest-small.")
+    parser = argparse.ArgumentParser(description="Make the copy in data/ from a folder of MovieLens latest-small.")
     parser.add_argument("folder", type=Path)
     made = make(parser.parse_args().folder)
     print(f"{made}: {made.stat().st_size:,} bytes")
