@@ -11,6 +11,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
     4: ["drop table scratch"],
     5: ["alter table change drop column by", "drop table api_key", KEYS],
     6: ["drop table erasure"],
+    7: ["drop table snapshot_piece"],
 }
 
 

@@ -168,6 +168,12 @@ class ForgetsInSnapshots(EpsilonGreedy):
         return replace(state, arrays={**state.arrays, "counts": np.ones_like(self.counts)})
 
 
+class LendsItsMemory(EpsilonGreedy):
+    def snapshot(self) -> State:
+        state = super().snapshot()
+        return replace(state, arrays={**state.arrays, "counts": self.counts})
+
+
 class SharesItsMemory(EpsilonGreedy):
     def restore(self, state: State) -> None:
         super().restore(state)
@@ -261,6 +267,7 @@ BROKEN = {
     ForgetsOldContexts: "contexts_may_be_added",
     StillDraws: "retired_arms_are_never_drawn",
     RefusesTheRetired: "retired_arms_are_never_drawn",
+    LendsItsMemory: "snapshot_and_go_on",
     ForgetsInSnapshots: "snapshot_and_go_on",
     SharesItsMemory: "snapshot_after_changes",
     Remembers: "fresh_forgets",

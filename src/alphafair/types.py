@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -67,7 +67,8 @@ class Policy(Protocol):
       A retired arm keeps its number and has probability 0; rewards of it that come late are welcome. To retire it once
       more, or to make nothing but it available, is bad input.
     - `snapshot`, then `restore` into a policy of the same kind and settings, and play goes on as if nothing had
-      happened, with the contexts and arms of then. `fresh` has learned nothing, and starts its seed over.
+      happened, with the contexts and arms of then. What is learned later does not change a snapshot. `fresh` has
+      learned nothing, and starts its seed over.
     - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
     - Many threads may use it: every call is done as a whole. One that has `cumulative_rewards` books every reward once.
     - Where it offers `kernels`, whole runs equal single steps to the last bit, and its memory does not grow.
@@ -123,6 +124,27 @@ class Policy(Protocol):
     def fresh(self) -> Self: ...
 
 
+class _Written:
+    """Where an archive is written to, piece by piece; it cannot be read or gone back in."""
+
+    def __init__(self) -> None:
+        self.waiting = bytearray()
+
+    def write(self, data: bytes, /) -> int:
+        self.waiting += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing to do; archives call it, and so they do `close`."""
+
+    close = flush
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken, self.waiting = bytes(self.waiting), bytearray()
+        return taken
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """A policy at one moment: its name, the version of its memory's layout, settings, random numbers, memory.
@@ -138,16 +160,31 @@ class State:
     arrays: Mapping[str, NDArray[Any]]
 
     def to_bytes(self) -> bytes:
+        return b"".join(self.pieces())
+
+    def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """The same bytes, in pieces of about that size: a large state can be written without another copy of it."""
         meta = {
             "policy": self.policy,
             "version": self.version,
             "settings": dict(self.settings),
             "rng": dict(self.rng),
         }
-        buffer = io.BytesIO()
         text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
-        np.savez(buffer, allow_pickle=False, meta=text, **dict(self.arrays))
-        return buffer.getvalue()
+        written = _Written()
+        with zipfile.ZipFile(written, "w") as archive:
+            for name, values in {"meta": text, **self.arrays}.items():
+                array = np.asarray(values, order="C")
+                if array.dtype.hasobject:
+                    raise ValueError(f"{name!r} in the state holds Python objects, which are not written")
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                    np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(array))
+                    raw = array.reshape(-1).view(np.uint8)
+                    for first in range(0, len(raw), size):
+                        entry.write(raw[first : first + size].data)
+                        if len(written.waiting) >= size:
+                            yield written.take()
+        yield written.take()
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Self:

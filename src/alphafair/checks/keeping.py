@@ -14,7 +14,9 @@ from alphafair.types import Feedback, Policy, State
 def snapshot_and_go_on(subject: Subject) -> None:
     policy = subject.trained()
     policy.choose(0)
-    state = State.from_bytes(policy.snapshot().to_bytes())
+    taken = policy.snapshot()
+    before = taken.to_bytes()
+    state = State.from_bytes(before)
     twin = subject.make()
     twin.restore(state)
     assert memory(twin) == memory(policy), "restore lost something"
@@ -23,6 +25,7 @@ def snapshot_and_go_on(subject: Subject) -> None:
     kept = memory(twin)
     policy.update(policy.choose(0), reward_of(policy, policy.choose(0), stream.rewards(0)))
     assert memory(twin) == kept, "the snapshot shares memory with the policy"
+    assert taken.to_bytes() == before, "what the policy has learned since has changed the snapshot"
 
 
 def fresh_forgets(subject: Subject) -> None:

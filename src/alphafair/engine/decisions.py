@@ -21,7 +21,7 @@ import numpy as np
 from alphafair import __version__, validate
 from alphafair.engine.erasures import Erasures
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
-from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled, Snapshot
+from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled
 from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.expiry import Expiry
 from alphafair.engine.fold import Fold
@@ -31,15 +31,12 @@ from alphafair.engine.ledger import Ledger, Update, commit_bytes
 from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
+from alphafair.engine.snapshots import Snapshots
 
 LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
-LARGEST_STATE = 900_000_000  # bytes that SQLite takes in one piece
 PAGE = 500  # decisions settled by the clock in one transaction
-
-KEEP_THREE = """delete from snapshot where experiment = ?1 and seq not in
-    (select seq from snapshot where experiment = ?1 order by seq desc limit 3)"""
 
 TIMED = (Change, Decided, Activated, Settled, Late)
 APPLIED = Outcome("applied")
@@ -94,6 +91,7 @@ class Decisions:
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
         self._known = KnownDecisions(ledger, experiments)
         self._expiry = Expiry(ledger, experiments.values())
+        self._snapshots = Snapshots(ledger)
         self._stale = False
 
     def _note_upgrade(self) -> None:
@@ -384,12 +382,14 @@ class Decisions:
     def maintain(self) -> bool:
         """Do one short piece of the work that can wait; whether there is more. For whoever calls it now and then.
 
-        Decisions whose waiting time is over are settled, and what was erased is cleaned away.
+        Decisions whose waiting time is over are settled, what was erased is cleaned away, and snapshots are written.
         """
         with self._writing():
             self._erasures.clean(again=True)
             self._expire_page()
-            return self._expiry.is_behind(self._now())
+            with contextlib.suppress(Unavailable):
+                self._take_snapshots()
+            return self._expiry.is_behind(self._now()) or self._snapshots.is_busy
 
     def _expire_page(self) -> int:
         fold = Fold(self.position, self._now())
@@ -401,18 +401,19 @@ class Decisions:
     # snapshots
 
     def _take_snapshots(self, least: int | None = None) -> None:
-        """Shorten the next recovery; larger states are kept more rarely, the last three of each experiment."""
-        for experiment in self._keyed.values():
-            if experiment.unsaved >= (least or experiment.snapshot_every or SNAPSHOT_EVERY):
-                experiment.unsaved = 0
-                state = experiment.saved_state()
-                if state is not None:
-                    experiment.snapshot_every = max(SNAPSHOT_EVERY, len(state) // 100)
-                    if len(state) <= LARGEST_STATE:
-                        tally = experiment.tally.to_json()
-                        snapshot = Snapshot(experiment.key, self.position, __version__, tally, state)
-                        older = [(KEEP_THREE, [(experiment.key,)])]
-                        self._ledger.append(self.position, self.position, {Snapshot: [snapshot]}, older)
+        """Do one step towards the snapshots that are due, unless it is the requests' turn.
+
+        With `least` take one of every experiment that has had so many events since the last, all at once.
+        """
+        due = [
+            experiment
+            for experiment in self._keyed.values()
+            if experiment.unsaved >= (least or max(SNAPSHOT_EVERY, experiment.snapshot_every))
+        ]
+        if least is not None:
+            self._snapshots.finish(due, self.position)
+        elif (due or self._snapshots.is_busy) and not self._snapshots.is_resting:
+            self._snapshots.step(due, self.position)
 
 
 def _closed(source: str) -> Outcome:

@@ -71,8 +71,17 @@ class Late(NamedTuple):
     at: int
 
 
+class SnapshotPiece(NamedTuple):
+    """A part of a state that is too large for one transaction, written before its `Snapshot`."""
+
+    experiment: int
+    seq: int
+    number: int
+    bytes: bytes
+
+
 class Snapshot(NamedTuple):
-    """The state of a policy at some position."""
+    """The state of a policy at some position, or the last piece of it."""
 
     experiment: int
     seq: int
@@ -81,7 +90,7 @@ class Snapshot(NamedTuple):
     state: bytes
 
 
-Event = Change | Context | Decided | Activated | Settled | Late | Snapshot
+Event = Change | Context | Decided | Activated | Settled | Late | SnapshotPiece | Snapshot
 TABLES: dict[type, str] = {
     Change: "change",
     Context: "context",
@@ -89,6 +98,7 @@ TABLES: dict[type, str] = {
     Activated: "activation",
     Settled: "reward",
     Late: "late_reward",
+    SnapshotPiece: "snapshot_piece",
     Snapshot: "snapshot",
 }
 NUMBERS: dict[type, tuple[str, str]] = {  # what is a number, and what float64s of all arms

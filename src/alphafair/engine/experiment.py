@@ -10,9 +10,9 @@ import operator
 import random
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
 LONGEST_LABEL, LONGEST_REASON = 200, 300
+CHECKED = 1 << 20  # numbers looked at in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # what a policy may fail at and go on
 LOG = logging.getLogger("alphafair.engine")
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
@@ -37,6 +38,7 @@ COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the or
     "lapsed": "lapsed",
     "rollback": "rolled_back",
 }
+Saved = TypeVar("Saved")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -204,15 +206,25 @@ class Experiment:
 
     def saved_state(self) -> bytes | None:
         """The policy as bytes that can be read again; None while it is unhealthy, or cannot be saved."""
+        return self._while_saving(state_of)
+
+    def copied_state(self) -> State | None:
+        """What the policy has learned up to now, to be written later; None while it is unhealthy, or says nothing."""
+        return self._while_saving(lambda policy: policy.snapshot())
+
+    def _while_saving(self, use: Callable[[BasePolicy], Saved]) -> Saved | None:
         if not self.has_policy or self.problems.keys() - {SAVING, REPORTING}:
             return None
         try:
-            blob = state_of(self.policy)
+            return use(self.policy)
         except Exception as problem:
             self.failed(SAVING, problem)
             return None
+
+    def saved(self, n_events: int) -> None:
+        """A snapshot is on the disk; the next is due after so many events, or more."""
+        self.snapshot_every = n_events
         self.problems.pop(SAVING, None)
-        return blob
 
     # what is asked of it
 
@@ -433,10 +445,20 @@ class Experiment:
 def state_of(policy: BasePolicy) -> bytes:
     """What a policy has learned, to be written down; refused where it could not be read again."""
     state = policy.snapshot()
-    for name, array in state.arrays.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"{name!r} in its state has a value that is not a number")
+    for _ in checks_of(state):
+        pass
     return state.to_bytes()
+
+
+def checks_of(state: State) -> Iterator[None]:
+    """Refuse a state with a value that is not a number; in short steps, as there may be many."""
+    for name, array in state.arrays.items():
+        if array.dtype.kind == "f":
+            values = array.reshape(-1)
+            for first in range(0, len(values), CHECKED):
+                if np.isnan(values[first : first + CHECKED]).any():
+                    raise ValueError(f"{name!r} in its state has a value that is not a number")
+                yield
 
 
 def change_policy(policy: BasePolicy, change: Change) -> None:

@@ -20,6 +20,7 @@ from alphafair.engine.events import Change
 from alphafair.engine.experiment import COUNTED_AS, Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.ledger import Ledger
+from alphafair.engine.snapshots import whole
 from alphafair.kernels.loops import DRAW, FORGO, LEARN
 from alphafair.policies import BasePolicy, load_policy
 from alphafair.types import State, Vector
@@ -31,8 +32,8 @@ UNDONE = """select d.context, d.arm, d.propensity from decision d
 FIRST_SHOWN = "select probabilities is not null from decision where experiment = ? limit 1"
 EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
     where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
-STATES = """select seq, tally, state from snapshot where experiment = ?1 and seq <= ?2
-    union all select seq, json_extract(body, '$.tally'), state from change
+STATES = """select seq, tally, state, true from snapshot where experiment = ?1 and seq <= ?2
+    union all select seq, json_extract(body, '$.tally'), state, false from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
 
 
@@ -74,8 +75,10 @@ class Replay:
         """Begin at the last state of each experiment that is written down and can be read."""
         for change in self.changes:
             if change.kind == "create":
-                for seq, tally, state in self.ledger.each(STATES, (change.seq, self.until)):
+                for seq, tally, state, in_pieces in self.ledger.each(STATES, (change.seq, self.until)):
                     with contextlib.suppress(Exception):  # a memory of another layout, say: the log tells the same
+                        if in_pieces:
+                            state = whole(self.ledger, change.seq, seq, state)
                         self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
                         break
         return self
@@ -165,8 +168,8 @@ class Replay:
                 self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
         else:
             of = experiment.key, stop.seq
-            ((state,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
-            self._compare(experiment, state, f"the snapshot at position {stop.seq}")
+            ((last,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
+            self._compare(experiment, whole(self.ledger, *of, last), f"the snapshot at position {stop.seq}")
 
     def _roll_back(self, experiment: Experiment, change: Change) -> None:
         """The policy goes back, whatever has become of it since."""

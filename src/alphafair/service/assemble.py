@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -75,11 +76,16 @@ def service(
                     if health["ready"] != was_ready:
                         was_ready = health["ready"]
                         log(*(READY if was_ready else NOT_READY), reason=health["reason"])
+                    until = time.perf_counter() + TICK
                     while was_ready and await writer.run(engine.maintain):
-                        await asyncio.sleep(BREATH)  # requests go in between, and settle some themselves
+                        await asyncio.sleep(BREATH)  # requests go in between, and do some of it themselves
+                        if time.perf_counter() > until:
+                            break
+                    else:
+                        await asyncio.sleep(TICK)
                 except Exception as problem:  # whatever it is, look again in a moment
                     log(logging.WARNING, "the file is not available", reason=str(problem))
-                await asyncio.sleep(TICK)
+                    await asyncio.sleep(TICK)
 
         ticking = asyncio.create_task(tick())
         yield

@@ -1,0 +1,243 @@
+"""Large snapshots: written in pieces between commits, whole or not used at all, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFairBandit, Engine, State
+from alphafair.engine import Decide, Unavailable, decisions, snapshots
+from alphafair.engine.experiment import same_state
+from alphafair.engine.ledger import Ledger
+
+N_CONTEXTS, ARMS = 500, ["ada", "ben", "cyd"]
+CONTEXTS = [f"v{k}" for k in range(N_CONTEXTS)]
+PIECE = 4_000  # bytes
+
+
+class Watched(Ledger):
+    """Notes how many bytes each commit was given, and fails when it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.sizes: list[int] = []
+        self.fails = False
+
+    def append(self, expected: int, last: int, rows: Any, updates: Any = ()) -> None:
+        if self.fails and any(kind.__name__.startswith("Snapshot") for kind in rows if rows[kind]):
+            raise Unavailable("the disk is full")
+        fields = (field for events in rows.values() for event in events for field in event)
+        self.sizes.append(sum(len(field) for field in fields if isinstance(field, bytes)))
+        super().append(expected, last, rows, updates)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(snapshots, "PIECE", PIECE)
+    monkeypatch.setattr(snapshots, "REST", 0.0)
+    monkeypatch.setattr(snapshots, "REST_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(snapshots, "BYTES_PER_EVENT", 1_000_000)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """Two experiments: one with a state of many pieces, and a neighbour with a small one."""
+    with Engine(Watched(tmp_path / "shop.db"), seed=1) as engine:
+        engine.create("large", arms=ARMS, start=AlphaFairBandit(N_CONTEXTS, len(ARMS)).snapshot(), contexts=CONTEXTS)
+        engine.create("small", arms=ARMS)
+        yield engine
+
+
+def ledger_of(engine: Engine) -> Watched:
+    assert isinstance(engine._ledger, Watched)
+    return engine._ledger
+
+
+def rounds(engine: Engine, n: int, name: str = "large") -> None:
+    for k in range(n):
+        engine.reward(engine.decide(name, CONTEXTS[k % N_CONTEXTS]).id, 0.5)
+
+
+def begin(engine: Engine) -> int:
+    """Learn until a snapshot is begun; its position."""
+    while engine._snapshots._unfinished is None:
+        engine.decide("large", "v0")
+    return engine.position
+
+
+def kept(engine: Engine, name: str = "large") -> list[int]:
+    """The positions of the snapshots of an experiment, in order."""
+    key = engine._experiments[name].key
+    return [seq for (seq,) in engine._ledger.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
+
+
+def pieces(engine: Engine) -> list[tuple[int, int]]:
+    """Experiment and position of every piece that is written apart."""
+    return [(key, seq) for key, seq in engine._ledger.rows("select distinct experiment, seq from snapshot_piece")]
+
+
+def test_no_commit_has_more_than_a_piece(engine: Engine) -> None:
+    size = len(engine._experiments["large"].policy.snapshot().to_bytes())
+    assert size > 10 * PIECE
+    ledger_of(engine).sizes.clear()
+    rounds(engine, 60)
+    taken = kept(engine)
+    assert taken, "a snapshot is finished between the commits of requests"
+    assert max(ledger_of(engine).sizes) < 2 * PIECE
+    n_whole = sum(ledger_of(engine).sizes) / size
+    assert n_whole > 2.0, "all of them are written"
+    engine.verify()
+
+
+def test_no_step_copies_or_writes_twice(engine: Engine) -> None:
+    """One step after each group: the copy, or one piece; so the neighbours' requests go in between."""
+    begin(engine)
+    sizes = ledger_of(engine).sizes
+    for _ in range(200):
+        sizes.clear()
+        engine.decide("small", "v0")
+        assert len(sizes) <= 2, "the group's own, and a piece at most"
+        if kept(engine):
+            break
+    assert len(kept(engine)) == 1
+    engine.verify()
+
+
+def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path: Path) -> None:
+    begun, state = begin(engine), engine._experiments["large"].policy.snapshot()
+    tally = engine._experiments["large"].tally.to_json()
+    rounds(engine, 5)  # meanwhile it learns
+    while not kept(engine):
+        engine.maintain()
+    assert kept(engine) == [begun]
+    key = engine._experiments["large"].key
+    ((last, counted),) = engine._ledger.rows("select state, tally from snapshot where experiment = ?", (key,))
+    assert same_state(State.from_bytes(snapshots.whole(engine._ledger, key, begun, last)), state)
+    assert counted == tally
+    engine.verify()
+
+
+def test_maintenance_writes_the_rest(engine: Engine) -> None:
+    begin(engine)
+    n_steps = 0
+    while engine.maintain():
+        n_steps += 1
+        assert n_steps < 1000
+    assert n_steps > 10
+    assert len(kept(engine)) == 1
+    assert not engine.maintain()
+
+
+def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
+    sizes = ledger_of(engine).sizes
+    sizes.clear()
+    for _ in range(6):
+        rounds(engine, 15)
+        while engine.maintain():
+            pass
+    assert len(kept(engine)) == snapshots.KEPT
+    key = engine._experiments["large"].key
+    assert sorted(pieces(engine)) == [(key, seq) for seq in kept(engine)]
+    assert max(sizes) < 2 * PIECE
+    engine.verify()
+
+
+def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: Path) -> None:
+    rounds(engine, 13)  # one is begun
+    position, state = engine.position, engine._experiments["large"].policy.snapshot()
+    engine.close()
+    with Engine.open(tmp_path / "shop.db") as again:
+        assert kept(again)[-1] == position
+        assert {seq for _, seq in pieces(again)} == {*kept(again)}
+        assert same_state(again._experiments["large"].policy.snapshot(), state)
+        again.verify()
+
+
+@pytest.mark.parametrize("n_pieces", [1, 5, 11])
+def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces: int) -> None:
+    """What a crash leaves after so many pieces: who opens it does without them, removes them, and goes on."""
+    begin(engine)
+    while engine._ledger.rows("select count(*) from snapshot_piece") < [(n_pieces,)]:
+        engine.maintain()
+    path = tmp_path / "crashed.db"
+    for ending in ("", "-wal"):
+        shutil.copy(f"{engine._ledger.path}{ending}", f"{path}{ending}")
+    with Engine.open(path, read_only=True) as reader:
+        assert (kept(reader), len(pieces(reader))) == ([], 1)
+        assert reader.verify() == engine.position
+    with Engine.open(path, seed=2) as again:
+        assert again.experiment("large") == engine.experiment("large")
+        again._experiments["large"].unsaved = 1  # so that one is taken at the very same position
+        again._take_snapshots(least=1)
+        assert kept(again) == [again.position]
+        assert pieces(again) == [(again._experiments["large"].key, again.position)]
+    with Engine.open(path) as again:
+        assert again.experiment("large") == engine.experiment("large")
+        again.verify()
+
+
+def test_a_piece_that_is_lost_or_changed_is_noticed(engine: Engine, tmp_path: Path) -> None:
+    """What is read has a checksum; then the log tells the same."""
+    rounds(engine, 12)
+    state = engine._experiments["large"].policy.snapshot()
+    engine.close()
+    for damage in ("delete from snapshot_piece where number = 3", "update snapshot_piece set bytes = zeroblob(9)"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as file, file:
+            assert file.execute(damage).rowcount > 0
+        ledger = Ledger(tmp_path / "shop.db", read_only=True)
+        reader = Engine(ledger)
+        assert same_state(reader._experiments["large"].policy.snapshot(), state)
+        reader.close()
+
+
+def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> None:
+    ledger_of(engine).fails = True
+    rounds(engine, 30)
+    assert engine.health()["ready"]
+    assert kept(engine) == []
+    ledger_of(engine).fails = False
+    rounds(engine, 30, "small")
+    rounds(engine, 30)
+    while engine.maintain():
+        pass
+    assert kept(engine)
+    assert {*pieces(engine)} <= {*engine._ledger.rows("select experiment, seq from snapshot")}
+    engine.verify()
+
+
+def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = engine._experiments["large"].policy
+    sound = policy.snapshot()
+    arrays = {**sound.arrays, "learners": sound.arrays["learners"] * np.nan}
+    broken = State(sound.policy, sound.version, sound.settings, sound.rng, arrays)
+    monkeypatch.setattr(type(policy), "snapshot", lambda self: broken)
+    rounds(engine, 30)
+    assert "saving its state" in str(engine.experiment("large").unhealthy)
+    assert kept(engine) == []
+    monkeypatch.undo()
+
+
+def test_all_experiments_get_theirs(engine: Engine) -> None:
+    for _ in range(60):
+        engine.submit([Decide("large", "v1"), Decide("small", "v1")])
+    while engine.maintain():
+        pass
+    for name in ("large", "small"):
+        assert kept(engine, name), name
+    engine.verify()
+
+
+def test_pieces_are_the_bytes_of_the_state() -> None:
+    state = AlphaFairBandit(N_CONTEXTS, 3, seed=0).snapshot()
+    found = [*state.pieces(PIECE)]
+    assert b"".join(found) == state.to_bytes()
+    assert max(map(len, found)) < 2 * PIECE
+    assert same_state(State.from_bytes(b"".join(found)), state)
