@@ -37,6 +37,19 @@ def shrinkage(log: Any) -> float:
     return within / tau if tau > 1e-10 else math.inf
 
 
+def restricted(log: Any, policy: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The policy's distribution in every round: over the arms that were available, alike if it shows none of them."""
+    table = None if log.available is None else log.available.table().tolist()
+    found = []
+    for t, context in enumerate(log.contexts.tolist()):
+        there = [True] * log.n_arms if table is None else table[t]
+        row = [x if here else 0.0 for x, here in zip(policy[context], there, strict=True)]
+        if math.fsum(row) == 0.0:
+            row = [1.0 if here else 0.0 for here in there]
+        found.append([x / math.fsum(row) for x in row])
+    return found
+
+
 def cumulative_rewards(log: Any, policy: Sequence[Sequence[float]], estimator: str) -> list[float]:
     """R of every arm, the initial 1 included; the model is fitted anew, without the row, for every single row."""
     n_arms, limit = log.n_arms, math.sqrt(log.n_rounds)
@@ -57,8 +70,8 @@ def cumulative_rewards(log: Any, policy: Sequence[Sequence[float]], estimator: s
         return target if math.isinf(k) or n + k == 0 else (s + k * target) / (n + k)
 
     total, weights = [[] for _ in range(n_arms)], []
-    for c, a, r, p in rows:
-        w = policy[c][a] / p
+    for (c, a, r, p), pi in zip(rows, restricted(log, policy), strict=True):
+        w = pi[a] / p
         weights.append(w)
         for i in range(n_arms):
             m = mean(c, i, (a, r)) if estimator in ("dr", "switch") else 0.0
@@ -67,7 +80,7 @@ def cumulative_rewards(log: Any, policy: Sequence[Sequence[float]], estimator: s
                 v = min(w, limit)
             if estimator == "switch" and w > limit:
                 v = 0.0
-            total[i].append(policy[c][i] * m + (v * (r - m) if i == a else 0.0))
+            total[i].append(pi[i] * m + (v * (r - m) if i == a else 0.0))
     scale = log.n_rounds / math.fsum(weights) if estimator == "snips" else 1.0
     return [max(1.0, 1.0 + scale * math.fsum(each)) for each in total]
 

@@ -29,6 +29,13 @@ Propensity = Annotated[str, typer.Option(metavar="COLUMN", help="The log's colum
 User = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Whose decision it was: bands are then over users, not rounds.")
 ]
+Available = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help="The log's column of lists of available arms, read if it is there; '' for none: every arm, always.",
+    ),
+]
 Alpha = Annotated[float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")]
 Confidence = Annotated[float, typer.Option(metavar="X", help="How surely intervals shall hold.")]
 Replicates = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap.")]

@@ -18,6 +18,7 @@ def command(
     propensity: _logs.Propensity = "propensity",
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="When: it should not go backwards.")] = None,
     id: Annotated[str | None, typer.Option(metavar="COLUMN", help="Which decision: no two should be the same.")] = None,
+    available: _logs.Available = "available",
     output: _logs.Output = Path("output"),
     as_json: _logs.AsJson = False,
 ) -> None:
@@ -30,7 +31,8 @@ def command(
     from alphafair.experiments.log_report import LogReport
     from alphafair.experiments.pictures import logs as pictures
 
-    found = doctor(log, context=context, arm=arm, reward=reward, propensity=propensity, time=time, id=id)
+    columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
+    found = doctor(log, **columns, time=time, id=id, available=available or None)
     words = {"wrong": "must be mended", "look": "have a look", "fine": "fine"}
     report = LogReport(
         name="doctor",

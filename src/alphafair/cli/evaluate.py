@@ -38,6 +38,7 @@ def command(
     reward: _logs.Reward = "reward",
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
+    available: _logs.Available = "available",
     alpha: _logs.Alpha = 0.9,
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
@@ -63,6 +64,7 @@ def command(
     from alphafair.experiments.pictures import logs as pictures
 
     named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
+    named["available"] = available or None
     file = LogFile(log, **named)
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}

@@ -24,6 +24,7 @@ def command(
     reward: _logs.Reward = "reward",
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
+    available: _logs.Available = "available",
     alpha: Annotated[
         list[float] | None,
         typer.Option(metavar="X", help="Points of the curve; repeat. Default: eleven from 0 to 0.99."),
@@ -66,7 +67,8 @@ def command(
     from alphafair.experiments.pictures import logs as pictures
 
     validate.choice("--optimum", optimum, WHOSE)
-    file = LogFile(log, context=context, arm=arm, reward=reward, propensity=propensity, user=user)
+    columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
+    file = LogFile(log, **columns, user=user, available=available or None)
     alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
     owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, **owed.settings()}

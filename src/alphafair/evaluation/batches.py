@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.arrays import frozen
+from alphafair.available import ALL, AvailableArms
 from alphafair.evaluation.log_file import LEAST_PROPENSITY, LogFile, refuse_improbable
 from alphafair.kernels.log_scores import Rows
 from alphafair.types import Log
@@ -70,6 +72,11 @@ def arm_names(log: AnyLog) -> list[str]:
     return list(log.arm_labels) if log.arm_labels is not None else [str(arm) for arm in range(log.n_arms)]
 
 
+def has_available(log: AnyLog) -> bool:
+    """Whether it says which arms its decisions were drawn among."""
+    return log.has_available if isinstance(log, LogFile) else log.available is not None
+
+
 def silent(done: int) -> None:
     """Where there is no progress bar."""
 
@@ -89,6 +96,7 @@ def batches(log: AnyLog) -> Iterator[Rows]:
     All rows of one user are in one group.
     """
     n_groups, first, unit = group_count(log), 0, reward_unit(log)
+    every = AvailableArms(frozen(np.ones((0, log.n_arms), dtype=np.bool_)), frozen(np.full(BLOCK, ALL, dtype=np.int32)))
     for part in [log] if isinstance(log, Log) else log.batches():
         for start in range(0, part.n_rounds, BLOCK):
             stop = min(start + BLOCK, part.n_rounds)
@@ -98,7 +106,9 @@ def batches(log: AnyLog) -> Iterator[Rows]:
             contexts, arms, propensities = (
                 column[start:stop] for column in (part.contexts, part.arms, part.propensities)
             )
-            yield Rows(contexts, arms, part.rewards[start:stop] / unit, propensities, groups)
+            sets, of_rounds = every if part.available is None else part.available
+            of_sets = of_rounds[: stop - start] if part.available is None else of_rounds[start:stop]
+            yield Rows(contexts, arms, part.rewards[start:stop] / unit, propensities, groups, of_sets, sets)
         first += part.n_rounds
 
 

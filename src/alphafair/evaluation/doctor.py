@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.evaluation.batches import AnyLog, arm_names, batches, check_log
+from alphafair.evaluation.batches import AnyLog, arm_names, batches, check_log, has_available
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
-from alphafair.kernels.log_scores import SQUARE, WEIGHT
-from alphafair.streams.log_table import ROW, Columns, Table, open_table
+from alphafair.kernels.log_scores import SQUARE, WEIGHT, Rows
+from alphafair.streams.log_table import AVAILABLE, ROW, Columns, Table, open_table, read_log
 from alphafair.streams.table import Where, collected
 from alphafair.types import Log, Vector
 from alphafair.validate import Refusal
@@ -27,6 +27,7 @@ MOST_NAMED = 3
 CHANCE = 0.001  # of a false alarm about propensities, over all arms together
 HEAVY = 0.05  # of all rounds: what one row should not count for
 SMALL = 0.1  # of an even share
+ROUNDING = 1e-6  # of a propensity
 OFF = 0.02  # as a part: below it, propensities that do not add up do no harm
 
 
@@ -81,12 +82,16 @@ def doctor(
     time: str | None = None,
     user: str | None = None,
     id: str | None = None,
+    available: str | None = AVAILABLE,
 ) -> Diagnosis:
     """Look a log over and say what is wrong with which rows.
 
     `source` is a `Log`, a `LogFile`, or a table as in `Log.from_table`, of which the parameters are. A table is looked
     at row by row first: values that cannot be, ids that are repeated, time that goes backwards. Then, what only many
     rows show: inverse propensities that do not average to one, arms never shown, contexts with few rounds.
+
+    Where decisions were not always drawn among all arms (`available`), inverse propensities are averaged over the
+    rounds in which each arm was available.
 
     >>> rows = {"context": ["a", "a", "b"], "arm": [0, 1, 1], "reward": [1, 0, None], "propensity": [0.5, 1.5, 0.5]}
     >>> for finding in doctor(rows).findings:
@@ -97,13 +102,17 @@ def doctor(
     if isinstance(source, Log | LogFile):
         return _of_log(source, [], lambda row: f"row {row}")
     try:
-        table = open_table(source, Columns(context, arm, reward, propensity, time, user), extra=id)
+        columns = Columns(context, arm, reward, propensity, time, user, available=available)
+        table = open_table(source, columns, extra=id)
     except Refusal as refusal:
         return Diagnosis((Finding("wrong", str(refusal)),))
     findings = list(_of_rows(table, id))
     if any(finding.grade == "wrong" for finding in findings):
         return Diagnosis(_sorted(findings))
-    log = Log.from_table(source, context=context, arm=arm, reward=reward, propensity=propensity)
+    try:
+        log = read_log(source, columns._replace(time=None, user=None))
+    except Refusal as refusal:  # of the lists of available arms
+        return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
     rows = collected(table.rows.select(ROW), table.label)[ROW]
     return _of_log(log, findings, lambda row: table.where(rows[row]))
 
@@ -156,20 +165,33 @@ def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
 
 def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
     """What only many rows show, after what single rows do."""
-    findings = [*findings, *_of_small_propensities(log, where)]
+    findings = [*findings, *_of_single_arms(log, where), *_of_small_propensities(log, where)]
     try:
         check_log(log)
     except Refusal as refusal:
         said = refusal.argument.startswith("log.propensities")
         return Diagnosis(_sorted(findings if said else [*findings, Finding("wrong", str(refusal))]))
     checked = inverse_propensities(log)
-    many = [*findings, *_of_arms(log), _of_propensities(checked)]
+    many = [*findings, *_of_arms(log), _of_propensities(checked, has_available(log))]
     return Diagnosis(_sorted(many), checked)
+
+
+def _of_single_arms(log: AnyLog, where: Where) -> Iterator[Finding]:
+    """Where one arm alone was available, it was shown with certainty."""
+    wrong: list[int] = []
+    first = 0
+    for rows in batches(log):
+        single = np.append(rows.sets.sum(axis=1) == 1, log.n_arms == 1)[rows.of_sets]  # the last is for -1
+        wrong += (first + np.flatnonzero(single & (rows.propensities < 1.0 - ROUNDING))).tolist()
+        first += len(rows.propensities)
+    if wrong:
+        named = _some([where(row) for row in wrong[:MOST_NAMED]], len(wrong))
+        yield Finding("wrong", f"{_rows(len(wrong))} one available arm and a propensity below 1: {named}")
 
 
 def _of_small_propensities(log: AnyLog, where: Where) -> Iterator[Finding]:
     """Rows of propensity q or less come at most T n q times among T rounds and n arms, on average."""
-    limit = CHANCE / (log.n_rounds * log.n_arms)
+    limit = CHANCE / sum(available_arms(rows, log.n_arms) for rows in batches(log))
     heavy = min(1.0 / (HEAVY * log.n_rounds), SMALL / log.n_arms)
     small: list[tuple[int, float]] = []
     first = 0
@@ -205,29 +227,36 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
         yield Finding("wrong", "no round has a reward above 0")
 
 
+def available_arms(rows: Rows, n_arms: int) -> int:
+    """How many there were, over all rows."""
+    sizes = np.append(rows.sets.sum(axis=1), n_arms)  # the last is for -1
+    return int(sizes[rows.of_sets].sum())
+
+
 def inverse_propensities(log: AnyLog) -> InversePropensities:
-    """Inverse propensities of an arm, 0 where another was shown, average to 1 if they are true."""
+    """Inverse propensities of an arm, 0 where another was shown, average to 1 where it was available, if true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
-    weights = score(log, uniform, ESTIMATORS["ips"]).arm_weights
-    seen = np.flatnonzero(weights[WEIGHT])
-    means, squares = (
-        log.n_arms**power * weights[row, seen] / log.n_rounds for power, row in ((1, WEIGHT), (2, SQUARE))
-    )
-    errors = np.sqrt(np.maximum(squares - 1.0, 0.0) / log.n_rounds)  # around 1, as it should be
+    scores = score(log, uniform, ESTIMATORS["ips"], renormalise=False)
+    weights, seen = scores.arm_weights, np.flatnonzero(scores.arm_weights[WEIGHT])
+    n_rounds = log.n_arms * scores.expected[seen]  # in which each was available
+    means, squares = (log.n_arms**power * weights[row, seen] / n_rounds for power, row in ((1, WEIGHT), (2, SQUARE)))
+    errors = np.sqrt(np.maximum(squares - 1.0, 0.0) / n_rounds)  # around 1, as it should be
     limit = NormalDist().inv_cdf(1.0 - CHANCE / (2.0 * max(len(seen), 1)))
     names = arm_names(log)
     return InversePropensities(tuple(names[arm] for arm in seen), means, limit * errors)
 
 
-def _of_propensities(checked: InversePropensities) -> Finding:
+def _of_propensities(checked: InversePropensities, with_sets: bool) -> Finding:
     off = np.flatnonzero(checked.off)
     if not len(off):
         return Finding("fine", "inverse propensities average to one for every arm, within their noise")
     said = [f"{clipped(checked.arms[k], 24)} ({number(checked.means[k], 3)})" for k in off]
+    where = "over the rounds in which they were available" if with_sets else "for every arm"
+    absent = "" if with_sets else " (if it was not always available, a column of available arms must say so)"
     return Finding(
         "wrong",
-        f"inverse propensities should average to 1 for every arm, and do not for {_some(said)}: below 1 the arm was "
-        "not shown where it should have been, or propensities are too large; above 1 they are too small",
+        f"inverse propensities should average to 1 {where}, and do not for {_some(said)}: below 1 the arm was "
+        f"not shown where it should have been{absent}, or propensities are too large; above 1 they are too small",
     )
 
 

@@ -97,7 +97,8 @@ def evaluate(
     log
         A `Log`, or a `LogFile` that is too large for memory; rewards of at least 0.
     distributions
-        The policy: (n_contexts, n_arms), rows that sum to 1.
+        The policy: (n_contexts, n_arms), rows that sum to 1. In rounds of the log in which not all arms were available
+        they are renormalised over those that were, as policies do; uniform over them where nothing is left.
     alpha
         Fairness that alpha-performance is measured with.
     estimator

@@ -13,7 +13,7 @@ from alphafair.types import Matrix, Vector
 
 
 class Cells(NamedTuple):
-    """By context and arm: times shown, and the sums of rewards r, of r^2, and with propensities p of 1/p and r/p.
+    """By context and arm: times shown, sums of rewards r, of r^2, of 1/p and r/p, and rows without the arm.
 
     Rewards are in `unit`, see `batches.reward_unit`; what `model_totals` and `robust_totals` return is not.
     """
@@ -23,21 +23,20 @@ class Cells(NamedTuple):
     squares: Matrix
     inverses: Matrix
     worths: Matrix
+    missing: Matrix  # rows in which the arm was not available
     unit: float = 1.0
 
     @classmethod
     def blank(cls, n_contexts: int, n_arms: int, unit: float = 1.0) -> Cells:
-        counts, sums, squares, inverses, worths = np.zeros((5, n_contexts, n_arms))
-        return cls(counts, sums, squares, inverses, worths, unit)
+        return cls._make([*np.zeros((len(cls._fields) - 1, n_contexts, n_arms)), unit])
 
     @classmethod
     def together(cls, parts: Sequence[Cells]) -> Cells:
         """The cells of all rows, from those of parts of one log."""
-        counts, sums, squares, inverses, worths = np.sum([part[:5] for part in parts], axis=0)
-        return cls(counts, sums, squares, inverses, worths, parts[0].unit)
+        return cls._make([*np.sum([part[:-1] for part in parts], axis=0), parts[0].unit])
 
     def add(self, rows: Rows) -> None:
-        add_cells(rows, *self[:5])
+        add_cells(rows, *self[:-1])
 
     @property
     def visits(self) -> Vector:
@@ -66,7 +65,8 @@ def fit(cells: Cells) -> Model:
     an arm that was never shown nothing is known, and the mean of all rewards stands in.
 
     >>> counts, sums = np.array([[4.0, 0.0], [1.0, 1.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])
-    >>> fit(Cells(counts, sums, squares=sums, inverses=2 * counts, worths=2 * sums)).means.round(3).tolist()
+    >>> cells = Cells(counts, sums, squares=sums, inverses=2 * counts, worths=2 * sums, missing=0 * sums)
+    >>> fit(cells).means.round(3).tolist()
     [[0.4, 1.0], [0.4, 1.0]]
     """
     counts, sums = cells.counts, cells.sums

@@ -103,7 +103,7 @@ def count_halves(log: AnyLog, folds: NDArray[np.int64], advance: Advance) -> lis
     for rows in batches(log):
         for fold, cells in enumerate(found):
             inside = folds[rows.groups] == fold
-            cells.add(Rows._make([column[inside] for column in rows]))
+            cells.add(Rows._make([*(column[inside] for column in rows[:-1]), rows.sets]))
         advance(len(rows.contexts))
     return found
 
@@ -116,10 +116,12 @@ def score(
     *,
     folds: NDArray[np.int64] | None = None,
     model: Model | None = None,
+    renormalise: bool = True,
 ) -> Scores:
     """A pass over the log (two, if the estimator needs a model that is not there): scores by group.
 
-    `policies` is (n_folds, n_contexts, n_arms); groups of fold f are scored under policies[f].
+    `policies` is (n_folds, n_contexts, n_arms); groups of fold f are scored under policies[f]. Where not all arms were
+    available, they are renormalised over those that were, or else cut off.
     """
     n_groups, n_arms = group_count(log), log.n_arms
     if model is None:
@@ -129,33 +131,35 @@ def score(
         np.zeros(n_groups),
         np.zeros(n_groups),
         np.zeros(policies.shape[:2]),
+        np.zeros((log.n_contexts, n_arms)),
+        np.zeros((log.n_contexts, n_arms)),
         np.zeros((N_ARM_WEIGHTS, n_arms)),
+        np.zeros(n_arms),
     )
     of_groups = np.zeros(n_groups, dtype=np.int64) if folds is None else folds
-    limits, shown, cut = estimator.limits(log.n_rounds), np.zeros(log.n_contexts * n_arms), np.zeros(n_arms)
+    limits, counts = estimator.limits(log.n_rounds), np.zeros(log.n_contexts * n_arms)
     for rows in batches(log):
-        shown += np.bincount(rows.contexts.astype(np.int64) * n_arms + rows.arms, minlength=len(shown))
-        add_rows(rows, policies, of_groups, model, estimator.with_model, *limits, tally)
-        if estimator.limited:
-            weights = policies[of_groups[rows.groups], rows.contexts, rows.arms] / rows.propensities
-            cut += np.bincount(rows.arms, np.where(weights > limits[0], weights - limits[1], 0.0), minlength=n_arms)
+        counts += np.bincount(rows.contexts.astype(np.int64) * n_arms + rows.arms, minlength=len(counts))
+        add_rows(rows, policies, of_groups, model, estimator.with_model, *limits, renormalise, tally)
         advance(len(rows.contexts))
-    used = tally.rounds > 0.0
-    expected = np.einsum("fc,fca->a", tally.visits, policies)
+    used, shown = tally.rounds > 0.0, counts.reshape(-1, n_arms)
+    expected = np.einsum("fc,fca->ca", tally.visits, policies) + tally.expected
+    available = tally.visits.sum(axis=0)[:, None] + tally.available
     shares = tally.weights if estimator.normalised else tally.rounds
-    unseen = np.einsum("fc,fca,ca->a", tally.visits, policies, improbable(shown.reshape(-1, n_arms)))
-    n_contexts = int(tally.visits.any(axis=0).sum())
-    sums, about_arms = (tally.scores[used], shares[used]), (expected, tally.arm_weights, unseen, cut)
+    unseen = (expected * improbable(shown, available)).sum(axis=0)
+    sums, about_arms = (tally.scores[used], shares[used]), (expected.sum(axis=0), tally.arm_weights, unseen, tally.cut)
+    n_contexts = int(shown.any(axis=1).sum())
     return Scores(log.n_rounds, n_contexts, arm_names(log), *sums, *about_arms, reward_unit(log))
 
 
-def improbable(shown: Matrix) -> Matrix:
+def improbable(shown: Matrix, available: Matrix) -> Matrix:
     """1 where an arm was never shown in a context, though it would have been at the rate that it has elsewhere.
 
-    With q the arm's part of all rounds, a context of n rounds misses it with probability (1 - q)^n.
+    With q the arm's part of the rounds in which it was available, a context with n of them misses it with probability
+    (1 - q)^n.
     """
-    rates = shown.sum(axis=0) / max(1.0, float(shown.sum()))
-    missed = (1.0 - rates) ** shown.sum(axis=1, keepdims=True)
+    rates = shown.sum(axis=0) / np.maximum(1.0, available.sum(axis=0))
+    missed = (1.0 - rates) ** available
     return np.asarray((shown == 0.0) & (missed < NO_CHANCE), dtype=np.float64)
 
 

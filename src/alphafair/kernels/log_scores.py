@@ -14,6 +14,9 @@ itself out, so that it cannot know the reward that it is corrected by:
 with n and S how often and with how much reward in all the arm was shown, in the context and everywhere. For all other
 arms the row has no part in the model as it is.
 
+Where not all arms were available, pi is restricted to those that were: renormalised over them, as policies do with
+masks, or the others merely cut off.
+
 Each group of rows belongs to a fold, and each fold has a policy of its own, so that a policy learned from some rows is
 scored on the others.
 """
@@ -21,17 +24,22 @@ scored on the others.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from alphafair.jit import kernel, long_kernel
+from alphafair.kernels.draw import mask_distribution
 
 
 class Rows(NamedTuple):
-    """Rows of a log, and the group of each."""
+    """Rows of a log, the group of each, and the arms that were available."""
 
     contexts: Any
     arms: Any
     rewards: Any
     propensities: Any
     groups: Any
+    of_sets: Any  # the row of `sets` that holds; -1 where every arm was available
+    sets: Any  # (n_sets, n_arms)
 
 
 class Model(NamedTuple):
@@ -51,8 +59,11 @@ class Tally(NamedTuple):
     scores: Any  # (n_groups, n_arms): s, summed within groups
     rounds: Any  # rows per group
     weights: Any  # w per group
-    visits: Any  # rows per fold and context
+    visits: Any  # rows per fold and context in which every arm was available
+    expected: Any  # pi of all other rows, by context and arm
+    available: Any  # as many other rows had the arm, by context and arm
     arm_weights: Any  # (N_ARM_WEIGHTS, n_arms)
+    cut: Any  # per arm: by how much w was cut
 
 
 WEIGHT, SQUARE, WORTH, WORTH_SQUARE, GREATEST = range(5)  # per arm: sums of w, w^2, w r, (w r)^2; the greatest w
@@ -61,8 +72,8 @@ N_ARM_WEIGHTS = 10
 
 
 @long_kernel
-def add_cells(rows, counts, sums, squares, inverses, worths):
-    """n, S and the sums of r^2, 1/p and r/p of every context and arm."""
+def add_cells(rows, counts, sums, squares, inverses, worths, missing):
+    """n, S, the sums of r^2, 1/p and r/p, and the rows without the arm, of every context and arm."""
     for t in range(rows.contexts.shape[0]):
         context, arm, reward, propensity = rows.contexts[t], rows.arms[t], rows.rewards[t], rows.propensities[t]
         counts[context, arm] += 1.0
@@ -70,6 +81,9 @@ def add_cells(rows, counts, sums, squares, inverses, worths):
         squares[context, arm] += reward * reward
         inverses[context, arm] += 1.0 / propensity
         worths[context, arm] += reward / propensity
+        if rows.of_sets[t] >= 0:
+            for i in range(missing.shape[1]):
+                missing[context, i] += 0.0 if rows.sets[rows.of_sets[t], i] else 1.0
 
 
 @kernel
@@ -101,23 +115,44 @@ def add_weight(sums, arm, weight, reward):
         sums[LOG_SQUARE, arm] += size * size
 
 
+@kernel
+def restrict(p, available, renormalise):
+    """Leave the available arms; in place."""
+    if renormalise:
+        mask_distribution(None, p, available)
+    else:
+        for i in range(p.shape[0]):
+            p[i] = p[i] if available[i] else 0.0
+
+
 @long_kernel
-def add_rows(rows, policies, folds, model, with_model, threshold, beyond, tally):
+def add_rows(rows, policies, folds, model, with_model, threshold, beyond, renormalise, tally):
     """Add what the rows say about every arm to their groups; `folds` has the fold of every group."""
     n = policies.shape[2]
+    p = np.empty(n)
     for t in range(rows.contexts.shape[0]):
         context, arm, group, reward = rows.contexts[t], rows.arms[t], rows.groups[t], rows.rewards[t]
         fold = folds[group]
-        weight = policies[fold, context, arm] / rows.propensities[t]
+        first, last = (0, n) if with_model or rows.of_sets[t] >= 0 else (arm, arm + 1)
+        for i in range(first, last):
+            p[i] = policies[fold, context, i]
+        if rows.of_sets[t] >= 0:
+            restrict(p, rows.sets[rows.of_sets[t]], renormalise)
+            for i in range(n):
+                tally.expected[context, i] += p[i]
+                tally.available[context, i] += 1.0 if rows.sets[rows.of_sets[t], i] else 0.0
+        else:
+            tally.visits[fold, context] += 1.0
+        weight = p[arm] / rows.propensities[t]
         kept = weight if weight <= threshold else beyond
         own = kept * reward
         if with_model:
             for i in range(n):
-                tally.scores[group, i] += policies[fold, context, i] * model.means[context, i]
+                tally.scores[group, i] += p[i] * model.means[context, i]
             mean = left_out(model, context, arm, reward)
-            own += policies[fold, context, arm] * (mean - model.means[context, arm]) - kept * mean
+            own += p[arm] * (mean - model.means[context, arm]) - kept * mean
         tally.scores[group, arm] += own
         tally.rounds[group] += 1.0
         tally.weights[group] += weight
-        tally.visits[fold, context] += 1.0
+        tally.cut[arm] += weight - kept
         add_weight(tally.arm_weights, arm, weight, reward)

@@ -1,0 +1,238 @@
+"""Logs whose decisions were not always drawn among all arms: evaluation, the doctor, the frontier, learning."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import binom, norm
+from typer.testing import CliRunner
+
+from alphafair import Engine, Log
+from alphafair.cli import app
+from alphafair.engine.requests import Decide, Reward
+from alphafair.evaluation import ESTIMATORS, LogFile, doctor, evaluate
+from alphafair.evaluation.estimate import PLAIN
+from alphafair.evaluation.scores import score
+from tests import naive_evaluation as naive
+
+
+def restricted(table: Any, sets: Any) -> Any:
+    """Distributions over what is available, row by row."""
+    kept = np.where(sets, table, 0.0)
+    return kept / kept.sum(axis=1, keepdims=True)
+
+
+def drawn(rng: Any, distributions: Any) -> Any:
+    ends = distributions.cumsum(axis=1)
+    return (rng.random(len(ends))[:, None] * ends[:, -1:] >= ends).sum(axis=1)
+
+
+def stock_log(seed: int, n_rounds: int, n_contexts: int = 3, n_arms: int = 5, **more: Any) -> tuple[Log, Any, Any]:
+    """Every arm is out of stock in three rounds of ten, one arm in the half of them, and some rounds have all arms.
+
+    The log, another policy, and the mean rewards.
+    """
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(0.2, 1.0, (n_contexts, n_arms))
+    logging, target = (0.8 * rng.dirichlet(np.full(n_arms, 2.0), n_contexts) + 0.2 / n_arms for _ in range(2))
+    contexts = rng.integers(0, n_contexts, n_rounds)
+    stock = rng.random((n_rounds, n_arms)) < np.where(np.arange(n_arms) == 1, 0.5, 0.7)
+    stock[rng.random(n_rounds) < 0.2] = True
+    stock[np.arange(n_rounds), rng.integers(0, n_arms, n_rounds)] = True
+    used = restricted(logging[contexts], stock)
+    arms = drawn(rng, used)
+    rewards = (rng.random(n_rounds) < means[contexts, arms]).astype(float)
+    sizes = {"n_contexts": n_contexts, "n_arms": n_arms}
+    log = Log(contexts, arms, rewards, used[np.arange(n_rounds), arms], available=stock, **sizes, **more)
+    return log, target, means
+
+
+def written(log: Log, path: Path) -> Path:
+    """As a table, labels in place of numbers; nothing where every arm could be shown."""
+    assert log.available is not None
+    names = np.array([f"a{arm}" for arm in range(log.n_arms)])
+    lists = [None if row.all() else names[row].tolist() for row in log.available.table()]
+    if path.suffix == ".csv":
+        lists = [None if each is None else json.dumps(each) for each in lists]
+    columns = {"context": log.contexts, "arm": names[log.arms], "reward": log.rewards, "propensity": log.propensities}
+    frame = pl.DataFrame({**columns, "available": lists})
+    frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("n_rounds", [40, 300])
+def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> None:
+    log, target, _ = stock_log(3, n_rounds)
+    sharp = np.eye(5)[[0, 1, 2]]  # out of stock in many rounds: all that is left is shown alike
+    for policy in (target, sharp):
+        found = score(log, policy[None], ESTIMATORS[estimator]).earned()[0]
+        expected = naive.cumulative_rewards(log, policy.tolist(), estimator)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_what_a_verdict_goes_by_agrees_with_plain_python(estimator: str) -> None:
+    log, target, _ = stock_log(5, 200)
+    found = score(log, target[None], ESTIMATORS[estimator])
+    pi = np.array(naive.restricted(log, target.tolist()))
+    np.testing.assert_allclose(found.expected, pi.sum(axis=0), rtol=1e-12)
+    weights = pi[np.arange(200), log.arms] / log.propensities
+    by_arm = [weights[log.arms == arm] for arm in range(5)]
+    np.testing.assert_allclose(found.arm_weights[0], [each.sum() for each in by_arm], rtol=1e-12)
+    beyond = {"clipped": 200**0.5, "switch": 0.0}
+    cut = [sum(w - beyond[estimator] for w in each if w > 200**0.5) if estimator in beyond else 0.0 for each in by_arm]
+    np.testing.assert_allclose(found.cut, cut, rtol=1e-12)
+
+
+def test_an_arm_counts_as_unseen_only_where_it_was_available() -> None:
+    """Arm 2 is sold in one of two contexts: that the other never shows it is no surprise."""
+    n = 4000
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(0, 2, n)
+    stock = np.ones((n, 3), dtype=bool)
+    stock[contexts == 1, 2] = False
+    used = restricted(np.full((n, 3), 1 / 3), stock)
+    arms = drawn(rng, used)
+    rewards, propensities = rng.random(n), used[np.arange(n), arms]
+    policy = np.full((2, 3), 1 / 3)
+    with_sets = Log(contexts, arms, rewards, propensities, available=stock)
+    found = evaluate(with_sets, policy)
+    assert found.verdict == "trustworthy", found.reasons
+    assert evaluate(replace(with_sets, available=None), policy).verdict == "do not use"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_file_in_pieces_says_the_same(tmp_path: Path, monkeypatch: Any, suffix: str) -> None:
+    from alphafair.evaluation import batches, log_file
+
+    log, target, _ = stock_log(6, 500)
+    path = written(log, tmp_path / f"log{suffix}")
+    whole = evaluate(Log.from_table(path), target, n_replicates=100)
+    monkeypatch.setattr(log_file, "ROWS", 70)
+    monkeypatch.setattr(batches, "BLOCK", 31)
+    pieces = evaluate(LogFile(path), target, n_replicates=100)
+    np.testing.assert_allclose(pieces.cumulative_rewards, whole.cumulative_rewards, rtol=1e-12)
+    direct = evaluate(log, target, n_replicates=100)
+    np.testing.assert_allclose(direct.cumulative_rewards, whole.cumulative_rewards, rtol=1e-12)
+
+
+@pytest.mark.compiled
+def test_intervals_cover_the_truth_which_is_known() -> None:
+    """200 logs of stock that differs from round to round: exact binomial bands around 95 in 100."""
+    n_rounds, n_logs = 3000, 200
+    rng = np.random.default_rng(8)
+    sets = np.array([[bool(k >> arm & 1) for arm in range(4)] for k in range(1, 16)])
+    chances = rng.dirichlet(np.ones(15), 2)  # of every set, in each of two contexts
+    means = rng.uniform(0.3, 0.9, (2, 4))
+    logging, target = (0.7 * rng.dirichlet(np.ones(4), 2) + 0.3 / 4 for _ in range(2))
+    truth = np.ones(4)
+    for context in range(2):
+        shown = chances[context] @ restricted(np.tile(target[context], (15, 1)), sets)
+        truth += 0.5 * n_rounds * shown * means[context]
+    held = dict.fromkeys(("average_reward", "jain_index", "alpha_performance"), 0)
+    for _ in range(n_logs):
+        contexts = rng.integers(0, 2, n_rounds)
+        of_rounds = drawn(rng, chances[contexts])
+        used = restricted(logging[contexts], sets[of_rounds])
+        arms = drawn(rng, used)
+        rewards = (rng.random(n_rounds) < means[contexts, arms]).astype(float)
+        log = Log(contexts, arms, rewards, used[np.arange(n_rounds), arms], available=(sets, of_rounds))
+        found = evaluate(log, target, n_replicates=200)
+        assert found.verdict == "trustworthy", found.reasons
+        for name in held:
+            _, low, high = getattr(found, name)
+            held[name] += bool(low <= PLAIN[name](truth, 0.9, 1.0) <= high)
+    low, high = binom.ppf([0.0005, 0.9995], n_logs, 0.95)
+    assert all(low <= count <= high for count in held.values()), held
+
+
+PARTS = [0.9, 0.3, 0.6, 0.5]  # of the rounds: in stock
+
+
+def stock_engine(path: Path, n_rounds: int = 4000) -> Path:
+    """A log of the engine's own with stock in every request, as `export` writes it."""
+    rng = np.random.default_rng(12)
+    arms, means = ["ada", "ben", "cyd", "dot"], [0.4, 0.7, 0.5, 0.6]
+    with Engine.open(path.parent / "shop.db", seed=3) as engine:
+        engine.create("home", arms=arms, policy="alpha-fair-adaptive", pull_floor=0.1)
+        for first in range(0, n_rounds, 100):
+            stocks = [[arm for arm, part in zip(arms, PARTS, strict=True) if rng.random() < part] for _ in range(100)]
+            decisions = [Decide("home", f"v{k % 2}", None, stock or ["ada"]) for k, stock in enumerate(stocks, first)]
+            receipts = engine.submit(decisions)
+            engine.submit([Reward(each.id, float(rng.random() < means[arms.index(each.arm)])) for each in receipts])
+        engine.export("home", path)
+    return path
+
+
+@pytest.mark.compiled
+def test_the_engines_own_log_with_stock_is_trusted(tmp_path: Path) -> None:
+    path = stock_engine(tmp_path / "log.parquet")
+    uniform = np.full((2, 4), 0.25)
+    for log in (Log.from_table(path), LogFile(path)):
+        assert doctor(log).is_sound, doctor(log).findings
+        found = evaluate(log, uniform)
+        assert found.verdict == "trustworthy", found.reasons
+    assert doctor(path).is_sound
+    assert not doctor(path, available=None).is_sound
+    result = CliRunner().invoke(app, ["doctor", str(path), "--output", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    without = CliRunner().invoke(app, ["doctor", str(path), "--available", "", "--output", str(tmp_path)])
+    assert without.exit_code == 1, "inverse propensities add up among the available arms, and not among all"
+    args = ["evaluate", str(path), "--policy", "uniform", "--policy", "logged", "--json", "--output", str(tmp_path)]
+    told = json.loads(CliRunner().invoke(app, args).stdout)
+    assert {each["verdict"] for each in told["policies"].values()} == {"trustworthy"}
+    told = json.loads(CliRunner().invoke(app, [*args, "--available", ""]).stdout)
+    assert told["policies"]["uniform"]["verdict"] == "do not use"
+
+
+def test_inverse_propensities_are_averaged_where_arms_were_available() -> None:
+    log, _, _ = stock_log(9, 2000)
+    assert log.available is not None
+    there = log.available.table()
+    checked = doctor(log).inverse_propensities
+    assert checked is not None
+    for arm in range(5):
+        inverse = np.where(log.arms == arm, 1.0 / log.propensities, 0.0)[there[:, arm]]
+        assert checked.means[arm] == pytest.approx(inverse.mean(), rel=1e-12)
+        reach = checked.noise[arm] / np.sqrt((np.square(inverse).mean() - 1.0) / len(inverse))
+        assert reach == pytest.approx(norm.ppf(1.0 - 0.001 / 10.0), rel=1e-9)
+
+
+@pytest.mark.compiled
+def test_sound_logs_with_stock_give_no_false_alarm_and_wrong_ones_do() -> None:
+    """A false alarm in one log of a thousand; propensities among all arms in place of the available ones are found."""
+    for seed in range(40):
+        log, _, _ = stock_log(seed, 2000)
+        assert doctor(log).is_sound, doctor(log).findings
+    assert log.available is not None
+    several = log.available.table().sum(axis=1) > 1
+    too_small = replace(log, propensities=np.where(several, 0.7 * log.propensities, log.propensities))
+    assert not doctor(too_small).is_sound
+
+
+def test_the_doctor_names_rows_whose_lists_cannot_be() -> None:
+    rows: dict[str, Any] = {"context": [0] * 4, "arm": ["a", "b", "a", "b"], "reward": [1, 0, 1, 1]}
+    rows["propensity"] = [0.5, 0.5, 0.9, 1.0]
+    single = doctor({**rows, "available": [["a", "b"], None, ["a"], ["b"]]})
+    wrong = [finding.what for finding in single.findings if finding.grade == "wrong"]
+    assert wrong == ["1 row has one available arm and a propensity below 1: source, row 2"]
+    for lists in ([["b"], None, None, None], ["[", None, None, None], [[], None, None, None]):
+        found = doctor({**rows, "available": lists})
+        assert [finding.grade for finding in found.findings] == ["wrong"]
+        assert "source, row 0: available" in found.findings[0].what
+    named = doctor({**rows, "stock": [["a", "b"], None, ["a"], ["b"]]}, available="stock")
+    assert [finding.what for finding in named.findings if finding.grade == "wrong"] == wrong
+    assert "--available" in doctor(rows, available="stock").findings[0].what
+
+
+def test_a_log_without_lists_is_told_that_arms_may_have_been_missing() -> None:
+    log, _, _ = stock_log(1, 4000)
+    (said,) = [each.what for each in doctor(replace(log, available=None)).findings if each.grade == "wrong"]
+    assert "a column of available arms must say so" in said
