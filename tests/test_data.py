@@ -34,7 +34,7 @@ def zipped(text: bytes = b"userId,movieId,rating,timestamp\n") -> bytes:
 
 
 CONTENT = zipped()
-MD5, SHA256 = (hashlib.new(name, CONTENT).hexdigest() for name in ("md5", "sha256"))
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
@@ -83,14 +83,13 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """The server, known to the library as the home of 25m and of a data set without a checksum."""
+    """The server, known to the library as the home of 25m."""
     with Server() as made:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         monkeypatch.setenv("no_proxy", "*")
         monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
         monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", SHA256))
-        monkeypatch.setitem(data.DATASETS, "32m", data.Dataset("32m", made.url + "ml-25m.zip", 1, "ratings"))
         yield made
         made.shutdown()
         thread.join()
@@ -204,28 +203,6 @@ def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None
     assert data.get("25m").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("line", [f"{MD5}  ml-25m.zip\n", f"MD5 (ml-25m.zip) = {MD5.upper()}\n"])
-def test_the_publishers_own_checksum_counts_where_none_is_known(server: Server, line: str) -> None:
-    server.files["/ml-25m.zip.md5"] = line.encode()
-    assert data.get("32m").read_bytes() == CONTENT
-    assert [path for path, _ in server.asked] == ["/ml-25m.zip.md5", "/ml-25m.zip"]
-    data.path_of("32m").unlink()
-    server.files["/ml-25m.zip"] = zipped(b"another release, whole in itself\n")
-    with pytest.raises(data.DownloadError, match=f"should be {MD5}"):
-        data.get("32m")
-
-
-def test_without_any_checksum_the_zip_must_be_whole(server: Server) -> None:
-    assert data.get("32m").read_bytes() == CONTENT
-    data.path_of("32m").unlink()
-    flipped = bytearray(CONTENT)
-    flipped[5000] ^= 1
-    for damaged in (CONTENT[:-100], bytes(flipped)):
-        server.files["/ml-25m.zip"] = damaged
-        with pytest.raises(data.DownloadError, match="damaged or was changed"):
-            data.get("32m")
-
-
 def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) -> None:
     by_hand = part.with_suffix("")
     by_hand.write_bytes(CONTENT[:-1])
@@ -276,12 +253,10 @@ def test_a_folder_that_cannot_be_written_is_named(
 
 
 def test_the_known_data_sets() -> None:
-    assert list(data.DATASETS) == ["25m", "32m", "latest", "latest-small", "1m"]
+    assert list(data.DATASETS) == ["25m", "32m", "latest-small", "1m"]
     for name, dataset in data.DATASETS.items():
         assert dataset.url == f"https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
-    known = {name for name, dataset in data.DATASETS.items() if dataset.sha256 is not None}
-    assert known == {"25m", "latest-small", "1m"}
-    assert all(re.fullmatch("sha256:[0-9a-f]{64}", data.DATASETS[name].checksum or "") for name in known)
+        assert re.fullmatch("[0-9a-f]{64}", dataset.sha256)
 
 
 def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +290,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     for command in ("get", "where"):
         answer = CliRunner().invoke(app, ["data", command, "26m"])
         assert answer.exit_code == 2
-        words = "error: NAME must be one of '25m', '32m', 'latest', 'latest-small', '1m'; got '26m'."
+        words = "error: NAME must be one of '25m', '32m', 'latest-small', '1m'; got '26m'."
         assert answer.stderr.startswith(words)
 
 

@@ -11,8 +11,6 @@ import os
 import re
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -34,15 +32,11 @@ class Dataset(NamedTuple):
     url: str
     megabytes: int
     holds: str
-    sha256: str | None = None  # of a file that does not change; without it the MD5 that the publisher gives is compared
+    sha256: str
 
     @property
     def file(self) -> str:
         return self.url.rpartition("/")[2]
-
-    @property
-    def checksum(self) -> str | None:
-        return None if self.sha256 is None else f"sha256:{self.sha256}"
 
 
 DATASETS = {
@@ -55,8 +49,13 @@ DATASETS = {
             "25,000,095 ratings, 162,541 users, 62,423 movies, to 2019; the paper's",
             "8b21cfb7eb1706b4ec0aac894368d90acf26ebdfb6aced3ebd4ad5bd1eb9c6aa",
         ),
-        Dataset("32m", MOVIELENS + "ml-32m.zip", 239, "32,000,204 ratings, 200,948 users, 87,585 movies, to 2023"),
-        Dataset("latest", MOVIELENS + "ml-latest.zip", 335, "some 33 million ratings; changes over time"),
+        Dataset(
+            "32m",
+            MOVIELENS + "ml-32m.zip",
+            239,
+            "32,000,204 ratings, 200,948 users, 87,585 movies, to 2023",
+            "e4a68655d7386b8f95f2f2424b2ff975dfdd15ffd59e0d864a14dca43e99d6ee",
+        ),
         Dataset(
             "latest-small",
             MOVIELENS + "ml-latest-small.zip",
@@ -107,10 +106,10 @@ def get(name: str, *, progress: bool = False) -> Path:
     target = path_of(name)
     dataset = DATASETS[name]
     if target.exists():
-        _verify(target, dataset.checksum, dataset.url)
+        _verify(target, dataset.sha256, dataset.url)
         return target
     try:
-        return download(dataset.url, target, checksum=dataset.checksum, progress=progress)
+        return download(dataset.url, target, sha256=dataset.sha256, progress=progress)
     except DownloadError:
         raise
     except OSError as problem:
@@ -124,17 +123,12 @@ def get(name: str, *, progress: bool = False) -> Path:
         ) from problem
 
 
-def download(url: str, target: Path, *, checksum: str | None = None, progress: bool = False) -> Path:
-    """One file, resumed from `target`.part if there is one, verified, and moved to `target` at the very end.
-
-    `checksum` is an algorithm and a digest, "sha256:..." or "md5:...". Without it the MD5 in the publisher's file
-    `url`.md5 counts; where there is no such file, a .zip's own checksums.
-    """
+def download(url: str, target: Path, *, sha256: str, progress: bool = False) -> Path:
+    """One file, resumed from `target`.part if there is one, verified, and moved to `target` at the very end."""
     from alphafair.progress import progress_bar
 
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    checksum = checksum or _published_checksum(url)
     with progress_bar(disable=not progress) as bar, _alone(target.parent):
         show = partial(bar.update, bar.add_task(f"{target.name}, MB", total=None))
         if target.exists():  # another process was quicker
@@ -147,7 +141,7 @@ def download(url: str, target: Path, *, checksum: str | None = None, progress: b
             except _Unreachable:
                 if _size(part) <= before:  # as long as something comes, go on
                     raise
-        _verify(part, checksum, url)
+        _verify(part, sha256, url)
         os.replace(part, target)
     return target
 
@@ -237,41 +231,15 @@ def _reason(problem: Exception) -> str:
     return str(getattr(cause, "strerror", None) or cause or type(problem).__name__)
 
 
-def _published_checksum(url: str) -> str | None:
-    """What the publisher's own file beside it says; None where there is no such file."""
-    try:
-        with _answer(url + ".md5", {}) as answer:
-            text = b"".join(_chunks(answer)).decode("ascii", errors="replace")
-    except _Refused as problem:
-        if problem.code in (http.client.NOT_FOUND, http.client.FORBIDDEN):
-            return None
-        raise
-    digest = re.search(r"\b[0-9a-fA-F]{32}\b", text)
-    return f"md5:{digest.group().lower()}" if digest else None
-
-
-def _verify(file: Path, checksum: str | None, url: str) -> None:
-    """Refuse, and for a download remove, a file that is not what the publisher has."""
+def _verify(file: Path, sha256: str, url: str) -> None:
+    """Refuse, and for a download remove, a file that is not the one that is known."""
     import pooch
 
-    if checksum is not None:
-        algorithm, _, digest = checksum.partition(":")
-        found = pooch.file_hash(str(file), alg=algorithm)
-        fault = None if found == digest else f"its {algorithm} is {found}, and should be {digest}"
-    else:
-        fault = _zip_fault(file)
-    if fault is None:
+    found = pooch.file_hash(str(file), alg="sha256")
+    if found == sha256:
         return
+    fault = f"its sha256 is {found}, and should be {sha256}"
     if file.suffix == ".part":
         file.unlink()
         raise DownloadError(f"what came from {url} is damaged or was changed ({fault}); it is removed: try once more.")
     raise DownloadError(f"{file} is not what {url} holds ({fault}): remove it and get it again.")
-
-
-def _zip_fault(file: Path) -> str | None:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            broken = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
-        return str(problem)
-    return None if broken is None else f"{broken} in it is broken"

@@ -28,7 +28,7 @@ def show_list() -> None:
 def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set that the list shows.")]) -> None:
     """Download a data set, or continue where a download stopped.
 
-    The file is compared with its checksum and then kept. The last line printed is its path.
+    The file is compared with its SHA-256 and then kept. The last line printed is its path.
     """
     from alphafair import data, validate
 
