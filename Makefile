@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 
 # The tests of kernels, policies and metrics, which run a second time with the JIT off: coverage sees inside kernels.
 INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance drive \
-	errata evaluation evaluation_available features follow golden grouped groups kernels learning_once metrics offline \
-	offline_groups policies simulation snapshots streams))
+	edges_policies errata evaluation evaluation_available features follow golden grouped groups kernels learning_once \
+	metrics offline offline_groups policies simulation snapshots streams))
 
 .PHONY: run serve test bench lint lock sbom clean
 

@@ -97,8 +97,13 @@ class Index:
         g = self.of_arm[0] / (self.of_arm[1] + slow)
         memories = [*self.own[context], self.of_age[self.octave(context)]]
         rest = [(s - n * g) / (n + k) for (s, n), k in zip(memories, (slow, quick, quick, slow), strict=True)]
-        said = [] if self.described is None else [self.described.say()]
+        said = [] if self.described is None else [self.said()]
         return np.array([g, *rest, *said]).T
+
+    def said(self) -> Vector:
+        """What features say of every arm, no more than rewards have ever been apart."""
+        assert self.described is not None
+        return np.clip(self.described.say(), -self.largest, self.largest)
 
     def predict(self, context: int) -> Vector:
         if self.largest == 0:
@@ -106,7 +111,7 @@ class Index:
         return np.clip(self.mean + self.features(context) @ self.beta, 0, self.largest)
 
     def learn(self, context: int, arms: Any, rewards: Vector) -> None:
-        said = 0.0 if self.described is None else self.described.say()[arms]
+        said = 0.0 if self.described is None else self.said()[arms]
         if self.largest > 0:
             f = self.features(context)[arms]
             self.gram = 0.9995 * self.gram + f.T @ f

@@ -19,6 +19,7 @@ Choice = TypeVar("Choice")
 AS_CHOSEN = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
+LONGEST_HORIZON = 1e300
 ANY_FEATURE = 1e50  # squares are added up
 
 
@@ -32,7 +33,10 @@ def shown(value: object) -> str:
     >>> shown("ada"), shown("a" * 1000)
     ("'ada'", "'aaaaaaaaaaaa...aaaaaaaaaaaaa'")
     """
-    return _SHORT.repr(value)
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no int of more than 4,300 digits
+        return f"{type(value).__name__} of too many digits"
 
 
 def listed(labels: Collection[object]) -> str:
@@ -73,6 +77,14 @@ def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> 
     if isinstance(value, bool | np.bool_) or number < low or (high is not None and number > high):
         raise Refusal(argument, allowed, value, f"Choose {argument} inside that range.")
     return number
+
+
+def horizon(value: Any) -> int:
+    """A number of rounds, of a size that calculations can have."""
+    n_rounds = integer("horizon", value, low=1)
+    if n_rounds > LONGEST_HORIZON:
+        raise Refusal("horizon", f"at most {LONGEST_HORIZON:g}", value, "Choose horizon inside that range.")
+    return n_rounds
 
 
 def as_float(value: Any) -> float:

@@ -1,19 +1,28 @@
 """From a distribution and one uniform number to an arm."""
 
+import math
+
 from alphafair.jit import kernel
 
 
 @kernel
 def draw_arm(probabilities, uniform):
-    """First arm whose cumulative probability exceeds the uniform; never an arm of probability 0."""
+    """First arm whose cumulative probability exceeds the uniform; never an arm of probability 0.
+
+    Where there is nothing to draw from, it is an arm of probability 0 or NaN: those who ask look at that.
+    """
     cumulative = 0.0
     for i in range(probabilities.shape[0]):
         cumulative += probabilities[i]
         if uniform < cumulative:
             return i
     arm = probabilities.shape[0] - 1  # the sum fell short of the uniform by rounding
-    while probabilities[arm] == 0.0:
+    while arm > 0 and probabilities[arm] == 0.0:
         arm -= 1
+    if math.isnan(cumulative):
+        arm = 0
+        while not math.isnan(probabilities[arm]) and arm < probabilities.shape[0] - 1:
+            arm += 1
     return arm
 
 
@@ -29,10 +38,10 @@ def mask_distribution(work, probabilities, available):
     for i in range(probabilities.shape[0]):
         if not available[i]:
             probabilities[i] = 0.0
-        elif total > 0.0:
-            probabilities[i] /= total
-        else:
+        elif total == 0.0:
             probabilities[i] = 1.0 / n_available
+        else:
+            probabilities[i] /= total
 
 
 @kernel

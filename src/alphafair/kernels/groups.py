@@ -24,6 +24,7 @@ LEAST_UNPROMISED = 11  # among the settings: the least UNPROMISED there ever was
 POOLED, ARM_FLOOR, UNPROMISED = 12, 13, 14  # among the settings; UNPROMISED: 1 less all floors
 GROUP_FLOORED = 15  # among the settings: how many groups there are, if some have floors; else 0
 GROUP, INVERSE, FLOOR = -1, -2, -3  # rows: of every arm its group (read without a sign) and 1/s; of groups their floor
+LEAST_PROPENSITY = 1e-100  # below it nothing was ever drawn, whatever the floors: those of policies are far above
 POOL, GROUP_SHARE, COUNT, INCREMENT, ONES, EXTRA_ROWS = -4, -5, -6, -7, -8, 8  # scratch, the first three by group
 
 
@@ -106,24 +107,25 @@ def sum_by_group(work, values, sums):
 
 @kernel
 def lift_groups(work, y):
-    """Raise y, positive everywhere, to the groups' floors."""
+    """Raise y, positive everywhere, to the groups' floors; under a floor of 1 rounding must not raise it above 1."""
     group, floor, share, keep = work[GROUP], work[FLOOR], work[GROUP_SHARE], work[SETTINGS, UNPROMISED]
     sum_by_group(work, y, share)
     for i in range(y.shape[0]):
         g = np.uint32(group[i])
-        y[i] *= keep + floor[g] / share[g]
+        y[i] = min(1.0, y[i] * (keep + floor[g] / share[g]))
 
 
 @kernel
 def least_drawn(work, arm, least):
     """What an arm has been drawn with at least, whenever it was, if y had at least `least` of it.
 
-    nu + keep y_i with floors for arms, (keep + nu_G/y(G)) y_i, at least (keep + nu_G) y_i, with floors for groups.
+    nu + keep y_i with floors for arms, (keep + nu_G/y(G)) y_i, at least (keep + nu_G) y_i, with floors for groups. An
+    arm that floors leave nothing is drawn where it alone is available.
     """
     settings, own = work[SETTINGS], 0.0
     if settings[GROUP_FLOORED] > 0.0:
         own = work[FLOOR, int(work[GROUP, arm])]
-    return settings[ARM_FLOOR] + (settings[LEAST_UNPROMISED] + own) * least
+    return max(settings[ARM_FLOOR] + (settings[LEAST_UNPROMISED] + own) * least, LEAST_PROPENSITY)
 
 
 @kernel
@@ -183,11 +185,12 @@ def _mask_groups(work, p, available):
             total += whole[g]
             promised += floor[g]
             n_available += count[g]
+    free = max(0.0, 1.0 - promised)
     for i in range(n):
         if available[i]:
             k = np.uint32(group[i])
-            share = floor[k] + (1.0 - promised) * (whole[k] / total if total > 0.0 else count[k] / n_available)
-            p[i] = share * (p[i] / left[k] if left[k] > 0.0 else 1.0 / count[k])
+            share = floor[k] + free * (whole[k] / total if total > 0.0 else count[k] / n_available)
+            p[i] = min(1.0, share * (p[i] / left[k] if left[k] > 0.0 else 1.0 / count[k]))
 
 
 @kernel
@@ -243,4 +246,4 @@ def project_on_floors(work, v, theta, out):
             break
         theta, before = (total - free) / number, number
     for i in range(n):
-        out[i] = max(v[i] - min(theta, own[np.uint32(group[i])]), 0.0)
+        out[i] = min(max(v[i] - min(theta, own[np.uint32(group[i])]), 0.0), 1.0)

@@ -13,7 +13,8 @@ each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .
     A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
     beta0 = (1, 1, 1/2, 1/2, 0), with features (1, 0, 0, 0, 0, 1)
 
-Multiplying all rewards by a power of two changes nothing else.
+Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of less
+have no digits left, and until a larger one comes all rewards count as zeros. f is kept in [-c, c], where y is.
 
     shared:    an account (see `utility`) | PENDING (rewards on their way) | ARM_SUM, ARM_COUNT | AGES: sums and
                counts of every octave by turns | those of `least_squares`, with features. The heads of the first rows
@@ -56,6 +57,7 @@ RECENT, LATEST = 0.97, 0.8  # what one more visit leaves of those before
 FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
 DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+LEAST_REWARD = 1e-140
 TIE = 1.0 - 1e-9  # values above it times the best are as good as the best: rounding must not choose between arms
 
 
@@ -154,12 +156,16 @@ def learn_features_of_all(work, shared, rewards):
 
 @kernel
 def predict(shared, learners, context, work, n):
-    """m into PREDICTED and F into COLUMNS, with `numbers` gathered; m = 0 before the first reward."""
+    """m into PREDICTED and F into COLUMNS, with `numbers` gathered; m = 0 until something has paid."""
     numbers, predicted, f5 = work[NUMBERS], work[PREDICTED, :n], work[SAID, :n]
     described, largest = work[SETTINGS, DESCRIBED] > 0.0, numbers[LARGEST]
     if work[SETTINGS, N_TERMS] > 0.0:
         say(work[SETTINGS], shared[0, SHARED_ROWS:], work[SHOWN:], f5)
-    if largest == 0.0:
+    if described:
+        for i in range(n):
+            if not abs(f5[i]) <= largest:
+                f5[i] = largest if f5[i] > 0.0 else -largest if f5[i] < 0.0 else 0.0
+    if largest < LEAST_REWARD:
         for i in range(n):
             predicted[i] = 0.0
         return
@@ -249,9 +255,12 @@ def count(numbers, reward):
 
 @kernel
 def solve(work, n_predictors, prior):
-    """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing before the first reward."""
+    """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing until something has paid.
+
+    No pivot is below lam, whatever A is; one that rounding has lowered to less than half of it is raised to that.
+    """
     numbers, lower = work[NUMBERS], work[FACTOR]
-    if numbers[LARGEST] == 0.0:
+    if numbers[LARGEST] < LEAST_REWARD:
         return
     ridge = RIDGE * numbers[REWARD_SUM] / numbers[SEEN] * numbers[LARGEST]
     for k in range(n_predictors):
@@ -261,7 +270,7 @@ def solve(work, n_predictors, prior):
             rest = numbers[GRAM + row + j] + (ridge if j == k else 0.0)
             for r in range(j):
                 rest -= lower[row + r] * lower[column + r]
-            lower[row + j] = math.sqrt(rest) if j == k else rest / lower[column + j]
+            lower[row + j] = math.sqrt(max(rest, 0.5 * ridge)) if j == k else rest / lower[column + j]
         beta = numbers[MOMENT + k] + ridge * prior[k]
         for r in range(k):
             beta -= lower[row + r] * numbers[COEFFICIENT + r]

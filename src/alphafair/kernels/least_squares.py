@@ -5,6 +5,7 @@ With z = (1, features) and y = r - om, what was paid over the mean reward, in a 
     A = .999 A + sum z z' ;   b = .999 b + sum z y ;   theta = (A + diag(rho))^-1 b ;   f = theta.z
 
 rho_k is 5 times the mean of z_k^2 over the vectors seen in which it is not 0, so that features may have any scale.
+Where that is less than LEAST_RIDGE it is 1: squares of such features have no digits left, and they count as zeros.
 
 Either the features are the context's, and every arm has its own A, b and theta: in its column. Or every arm has its own
 features, and A, b and theta are one for all, so that a new arm starts with what its features say: in head SHARED.
@@ -22,6 +23,7 @@ N_TERMS, OF_ARMS = 8, 9  # among the settings: the length of z, and whether arms
 SHARED, SQUARES, NONZERO = 0, 1, 2  # heads
 KEEP = 0.999  # of A and b, in a round that adds to them
 RIDGE = 5.0  # times the mean of z_k^2
+LEAST_RIDGE = 1e-290
 
 
 def memory_rows(n_features: int) -> int:
@@ -66,16 +68,21 @@ def add(settings, memory, shown, arm, y, keep):
 
 @kernel
 def solve(n_terms, memory, column, lower):
-    """theta = (A + diag(rho))^-1 b, by Cholesky; 0 for a term that has always been 0."""
+    """theta = (A + diag(rho))^-1 b, by Cholesky; 0 for a term that has always been 0.
+
+    No pivot is below its rho, whatever A is; one that rounding has lowered to less than half of it is raised to that.
+    """
     row = 2 * n_terms
     for k in range(n_terms):
+        ridge = RIDGE * memory[k, SQUARES] / memory[k, NONZERO] if memory[k, NONZERO] > 0.0 else 0.0
+        ridge = ridge if ridge >= LEAST_RIDGE else 1.0
         for j in range(k + 1):
             rest = memory[row + j, column]
             if j == k:
-                rest += RIDGE * memory[k, SQUARES] / memory[k, NONZERO] if memory[k, NONZERO] > 0.0 else 1.0
+                rest += ridge
             for r in range(j):
                 rest -= lower[k, r] * lower[j, r]
-            lower[k, j] = math.sqrt(rest) if j == k else rest / lower[j, j]
+            lower[k, j] = math.sqrt(max(rest, 0.5 * ridge)) if j == k else rest / lower[j, j]
         row += k + 1
         theta = memory[n_terms + k, column]
         for r in range(k):

@@ -110,6 +110,13 @@ def _ask_ahead(t, learners, rounds):
 
 
 @kernel
+def _check_drawn(propensity):
+    """Stop a run whose policy has nothing to draw from: zeros or NaN."""
+    if not propensity > 0.0:
+        raise ArithmeticError("the policy's probabilities are not a distribution")
+
+
+@kernel
 def _note(t, arm, propensity, book):
     """Count the pull, keep the decision where it is asked for, and what has been earned if t is to be recorded."""
     book.pulls[arm] += 1
@@ -157,6 +164,7 @@ def _play_full(work, shared, learners, rounds, book, kind, state):
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        _check_drawn(propensity)
         react(kind, state, context, probabilities, rounds.reward_table, item)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
@@ -172,6 +180,7 @@ def _play_bandit(work, shared, learners, rounds, book, kind, state):
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        _check_drawn(propensity)
         react(kind, state, context, probabilities, rounds.reward_table, item)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
@@ -199,6 +208,7 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        _check_drawn(propensity)
         slot = _slot(delays, t)
         for i in range(n):
             delays.waiting[slot, i] = probabilities[i]
@@ -224,6 +234,7 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(work, rounds.features, t)
         arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        _check_drawn(propensity)
         book.earned[arm] += rounds.reward_table[item, arm]
         expect(work, shared, learners, context, arm)
         slot = _slot(delays, t)
@@ -270,6 +281,7 @@ def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, boo
     for t in range(contexts.shape[0]):
         context = np.int64(contexts[t])
         arm, propensity = draw(work, shared, learners, context, uniforms[t], probabilities)
+        _check_drawn(propensity)
         if arm == arms[t]:
             book.earned[arm] += rewards[t]
             learn(work, shared, learners, context, arm, propensity, rewards[t])

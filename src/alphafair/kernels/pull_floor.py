@@ -33,6 +33,7 @@ PULL_FLOOR, HORIZON, KIND = 0, 1, 2  # among the settings
 TOLERANCE = 1e-13  # of a marginal
 MOST_STEPS = 200
 LONGEST_REACH = 30.0
+LEAST_PROPENSITY = 1e-9  # a loss over less outweighs all others: exponents of that size keep too few digits for floors
 
 
 def learning_rate(n_contexts: int, n_arms: int, n_rounds: float, kind: int) -> float:
@@ -360,9 +361,11 @@ def _follow(work, shared, learners, context):
 
 @kernel
 def learn_bandit(work, shared, learners, context, arm, propensity, reward):
-    """L += (1 - r)/p on the pulled arm."""
+    """L += (1 - r)/p on the pulled arm; False if p is too small, unless it is what this round was drawn with."""
     losses = learners[context, LOSS, ARMS:]
-    losses[arm] += (1.0 - reward) / propensity
+    if propensity < LEAST_PROPENSITY and propensity != learners[context, P, ARMS + arm]:
+        return False
+    losses[arm] += (1.0 - reward) / max(propensity, LEAST_PROPENSITY)
     _follow(work, shared, learners, context)
     return True
 

@@ -60,6 +60,7 @@ from alphafair.kernels.index import (
     INDEX,
     LARGEST,
     LEAD,
+    LEAST_REWARD,
     LEVEL,
     LONG_SUM,
     MASTER_PEAK,
@@ -106,6 +107,7 @@ from alphafair.kernels.utility import ALPHA, SLOPE, TOTAL, marginal_utility
 KAPPA = 0.02  # the guaranteed learner's least share
 EXPLORE = 0.3
 TAIL = 400.0  # the index's own exploration is one over it
+MOST_CREDIT = 3.0  # times c, of a reward on its way
 MASTER_START = 16.0  # c^2 times it under the root of the master's rate
 GUARANTEED, RAISED, SCORES, PARTS, PLAYED = range(FREE_ROW, FREE_ROW + 5)  # scratch: B, m', for B, see below, Bt
 PEAK, MIX, SAFE, EXPLORATION, RATE, MU, U, Y = range(8)  # entries of PARTS: W, h, q, gamma, eta, the level of B, roots
@@ -139,10 +141,10 @@ def mix(work, shared, learners, context, n):
         peak = max(peak, slope[i])
         best = max(best, index[i])
     parts[PEAK], parts[EXPLORATION] = peak, exploration(numbers[ROUNDS], n)
-    if numbers[LARGEST] > 0.0:
+    if numbers[LARGEST] >= LEAST_REWARD:
         concentrate(work, shared, n, best)
         guarantee(work, shared, learners, context, n)
-    else:  # nothing has ever paid
+    else:  # nothing has paid yet
         for i in range(n):
             index[i] = work[GUARANTEED, i] = 1.0 / n
             work[RAISED, i] = 0.0
@@ -297,7 +299,7 @@ def learn(work, shared, learners, context, arm, propensity, reward):
         forgo(work, shared, learners, context, arm)
     mix(work, shared, learners, context, n)
     add_up(work, shared, learners, context, arm, propensity, reward, n)
-    if numbers[LARGEST] > 0.0:
+    if numbers[LARGEST] >= LEAST_REWARD:
         blame(work, shared, learners, context, arm, propensity, min(reward, numbers[LARGEST]), n)
         head[LEVEL] = work[PARTS, MU]
         forget(numbers)
@@ -346,11 +348,12 @@ def refresh(work, shared, arm):
 
 @kernel
 def credit(numbers, shared, arm):
-    """What is on its way to an arm: so many rewards of its mean."""
+    """What is on its way to an arm: so many rewards of its mean, which y in [-2 c, 2 c] keeps below 3 c."""
     pending, column = shared[0, PENDING, ARMS + arm], ARMS + arm
     if pending > 0.0 and numbers[SEEN] > 0.0:
         mean = numbers[REWARD_SUM] / numbers[SEEN]
-        return pending * max(0.0, mean + shared[0, ARM_SUM, column] / (shared[0, ARM_COUNT, column] + 1.0))
+        of_arm = mean + shared[0, ARM_SUM, column] / (shared[0, ARM_COUNT, column] + 1.0)
+        return pending * min(max(0.0, of_arm), MOST_CREDIT * numbers[LARGEST])
     return 0.0
 
 

@@ -5,9 +5,9 @@ With w = R^-alpha before the round, a uniform on the largest w m of the index, x
     p = (1-h) a + h x^j ;   d = <x^j - a, g> ;   SPREAD += d^2 ;   h <- clip(h + d/sqrt(2 SPREAD), 0, 1), h = 1 first
     S_j += ||g||^2 ;   x^j <- projection of x^j + g/sqrt(S_j) ;   then the index learns, and R += p r
 
-A d that is nothing but rounding takes no step, and is added to DRIFT instead, with <g, p held - p used>, which late and
-masked decisions cost. With groups R is R_G/s_G, with floors p keeps them: see `gradient_ascent`; a then plays the best
-arm of every group as well. On every run, whatever happens,
+A d that is nothing but rounding, or too small to be squared, takes no step, and is added to DRIFT instead, with <g, p
+held - p used>, which late and masked decisions cost. With groups R is R_G/s_G, with floors p keeps them: see
+`gradient_ascent`; a then plays the best arm of every group as well. On every run, whatever happens,
 
     OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 SPREAD) + DRIFT).
 
@@ -30,6 +30,7 @@ from alphafair.kernels.index import (
     FREE_ROW,
     INDEX,
     LARGEST,
+    LEAST_REWARD,
     LEVEL,
     NORMS,
     NUMBERS,
@@ -126,13 +127,14 @@ def learn(work, shared, learners, context, probabilities, rewards):
         held = floor + keep * ((1.0 - share) * index[i] + share * x[i])
         drift += (held - probabilities[i]) * (slope[i] * rewards[i])
     numbers[DRIFT] += drift
-    if abs(ahead) > ROUNDING * both:  # the first step has full length whatever its size: never from rounding alone
+    # the first step has full length whatever its size: never from rounding alone, nor from what cannot be squared
+    if abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
         numbers[SPREAD] += ahead * ahead
         numbers[SHARE] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[SPREAD])))
     else:
         numbers[DRIFT] += abs(ahead)
     head[NORMS] = ascend_on_floors(work, slope, x, head[NORMS], rewards, work[STEP, :n], x)
-    if numbers[LARGEST] > 0.0:
+    if numbers[LARGEST] >= LEAST_REWARD:
         forget(numbers)
         if described:
             regress_all(work, rewards, PREDICTORS)

@@ -46,7 +46,7 @@ class AlphaFair(GroupedPolicy):
         letter. All three keep the guarantee.
     groups, entitlements, pull_floor
         Whom to be fair to: a label per arm; what groups (or arms) are entitled to, 1 where nothing is said; the least
-        share of every round's draw, for each arm or by group. See docs/groups.md.
+        share of every round's draw, for each arm or by group, 0 or at least 1e-12. See docs/groups.md.
     seed
         For `choose` without `rng`.
 

@@ -113,6 +113,8 @@ class BasePolicy(WholeRuns, Policy):
                 self._show(features)
             out = np.empty(self.n_arms)
             self._draw_among(context, 0.0, out, mask)
+            if not is_distribution(out):
+                self._refuse_drawn(context, out)
         out.setflags(write=False)
         return out
 
@@ -144,6 +146,8 @@ class BasePolicy(WholeRuns, Policy):
                 arm, propensity = self._draw(self._work, memory.shared, memory.learners, context, uniform, out)
             else:
                 arm, propensity = self._draw_among(context, uniform, out, mask)
+            if not propensity > 0.0:
+                self._refuse_drawn(context, out)
         finally:
             self._release()
         decision = _new_decision(ChosenDecision, (context, arm, propensity, probabilities))
@@ -154,7 +158,17 @@ class BasePolicy(WholeRuns, Policy):
     def draw(self, context: int, uniform: float) -> tuple[int, float]:
         """The arm that `choose` draws with this uniform number, and its propensity; nothing is asked, nothing kept."""
         with self._lock:
-            return self._draw_among(context, uniform, np.empty(self.n_arms), None)
+            out = np.empty(self.n_arms)
+            arm, propensity = self._draw_among(context, uniform, out, None)
+            if not propensity > 0.0:
+                self._refuse_drawn(context, out)
+            return arm, propensity
+
+    @staticmethod
+    def _refuse_drawn(context: int, probabilities: Vector) -> None:
+        """No memory that rounds can have left makes such probabilities."""
+        repair = "The policy's memory is damaged: restore a snapshot, or start afresh and learn from the log."
+        raise validate.Refusal(f"the distribution of context {context}", "one that sums to 1", probabilities, repair)
 
     def _show(self, features: Any) -> NDArray[np.float64]:
         """Have the features of a round in scratch; a copy of them."""

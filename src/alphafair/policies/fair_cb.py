@@ -3,6 +3,7 @@
 import math
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import validate
@@ -47,7 +48,8 @@ class FairCB(BasePolicy):
     Notes
     -----
     Losses are 1 - r. Every update solves the problem above anew, in its dual of n_arms variables, so an update
-    costs time in proportion to the number of contexts.
+    costs time in proportion to the number of contexts. With bandit feedback a propensity below 1e-9 is refused, unless
+    the decision was drawn just before: one loss over it would outweigh all others.
 
     Examples
     --------
@@ -89,7 +91,7 @@ class FairCB(BasePolicy):
             low_open=True,
             high_open=True,
         )
-        horizon = validate.integer("horizon", horizon, low=1)
+        horizon = validate.horizon(horizon)
         self.feedback = validate.choice("feedback", feedback, Feedback)
         weights = None
         if context_weights is not None:
@@ -111,7 +113,7 @@ class FairCB(BasePolicy):
         shared = floors.first_shared(n_contexts, n_arms, floor, horizon, kind, weights is not None)
         super().__init__(n_contexts, n_arms, seed, settings, shared)
         if weights is not None:
-            self._memory.learners[:, P, WEIGHT] = weights
+            self._memory.learners[:, P, WEIGHT] = _summing_to_one(weights)
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
@@ -131,12 +133,14 @@ class FairCB(BasePolicy):
         return floors.make_work(n_live, self.settings["pull_floor"], self.settings["horizon"], KINDS[self.feedback])
 
     def _check_memory(self) -> None:
-        weights = self.settings["context_weights"]
-        if weights is not None and weights != self._memory.learners[:, P, WEIGHT].tolist():
-            held = self._memory.learners[:, P, WEIGHT]
+        weights, held = self.settings["context_weights"], self._memory.learners[:, P, WEIGHT]
+        if weights is not None and not np.allclose(held, weights, rtol=1e-5, atol=0.0):
             raise validate.Refusal(
                 "state.arrays['learners']", f"of weights {weights}", held, "The snapshot is damaged."
             )
+
+    def _least_propensity(self, context: int) -> float:
+        return floors.LEAST_PROPENSITY
 
     def _check_room(self, n_live: int) -> None:
         if self.settings["pull_floor"] * n_live >= 1.0:
@@ -162,3 +166,9 @@ class FairCB(BasePolicy):
         with self._lock:
             weights, learners = self._memory.learners[:, P, WEIGHT], self._memory.learners[:, P, ARMS:]
             return self._memory.per_arm(weights @ learners)
+
+
+def _summing_to_one(weights: Vector) -> Vector:
+    """Weights divided by their sum where it is 1 but for more than rounding: all floors together may need all of it."""
+    total = weights.sum()
+    return weights / total if abs(total - 1.0) > 1e-12 else weights

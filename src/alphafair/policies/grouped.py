@@ -17,6 +17,7 @@ from alphafair.policies.base import BasePolicy
 from alphafair.policies.memory import DAMAGED
 from alphafair.types import Account, Matrix, State, Vector
 
+LEAST_FLOOR = 1e-12  # of those that are not 0
 SAID = ("groups", "entitlements", "pull_floor")  # among the settings, all of them or none
 
 
@@ -35,6 +36,11 @@ class GroupedPolicy(BasePolicy):
     def __init__(
         self, n_contexts: int, n_arms: int, seed: int | None, settings: dict[str, Any], shared: Matrix, groups: Groups
     ) -> None:
+        floors = np.append(groups.group_floors, groups.arm_floor)
+        tiny = floors[(floors > 0.0) & (floors < LEAST_FLOOR)]
+        if len(tiny):
+            repair = "Promise more, or nothing: nobody can count draws that are as rare."
+            raise validate.Refusal("pull_floor", f"0 or at least {LEAST_FLOOR:g}", float(tiny[0]), repair)
         self.groups = self._live_groups = groups
         self._pooled = groups.named or groups.entitled
         if self._pooled:
@@ -63,7 +69,7 @@ class GroupedPolicy(BasePolicy):
                 return np.array(self._memory.earned[0])
             accounts = self._memory.group_accounts.copy()
             of_live = self.groups.of_arms[self._memory.live_arms]
-            accounts[of_live] = self._levels * self.groups.entitlements[of_live]
+            accounts[of_live] = np.maximum(1.0, self._levels * self.groups.entitlements[of_live])
         return accounts
 
     @property
@@ -173,7 +179,8 @@ class GroupedPolicy(BasePolicy):
         if self._pooled:
             memory.accounts[:, len(kept) :] = 1.0  # what new arms have earned themselves
             for column in np.flatnonzero(~np.isin(before, self.groups.of_arms[memory.live_arms])):
-                memory.group_accounts[before[column]] = levels[column] * self.groups.entitlements[before[column]]
+                account = levels[column] * self.groups.entitlements[before[column]]
+                memory.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is less
         self._project(memory.learners)
 
     def _retired_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
@@ -236,4 +243,4 @@ class GroupedPolicy(BasePolicy):
 def _only_where_absent(groups: Groups, live: NDArray[np.int64], accounts: Vector) -> bool:
     """Whether accounts stand where groups have no live arm, and only there."""
     has_live = np.isin(np.arange(groups.n_groups), groups.of_arms[live])
-    return bool((accounts[has_live] == 0.0).all() and (accounts[~has_live] >= 1.0).all())
+    return bool((accounts[has_live] == 0.0).all() and (accounts[~has_live] >= 1.0 - 1e-9).all())

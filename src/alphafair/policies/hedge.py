@@ -58,7 +58,7 @@ class Hedge(BasePolicy):
         if horizon is not None and learning_rate is not None:
             raise validate.Refusal("learning_rate", "None when horizon is given", learning_rate, "Give one of the two.")
         if horizon is not None:
-            horizon = validate.integer("horizon", horizon, low=1)
+            horizon = validate.horizon(horizon)
         if learning_rate is not None:
             learning_rate = validate.number("learning_rate", learning_rate, low=0.0, high=math.inf, low_open=True)
         settings = {"horizon": horizon, "learning_rate": learning_rate}
