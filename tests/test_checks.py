@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -301,3 +303,10 @@ def test_every_check_has_somebody_to_fail_it() -> None:
         "unseen_rewards_do_not_matter",  # a policy is shown one reward only, so it must peep to fail
     }
     assert set(BROKEN.values()) | elsewhere == set(checks.CHECKS)
+
+
+def test_checks_are_not_passed_by_leaving_assertions_out() -> None:
+    code = "from alphafair import Uniform; from alphafair.checks import run_checks; list(run_checks(Uniform))"
+    answer = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert "Python must be one that makes assertions; got 'optimised'. Run it without -O" in answer.stderr

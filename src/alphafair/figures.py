@@ -268,7 +268,7 @@ def widest(figure: Figure, titles: Sequence[str]) -> float:
 def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None:
     """Names beside the right edge, at the heights where the lines with these gids end or as near as they can stand."""
     figure = axes.get_figure(root=True)
-    assert figure is not None
+    assert figure is not None  # noqa: S101 - for mypy
     inches = axes.get_position().height * figure.get_figheight()
     gap = 1.3 * LABEL_SIZE / 72.0 / inches  # a line of text, as a part of the axes' height
     ends = {str(line.get_gid()): np.asarray(line.get_xydata())[-1] for line in axes.get_lines()}

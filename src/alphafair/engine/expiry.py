@@ -25,10 +25,10 @@ COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabil
 MADE = f"""select d.seq, d.at, d.deferred = 0, {COLUMNS} from decision d
     where d.seq > ?1 and d.seq <= ?2 and d.experiment in (select value from json_each(?3))
     and not exists (select 1 from reward r where r.decision = d.seq)
-    and not (d.deferred and exists (select 1 from activation a where a.decision = d.seq)) order by d.seq"""
+    and not (d.deferred and exists (select 1 from activation a where a.decision = d.seq)) order by d.seq"""  # noqa: S608 - our own columns
 ACTIVATED = f"""select a.seq, a.at, 1, {COLUMNS} from activation a join decision d on d.seq = a.decision
     where a.seq > ?1 and a.seq <= ?2 and d.experiment in (select value from json_each(?3))
-    and not exists (select 1 from reward r where r.decision = a.decision) order by a.seq"""
+    and not exists (select 1 from reward r where r.decision = a.decision) order by a.seq"""  # noqa: S608 - the same
 
 
 class OpenDecision(NamedTuple):

@@ -16,7 +16,7 @@ class NewIds:
     """
 
     def __init__(self, seed: int | None = None) -> None:
-        self._bytes = secrets.token_bytes if seed is None else random.Random(f"ids of {seed}").randbytes
+        self._bytes = secrets.token_bytes if seed is None else random.Random(f"ids of {seed}").randbytes  # noqa: S311 - for tests
         self._ready: list[str] = []
 
     def next(self) -> str:

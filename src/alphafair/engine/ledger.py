@@ -291,4 +291,4 @@ def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -
 @functools.cache
 def _statement(kind: Any, n_rows: int) -> str:
     row = f"({', '.join('?' * len(kind._fields))})"
-    return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"
+    return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"  # noqa: S608 - our own names

@@ -64,7 +64,7 @@ class Replay:
         self.unproved: set[int] = set()  # experiments of which not all could be done again
         self.changes = [
             Change(*row)
-            for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))
+            for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))  # noqa: S608 - ours
             if only is None or row[1] == only
         ]
         self.start: dict[int, int] = {}  # the position from which each experiment is folded

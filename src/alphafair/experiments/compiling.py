@@ -54,7 +54,8 @@ def compile_all(*, jobs: int | None = None, advance: Callable[[int], None] = lam
 def _helper(name: str) -> subprocess.Popen[bytes]:
     """A process that compiles one of them into the cache; should it fail, it is compiled here, and that tells why."""
     quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-P", "-m", __name__, name], stdin=quiet, stdout=quiet, stderr=quiet)
+    command = [sys.executable, "-P", "-m", __name__, name]
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603 - this Python, our own names
 
 
 if __name__ == "__main__":

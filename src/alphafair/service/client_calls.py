@@ -125,13 +125,13 @@ def _reply(request: Request, terms: Terms) -> Plan[Reply]:
         outcome: Reply | Lost
         try:
             received = yield Attempt(request, terms.deadline, longest)
-            assert received is not None
+            assert received is not None  # noqa: S101 - for mypy: nobody sends nothing
             outcome = received
             again, asked = _is_temporary(outcome, request), _retry_after(outcome)
         except Lost as lost:
             outcome = lost
             again, asked = lost.temporary and (request.repeatable or not lost.sent), 0.0
-        pause = asked + random.uniform(0.5, 1.0) * bound
+        pause = asked + random.uniform(0.5, 1.0) * bound  # noqa: S311 - so that clients do not come back together
         bound = min(2.0 * bound, LONGEST_PAUSE)
         if not again or attempts > terms.retries or time.monotonic() + pause >= terms.deadline:
             if isinstance(outcome, Reply):

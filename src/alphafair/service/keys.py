@@ -212,12 +212,12 @@ def _insert(
     id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     named = None if experiments is None else json.dumps(list(experiments))
     row = (id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
-    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - our own columns
     return f"af_{id}_{secret}"
 
 
 def _read(connection: sqlite3.Connection) -> list[Key]:
-    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")
+    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")  # noqa: S608 - the same
     return [_key(*row) for row in rows]
 
 
