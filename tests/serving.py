@@ -76,3 +76,9 @@ def error(answer: httpx.Response) -> dict[str, Any]:
     assert answer.headers["x-request-id"]
     problem: dict[str, Any] = body["error"]
     return problem
+
+
+def told(shop: Running) -> dict[str, float]:
+    """The samples on /metrics, by name and labels."""
+    lines = shop.http.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}

@@ -32,6 +32,9 @@ from tests.serving import ARMS, Running, error, running
 pytestmark = pytest.mark.compiled
 
 
+TOO_LARGE = "request_header_fields_too_large"
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(most_bytes=100_000)) as found:
@@ -457,19 +460,19 @@ def test_a_batch_that_is_too_long_is_refused(shop: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "status", "code"),
     [
-        b"GARBAGE\r\n\r\n",
-        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * MOST_HEADER_BYTES + b"\r\n\r\n",
-        b"GET /" + b"y" * MOST_HEADER_BYTES + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * (MOST_HEADER_BYTES // 6),
+        (b"GARBAGE\r\n\r\n", 400, "bad_http"),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n", 400, "bad_http"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * MOST_HEADER_BYTES + b"\r\n\r\n", 431, TOO_LARGE),
+        (b"GET /" + b"y" * MOST_HEADER_BYTES + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 431, TOO_LARGE),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * (MOST_HEADER_BYTES // 6), 431, TOO_LARGE),
     ],
 )
-def test_what_is_no_http_is_told_in_the_one_form(shop: Running, request_: bytes) -> None:
+def test_what_is_no_http_is_told_in_the_one_form(shop: Running, request_: bytes, status: int, code: str) -> None:
     head, _, body = shop.raw(request_).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(body)["error"]["code"] == "bad_http"
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert json.loads(body)["error"]["code"] == code
 
 
 def test_request_ids_are_kept_if_they_are_sane(shop: Running) -> None:

@@ -17,18 +17,12 @@ import pytest
 
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.ledger import Ledger, schema
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, told
 
 pytestmark = pytest.mark.compiled
 
 MINUTE = 60 * 10**9  # nanoseconds
 SETTLED = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")
-
-
-def told(shop: Running) -> dict[str, float]:
-    """The samples on /metrics, by name and labels."""
-    lines = shop.http.get("/metrics").text.splitlines()
-    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
 class Bookkeeper:

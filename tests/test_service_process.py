@@ -37,8 +37,10 @@ def free_port() -> int:
 class Process:
     """A service, and the lines that it logs."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(self, *arguments: str, open_files: int | None = None, **environment: str) -> None:
         command = [sys.executable, "-m", "alphafair", "serve", *arguments]
+        if open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh", *command]
         self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
@@ -67,9 +69,11 @@ class Process:
 
 
 @contextmanager
-def serving(path: Path, *arguments: str, **environment: str) -> Iterator[tuple[Process, str]]:
+def serving(
+    path: Path, *arguments: str, open_files: int | None = None, **environment: str
+) -> Iterator[tuple[Process, str]]:
     port = free_port()
-    process = Process("--db", str(path), "--port", str(port), *arguments, **environment)
+    process = Process("--db", str(path), "--port", str(port), *arguments, open_files=open_files, **environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
             process.wait_until_ready(http)
@@ -231,3 +235,47 @@ def test_on_a_unix_socket(tmp_path: Path) -> None:
     finally:
         if process.popen.poll() is None:
             process.end(signal.SIGKILL)
+
+
+# limits
+
+
+def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
+    """With far more connections than files: decisions are made, keys are read, exports are written."""
+    path = tmp_path / "shop.db"
+    with serving(path, "--idle-timeout", "60", "--head-timeout", "60", open_files=160) as (process, url):
+        host, port = url.removeprefix("http://").split(":")
+        held: list[socket.socket] = []
+        with Client(url) as client, httpx.Client(base_url=url, timeout=30.0) as http:
+            client.create("home", ARMS)
+            for _ in range(5):
+                held += [socket.create_connection((host, int(port)), timeout=30.0) for _ in range(100)]
+                time.sleep(0.3)
+            for k in range(50):
+                drawn = client.decide("home", f"visitor-{k}", timeout=30.0)
+                assert client.reward("home", drawn.id, 1.0, timeout=30.0) == "applied"
+            assert http.get("/ready").json()["ready"] is True
+            assert http.get("/v1/experiments/home/log?format=parquet").status_code == 200
+            metrics = http.get("/metrics").text
+            key = keys.create(path, "read", "you")
+            for _ in range(200):
+                if http.get("/v1/experiments").status_code == 401:
+                    break
+                time.sleep(0.05)
+            assert http.get("/v1/experiments", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        for each in held:
+            each.close()
+        assert process.end() == 0
+    n_files = next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith("process_open_fds"))
+    assert n_files < 160
+    text = "".join(process.lines)
+    assert "Too many open files" not in text
+    assert "Traceback" not in text
+
+
+def test_more_connections_than_files_are_refused(tmp_path: Path) -> None:
+    process = Process("--db", str(tmp_path / "shop.db"), "--max-connections", "100", open_files=160)
+    assert process.popen.wait(60) == 2
+    process._reader.join()
+    said = " ".join("".join(process.lines).split())
+    assert "--max-connections must be at most 64: 160 files may be open" in said

@@ -31,6 +31,27 @@ def command(
         float | None,
         typer.Option("--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: any."),
     ] = None,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            "--max-connections",
+            min=1,
+            metavar="N",
+            help="Beyond so many: 503. Default: 1000, or what the limit on open files (ulimit -n) leaves.",
+        ),
+    ] = None,
+    head_timeout: Annotated[
+        float, typer.Option("--head-timeout", min=0.1, metavar="S", help="Seconds for a client to send all headers.")
+    ] = 10.0,
+    body_timeout: Annotated[
+        float, typer.Option("--body-timeout", min=0.1, metavar="S", help="Seconds to send a body, or 64 kB of it.")
+    ] = 30.0,
+    answer_timeout: Annotated[
+        float, typer.Option("--answer-timeout", min=0.1, metavar="S", help="Seconds to read an answer, or 48 kB of it.")
+    ] = 30.0,
+    idle_timeout: Annotated[
+        float, typer.Option("--idle-timeout", min=0.1, metavar="S", help="Seconds until the next request begins.")
+    ] = 5.0,
     must_exist: Annotated[
         bool, typer.Option("--must-exist", help="Refuse a file that is not there or empty, instead of making one.")
     ] = False,
@@ -46,7 +67,8 @@ def command(
     from alphafair.cli._shared import service_module
 
     serve, assemble = service_module("serve"), service_module("assemble")
-    limits = assemble.Limits(max_body, max_waiting, rate)
+    timeouts = assemble.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
+    limits = assemble.Limits(max_body, max_waiting, rate, max_connections, timeouts)
     serve.serve(
         db,
         host=host,

@@ -14,15 +14,17 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import msgspec
 from litestar.datastructures import State
 
 from alphafair.service import routes
+from alphafair.service.connections import Connections
 from alphafair.service.door import Door
 from alphafair.service.errors import Failure, as_failure, failure, http_failure
-from alphafair.service.logs import log
+from alphafair.service.logs import LimitedLines, log
 from alphafair.service.metrics import Measures
 from alphafair.service.routes import Methods, Route
 
@@ -38,11 +40,19 @@ SEE_DOCS = "See /docs for the paths and methods there are; a path does not end w
 _PLAIN = re.compile(rb"/[A-Za-z0-9/._~-]*")  # a path without escapes, and no query
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _JSON = (b"content-type", b"application/json")
+SECURITY_HEADERS = {
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+}
+SECURITY_LINES = b"".join(b"%s: %s\r\n" % header for header in SECURITY_HEADERS.items())
 _encode = msgspec.json.Encoder().encode
 
 
 class Answer(NamedTuple):
-    """What goes back for a body."""
+    """What goes back for a body, besides the security headers."""
 
     status: int
     body: bytes
@@ -58,13 +68,15 @@ class Service:
         door: Door,
         measures: Measures,
         framework: App,
+        connections: Connections,
         *,
         most_bytes: int,
         root_path: str = "",
         log_all: bool = False,
     ) -> None:
         self.state, self.door, self.measures, self.framework = state, door, measures, framework
-        self.most_bytes, self.log_all = most_bytes, log_all
+        self.most_bytes, self.connections, self.log_all = most_bytes, connections, log_all
+        self._lines, self._fault_lines = LimitedLines(measures.left_out), LimitedLines(measures.left_out)
         self._root = routes.segments(root_path) if root_path else []
         self.find_with_body = lru_cache(1000)(self._find_with_body)
         self._ids = itertools.count(1)
@@ -81,7 +93,8 @@ class Service:
             await self._through_framework(route, named, methods, path, scope, headers, receive, send)
         else:
             answer = await self.answer(route, named, path, scope, headers, lambda: self._body(receive, headers))
-            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            sent = [*answer.headers, *SECURITY_HEADERS.items()]
+            await send({"type": "http.response.start", "status": answer.status, "headers": sent})
             await send({"type": "http.response.body", "body": answer.body})
 
     def _find_with_body(self, method: bytes, address: bytes) -> tuple[Route, dict[str, str], str] | None:
@@ -146,7 +159,8 @@ class Service:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                own = {**SECURITY_HEADERS, b"x-request-id": request_id}
+                message["headers"] = [*(own | dict(message["headers"])).items()]
             await send(message)
 
         try:
@@ -178,10 +192,17 @@ class Service:
         if problem or self.log_all or label not in PROBES:
             self._log(request_id, status, method, path, seconds, problem)
 
-    def unreadable(self) -> bytes:
-        """The body of the 400 for what is no request."""
-        self.measures.answered(OTHER, 400, 0.0)
-        return _encode(failure(400, "bad_http", "This is not HTTP, or its headers are too long.").answer)
+    def refusal(self, problem: Failure, *, with_body: bool = True) -> bytes:
+        """The whole answer to what did not become a request, after which the connection is closed."""
+        request_id = self._request_id({})
+        self.measures.answered(OTHER, problem.status, 0.0)
+        self._log(request_id, problem.status, "", "", 0.0, problem)
+        body = _encode(problem.answer)
+        sent = [_JSON, (b"x-request-id", request_id), (b"content-length", b"%d" % len(body)), *_encoded(problem)]
+        sent.append((b"connection", b"close"))
+        lines = b"".join(b"%s: %s\r\n" % header for header in sent)
+        first = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\n".encode()
+        return b"%s%s%s\r\n%s" % (first, lines, SECURITY_LINES, body if with_body else b"")
 
     def _request_id(self, headers: Mapping[bytes, bytes]) -> bytes:
         """The caller's own, where it has a sound one."""
@@ -203,8 +224,13 @@ class Service:
                 raise http_failure(413)
         return body
 
-    @staticmethod
-    def _log(request_id: bytes, status: int, method: str, path: str, seconds: float, problem: Exception | None) -> None:
+    def _log(
+        self, request_id: bytes, status: int, method: str, path: str, seconds: float, problem: Exception | None
+    ) -> None:
+        """Few lines per second, whatever is sent; those that were asked for by `log_all` besides."""
+        limited = self._fault_lines if status == 500 else self._lines
+        if not (self.log_all and problem is None) and not limited.take():
+            return
         level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
         ours = problem if status == 500 else None  # a fault of ours: its traceback stays here
         fields = {"method": method, "path": path[:200], "status": status, "seconds": round(seconds, 6)}

@@ -15,6 +15,7 @@ from litestar.datastructures import State
 
 from alphafair.engine import Engine
 from alphafair.service.app import Service
+from alphafair.service.connections import MOST_CONNECTIONS, Connections, Timeouts
 from alphafair.service.door import Door
 from alphafair.service.framework import framework
 from alphafair.service.keys import Keyring
@@ -35,6 +36,8 @@ class Limits(NamedTuple):
     most_bytes: int = 1 << 20
     most_waiting: int = 10_000  # commands
     rate: float | None = None  # requests per second and caller
+    most_connections: int | None = None  # as many as open files allow, up to a thousand
+    timeouts: Timeouts = Timeouts()
 
 
 DEFAULT_LIMITS = Limits()
@@ -57,7 +60,8 @@ def service(
             return Readiness(False, "compiling: a matter of seconds", behind)
         return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
 
-    measures.watch(engine, lambda: writer.n_waiting, readiness)
+    connections = Connections(limits.most_connections or MOST_CONNECTIONS, limits.timeouts, measures.connection_closed)
+    measures.watch(engine, lambda: writer.n_waiting, readiness, lambda: len(connections.open))
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -100,4 +104,13 @@ def service(
     state = State({**parts, "keyring": keyring, "path": path})
     routes = framework(lifespan, state, root_path=root_path, most_bytes=limits.most_bytes)
     door = Door(keyring, rate=limits.rate)
-    return Service(state, door, measures, routes, most_bytes=limits.most_bytes, root_path=root_path, log_all=log_all)
+    return Service(
+        state,
+        door,
+        measures,
+        routes,
+        connections,
+        most_bytes=limits.most_bytes,
+        root_path=root_path,
+        log_all=log_all,
+    )

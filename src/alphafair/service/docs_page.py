@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -37,6 +40,15 @@ def docs_page(description: dict[str, Any]) -> bytes:
     ]
     page = _templates.get_template("docs.html").render(openapi=description, routes=routes, schemas=schemas)
     return page.encode()
+
+
+def content_security_policy(page: bytes) -> str:
+    """Nothing but the page's own style, told by its hash."""
+    (style,) = re.findall(rb"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def with_exact_types(description: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 Without any key the service is for this machine alone, and asks that requests are meant for it: a page in a browser can
 send requests to this machine too, under a foreign `Origin`, or under a foreign `Host` that was made to point here.
+Its links and pictures have no `Origin`: browsers say with `Sec-Fetch-Site` where they come from.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Door:
             if experiment is not None:
                 check_sees(caller, experiment)
         else:
-            _check_that_this_machine_is_meant(headers.get(b"host", b"localhost"), headers.get(b"origin"))
+            host, origin = headers.get(b"host", b"localhost"), headers.get(b"origin")
+            _check_that_this_machine_is_meant(host, origin, headers.get(b"sec-fetch-site"))
             caller = Caller(scope["client"][0] if scope.get("client") else "", LOCAL, "admin")
         if self.rate is not None:
             self._count(caller.id, self.rate)
@@ -94,10 +96,11 @@ def actor() -> str:
 
 
 @lru_cache(1024)
-def _check_that_this_machine_is_meant(host: bytes, origin: bytes | None) -> None:
+def _check_that_this_machine_is_meant(host: bytes, origin: bytes | None, site: bytes | None) -> None:
     name, _, port = host.rpartition(b":")
     if (name if port.isdigit() else host).decode("latin-1") not in LOCAL_NAMES:
         message = f"Without keys only requests to {', '.join(LOCAL_NAMES)} are answered."
         raise failure(403, "foreign_host", message, repair=MAKE_A_KEY)
-    if origin is not None and origin.partition(b"://")[2] != host:
+    foreign = origin is not None and origin.partition(b"://")[2] != host
+    if foreign or site not in (None, b"same-origin", b"none"):
         raise failure(403, "foreign_origin", "A page from elsewhere may not send requests here.", repair=MAKE_A_KEY)

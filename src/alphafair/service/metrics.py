@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 
 from alphafair.engine import Engine
+from alphafair.service.connections import REASONS
 from alphafair.service.door import current_caller
 from alphafair.service.experiments import fairness
 from alphafair.service.messages import Readiness
@@ -29,6 +30,8 @@ class Measures:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
         self.times: dict[str, list[float]] = {}  # by route: how many between two bounds each, and the sum
+        self.unlogged = 0
+        self.closed = dict.fromkeys(REASONS, 0)  # connections, by reason
         self.registry = CollectorRegistry()
         self._commits = self._histogram("commit_seconds", "Seconds to decide, write and learn.", COMMIT_SECONDS)
         self._groups = self._histogram("group_size", "Commands per commit.", GROUP_SIZES)
@@ -47,6 +50,14 @@ class Measures:
         times[bisect_left(REQUEST_SECONDS, seconds)] += 1
         times[-1] += seconds
 
+    def left_out(self) -> None:
+        """A request is not logged."""
+        self.unlogged += 1
+
+    def connection_closed(self, reason: str) -> None:
+        """The service has closed a connection, or not taken it."""
+        self.closed[reason] += 1
+
     def committed(self, size: int, seconds: float, delays: list[float]) -> None:
         """The engine has answered some commands; with them, how long after their decisions rewards came."""
         self._groups.observe(size)
@@ -63,9 +74,15 @@ class Measures:
         buckets = _cumulative(DELAYS, self._delays.tolist())
         return HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
 
-    def watch(self, engine: Engine, waiting: Callable[[], int], readiness: Callable[[], Readiness]) -> None:
+    def watch(
+        self,
+        engine: Engine,
+        waiting: Callable[[], int],
+        readiness: Callable[[], Readiness],
+        connections: Callable[[], int],
+    ) -> None:
         """Ask these whenever Prometheus asks."""
-        self.registry.register(_Live(self, engine, waiting, readiness))
+        self.registry.register(_Live(self, engine, waiting, readiness, connections))
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
@@ -80,9 +97,15 @@ class _Live:
     """Numbers that are kept elsewhere, read when they are wanted."""
 
     def __init__(
-        self, measures: Measures, engine: Engine, waiting: Callable[[], int], readiness: Callable[[], Readiness]
+        self,
+        measures: Measures,
+        engine: Engine,
+        waiting: Callable[[], int],
+        readiness: Callable[[], Readiness],
+        connections: Callable[[], int],
     ) -> None:
         self.measures, self.engine, self.waiting, self.readiness = measures, engine, waiting, readiness
+        self.connections = connections
 
     def describe(self) -> list[Metric]:
         return []  # so that registering asks for nothing
@@ -97,6 +120,14 @@ class _Live:
         for route, (*counts, total) in list(self.measures.times.items()):
             times.add_metric([route], _cumulative(REQUEST_SECONDS, counts), total)
         yield times
+        unlogged = "Requests left out of the log, as there were too many in a second."
+        yield CounterMetricFamily("alphafair_unlogged_requests", unlogged, self.measures.unlogged)
+        yield GaugeMetricFamily("alphafair_connections", "Open connections.", self.connections())
+        help = "Connections closed because of a time-out, or because there were too many."
+        closed = CounterMetricFamily("alphafair_connections_closed", help, labels=["reason"])
+        for reason, count in list(self.measures.closed.items()):
+            closed.add_metric([reason], count)
+        yield closed
         yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
         now = self.readiness()

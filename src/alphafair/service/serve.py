@@ -20,6 +20,7 @@ from alphafair.engine import Engine
 from alphafair.service import keys
 from alphafair.service.app import Service
 from alphafair.service.assemble import DEFAULT_LIMITS, Limits, service
+from alphafair.service.connections import room_for
 from alphafair.service.logs import log, write_to_standard_error
 from alphafair.service.protocol import Protocol
 
@@ -45,6 +46,7 @@ def serve(
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
         raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
     root_path = f"/{root_path.strip('/')}".rstrip("/")
+    limits = limits._replace(most_connections=room_for(limits.most_connections))
     engine = Engine.open(path, create=not must_exist)
     try:
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):

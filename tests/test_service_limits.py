@@ -1,0 +1,498 @@
+"""What one client may cost the others: bytes that never end, connections, time, lines of log. None needs a key."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from alphafair.service.assemble import Limits
+from alphafair.service.connections import Timeouts
+from tests.serving import ARMS, Running, running, told
+
+pytestmark = pytest.mark.compiled
+
+DECISIONS = b"/v1/experiments/home/decisions"
+HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % DECISIONS
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+PIECE = b"y" * 65536
+MOST_BYTES = 200_000
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(most_bytes=MOST_BYTES)) as found:
+        assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
+        yield found
+
+
+def connected(shop: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", shop.port), timeout=30.0)
+
+
+def answer(connection: socket.socket, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the next answer."""
+    with connection.makefile("rb") as file:
+        return next(answers(file, head_only=head_only))
+
+
+def answers(file: io.BufferedReader, *, head_only: bool = False) -> Iterator[tuple[int, dict[str, str], bytes]]:
+    while first := file.readline():
+        lines = iter(lambda: file.readline().rstrip(b"\r\n").decode(), "")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        length = 0 if head_only else int(headers.get("content-length", 0))
+        yield int(first.split()[1]), headers, file.read(length)
+
+
+def refused(connection: socket.socket) -> tuple[int, str]:
+    """Status and code of the last answer, behind which the connection is closed."""
+    status, headers, body = answer(connection)
+    assert headers["connection"] == "close"
+    assert headers["x-request-id"]
+    assert headers["x-content-type-options"] == "nosniff"
+    with contextlib.suppress(ConnectionResetError):
+        assert connection.recv(1) == b""
+    return status, json.loads(body)["error"]["code"]
+
+
+# bytes that never end
+
+ENDLESS = {
+    "value of a header": (HEAD + b"x: ", PIECE),
+    "name of a header": (HEAD, PIECE),
+    "headers": (HEAD, b"x: y\r\n" * 10_000),
+    "address": (b"GET /", PIECE),
+    "method": (b"", b"\r\n" * 32768),
+    "extension of a chunk": (CHUNKED + b"1;", PIECE),
+    "extensions of chunks": (CHUNKED, b"1;%s\r\nx\r\n" % (b"y" * 1000) * 60),
+    "value of a trailer": (CHUNKED + b"0\r\nx: ", PIECE),
+    "name of a trailer": (CHUNKED + b"0\r\n", PIECE),
+    "trailers": (CHUNKED + b"0\r\n", b"x: y\r\n" * 10_000),
+}
+TOO_LONG = {"a body": HEAD + b"Content-Length: 100000000\r\n\r\n", "a body in chunks": CHUNKED}
+
+
+def pour(connection: socket.socket, piece: bytes, most: int = 100_000_000) -> int:
+    """Send until nobody takes it any more: how much was sent."""
+    n_sent = 0
+    with contextlib.suppress(ConnectionError):
+        while n_sent < most:
+            n_sent += connection.send(piece)
+    return n_sent
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_part_that_never_ends_is_cut(shop: Running, name: str) -> None:
+    start, piece = ENDLESS[name]
+    with connected(shop) as connection:
+        connection.sendall(start)
+        connection.sendall(piece)
+        connection.sendall(piece)
+        assert refused(connection) == (431, "request_header_fields_too_large")
+    with connected(shop) as connection:
+        connection.sendall(start)
+        assert pour(connection, piece) < 50_000_000
+
+
+@pytest.mark.parametrize("route", [DECISIONS, b"/nope", b"/health", b"/v1/experiments/home/log"])
+@pytest.mark.parametrize("name", TOO_LONG)
+def test_a_body_that_is_too_long_is_cut(shop: Running, name: str, route: bytes) -> None:
+    start = TOO_LONG[name].replace(DECISIONS, route)
+    piece = b"%x\r\n%s\r\n" % (len(PIECE), PIECE) if b"chunked" in start else PIECE
+    with connected(shop) as connection:
+        connection.sendall(start + piece)
+        for _ in range(3):
+            connection.sendall(piece)
+        status, _, _ = answer(connection)
+        assert status == 413 or (route != DECISIONS and status in (404, 405))
+    with connected(shop) as connection:
+        connection.sendall(start)
+        assert pour(connection, piece) < 50_000_000
+
+
+def test_a_body_of_a_known_length_is_refused_before_it_comes(shop: Running) -> None:
+    for more in (b"", b"Expect: 100-continue\r\n"):
+        with connected(shop) as connection:
+            connection.sendall(HEAD + more + b"Content-Length: %d\r\n\r\n" % (MOST_BYTES + 1))
+            assert refused(connection) == (413, "request_entity_too_large")
+
+
+def test_headers_up_to_the_limit_and_tiny_chunks_are_taken(shop: Running) -> None:
+    text = json.dumps({"context": "v", "id": "tiny"}).encode() + b" " * 20_000
+    body = b"".join(b"1\r\n%c\r\n" % each for each in text) + b"0\r\nx-check: 1\r\n\r\n"
+    for sent in (CHUNKED + body, CHUNKED.replace(b"\r\n\r\n", b"\r\nx: %s\r\n\r\n" % (b"y" * 65_000)) + body):
+        with connected(shop) as connection:
+            connection.sendall(sent)
+            assert answer(connection)[0] == 200
+
+
+def test_four_endless_headers_cost_the_others_nothing(shop: Running) -> None:
+    """With the parser that joins pieces of a header for as long as they come, this took seconds for each answer."""
+    end = threading.Event()
+
+    def attack() -> None:
+        while not end.is_set():
+            with contextlib.suppress(OSError), connected(shop) as connection:
+                connection.sendall(HEAD + b"x: ")
+                pour(connection, PIECE)
+
+    threads = [threading.Thread(target=attack) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    slowest = 0.0
+    try:
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            start = time.monotonic()
+            assert shop.post("/home/decisions", {"context": "v"}).status_code == 200
+            slowest = max(slowest, time.monotonic() - start)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert slowest < 1.0
+
+
+def test_requests_behind_each_other_wait_unread(shop: Running) -> None:
+    """However many are sent, few are held before the first is answered, and then all are answered in order."""
+    n = 5000
+    with connected(shop) as connection:
+        sent = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * n
+        sender = threading.Thread(target=connection.sendall, args=(sent + b"NONSENSE\r\n\r\n",))
+        with shop.engine._writer:  # the disk is slow
+            connection.sendall(HEAD + b"Content-Length: 16\r\n\r\n" + b'{"context": "v"}')
+            sender.start()
+            time.sleep(0.3)
+        found = []
+        most_held = 0
+        with connection.makefile("rb") as file:
+            for status, _, _ in answers(file):
+                found.append(status)
+                if len(found) % 100 == 1:
+                    held = [len(line.pipeline) for line in list(shop.server.server_state.connections)]
+                    most_held = max(most_held, *held)
+        sender.join(30.0)
+    assert found == [200] * (n + 1) + [400]
+    assert most_held < 500
+
+
+def test_a_body_that_waits_unread_is_read_when_its_request_is_next(shop: Running) -> None:
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    body = b'{"context": "v"}' + b" " * 6000
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    for n_before in range(14, 20):
+        with connected(shop) as connection, connection.makefile("rb") as file:
+            connection.sendall((one + health * n_before) * 5 + one)
+            connection.shutdown(socket.SHUT_WR)
+            assert [status for status, _, _ in answers(file)] == [200] * (5 * (n_before + 1) + 1)
+
+
+# what must be there once
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [b"Host: localhost", b"Host: localhost"],
+        [b"Host: localhost", b"Host: evil.example"],
+        [b"Host: localhost", b"Authorization: Bearer a", b"Authorization: Bearer b"],
+        [b"Host: localhost", b"Origin: http://localhost", b"Origin: http://evil.example"],
+        [b"Host: localhost", b"Content-Length: 16", b"Content-Length: 16"],
+        [b"Host: localhost", b"Content-Length: 16", b"Transfer-Encoding: chunked"],
+        [b"Host: localhost", b"Transfer-Encoding: chunked", b"Content-Length: 16"],
+        [b"Host: localhost", b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"],
+        [b"Host: localhost", b"Transfer-Encoding: gzip, chunked"],
+        [b"Host: localhost", b"Transfer-Encoding: gzip"],
+    ],
+)
+@pytest.mark.parametrize("first", [b"POST %s HTTP/1.1" % DECISIONS, b"GET /health HTTP/1.1"])
+def test_headers_that_say_two_things_are_refused(shop: Running, first: bytes, headers: list[bytes]) -> None:
+    with connected(shop) as connection:
+        connection.sendall(b"\r\n".join([first, *headers, b"", b'{"context": "v"}']))
+        assert refused(connection) == (400, "bad_http")
+
+
+@pytest.mark.parametrize("version", [b"0.9", b"2.0"])
+def test_other_versions_are_refused(shop: Running, version: bytes) -> None:
+    with connected(shop) as connection:
+        connection.sendall(b"GET /health HTTP/%s\r\nHost: localhost\r\n\r\n" % version)
+        assert refused(connection) == (400, "bad_http")
+
+
+def test_a_refused_head_request_gets_no_body(shop: Running) -> None:
+    found = shop.raw(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.endswith(b"\r\n\r\n")
+
+
+def test_no_trailer_becomes_a_header(tmp_path: Path) -> None:
+    text = b'{"context": "v", "id": "%s"}'
+    with running(tmp_path / "shop.db") as shop:
+        shop.post("", {"name": "home", "arms": ARMS})
+        for k, trailer in enumerate((b"Host: evil.example", b"Origin: http://evil.example", b"X-Request-Id: mine")):
+            body = text % b"%d" % k
+            with connected(shop) as connection:
+                connection.sendall(CHUNKED)
+                time.sleep(0.05)
+                connection.sendall(b"%x\r\n%s\r\n0\r\n%s\r\n\r\n" % (len(body), body, trailer))
+                status, headers, _ = answer(connection)
+            assert (status, headers["x-request-id"] == "mine") == (200, False), trailer
+        foreign = CHUNKED.replace(b"localhost", b"evil.example")
+        body = text % b"late"
+        with connected(shop) as connection:
+            connection.sendall(foreign + b"%x\r\n%s\r\n0\r\nHost: localhost\r\n\r\n" % (len(body), body))
+            assert answer(connection)[0] == 403
+
+
+# pages from elsewhere
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("path", ["/health", "/v1/experiments", "/v1/experiments/home/log?format=csv", "/docs", "/no"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_without_keys_pages_from_elsewhere_read_nothing(shop: Running, method: str, path: str, site: str) -> None:
+    """A picture or a link of a page has no Origin."""
+    found = shop.http.request(method, path, headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})
+    assert found.status_code == 403
+    if method == "GET":
+        assert found.json()["error"]["code"] == "foreign_origin"
+    for own in ("same-origin", "none"):
+        found = shop.http.request(method, path, headers={"sec-fetch-site": own})
+        assert found.status_code == (404 if path == "/no" else 200)
+
+
+# security headers
+
+
+def test_every_answer_has_security_headers(shop: Running) -> None:
+    requests = [
+        b"%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n{%s}" % (method, path, b" " * 14)
+        for method in (b"GET", b"HEAD", b"POST", b"OPTIONS", b"PUT", b"PATCH", b"DELETE")
+        for path in (
+            b"/health",
+            b"/ready",
+            b"/docs",
+            b"/metrics",
+            b"/openapi.json",
+            b"/nope",
+            DECISIONS,
+            b"/v1/experiments",
+            b"/v1/experiments/home",
+            b"/v1/experiments/home/log?format=csv",
+            b"/v1/keys",
+        )
+    ]
+    requests += [
+        b"NONSENSE\r\n\r\n",
+        HEAD + b"Host: two\r\n\r\n",
+        CHUNKED.replace(b"localhost", b"evil") + b"0\r\n\r\n",
+    ]
+    requests += [HEAD + b"x: " + b"y" * 70_000, HEAD + b"Content-Length: 999999\r\n\r\n"]
+    for sent in requests:
+        with connected(shop) as connection:
+            connection.sendall(sent)
+            _, headers, _ = answer(connection, head_only=True)
+            assert headers["x-content-type-options"] == "nosniff", sent
+            assert headers["content-security-policy"].startswith("default-src 'none'; "), sent
+            assert headers["referrer-policy"] == "no-referrer", sent
+            assert headers["cache-control"] == "no-store", sent
+            assert headers["x-frame-options"] == "DENY", sent
+            assert headers["x-request-id"], sent
+
+
+def test_the_page_for_people_keeps_its_style(shop: Running) -> None:
+    page = shop.http.get("/docs")
+    (style,) = re.findall(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in page.headers["content-security-policy"]
+
+
+# time
+
+QUICK = Timeouts(head=0.4, body=0.4, answer=0.4, idle=0.4, refused=0.4)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service that waits for nobody."""
+    with running(tmp_path_factory.mktemp("quick") / "shop.db", limits=Limits(timeouts=QUICK)) as found:
+        assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
+        yield found
+
+
+def drip(connection: socket.socket, data: bytes) -> None:
+    """A byte now and then, for far longer than a time-out."""
+    with contextlib.suppress(ConnectionError):
+        for k in range(len(data)):
+            connection.sendall(data[k : k + 1])
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("sent", "dripped", "reason"),
+    [
+        (b"GET /health HTTP/1.1\r\n", b"", "head"),
+        (b"GET /health HTTP/1.1\r\n", b"x-long: " + b"y" * 100, "head"),
+        (HEAD + b"Content-Length: 100\r\n\r\n", b" " * 99, "body"),
+        (HEAD.replace(b" HTTP", b"? HTTP") + b"Content-Length: 100\r\n\r\n", b" " * 99, "body"),
+        (CHUNKED, b"1\r\n \r\n" * 30, "body"),
+        (CHUNKED + b"0\r\n", b"x-long: " + b"y" * 100, "body"),
+    ],
+    ids=["a head", "a slow head", "a body", "a body on the long way", "a body in chunks", "a trailer"],
+)
+def test_a_request_that_does_not_get_on_is_given_up(quick: Running, sent: bytes, dripped: bytes, reason: str) -> None:
+    name = f'alphafair_connections_closed_total{{reason="{reason}_timeout"}}'
+    before = told(quick).get(name, 0.0)
+    with connected(quick) as connection:
+        connection.sendall(sent)
+        drip(connection, dripped)
+        assert refused(connection) == (408, "request_timeout")
+    assert told(quick)[name] == before + 1
+    assert quick.engine.experiment("home").decisions == 0
+
+
+def test_connections_without_requests_are_closed(quick: Running) -> None:
+    with connected(quick) as silent, connected(quick) as kept, connected(quick) as blank:
+        kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer(kept)[0] == 200
+        blank.sendall(b"\r\n" * 10)
+        for connection in (silent, kept, blank):
+            assert connection.recv(1) == b""
+    found = told(quick)
+    assert found['alphafair_connections_closed_total{reason="idle_timeout"}'] >= 1
+    assert found['alphafair_connections_closed_total{reason="head_timeout"}'] >= 1
+
+
+def test_a_connection_in_use_stays_open(quick: Running) -> None:
+    until = time.monotonic() + 3 * QUICK.idle
+    with connected(quick) as connection, connection.makefile("rb") as file:
+        while time.monotonic() < until:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert next(answers(file))[0] == 200
+            time.sleep(QUICK.idle / 4)
+
+
+def test_a_client_that_reads_no_answers_is_given_up(quick: Running) -> None:
+    name = 'alphafair_connections_closed_total{reason="answer_timeout"}'
+    before = told(quick).get(name, 0.0)
+    with connected(quick) as connection:
+        pour(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        assert wait_for(lambda: told(quick).get(name, 0.0) == before + 1)
+
+
+def test_a_client_that_reads_slowly_gets_all(quick: Running) -> None:
+    """As long as it reads on; the whole takes longer than a time-out."""
+    n = 200
+    with connected(quick) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * n)
+        with connection.makefile("rb") as file:
+            found = answers(file)
+            for _ in range(n):
+                assert next(found)[0] == 200
+                time.sleep(0.01)
+
+
+def wait_for(happens: Callable[[], bool]) -> bool:
+    """Whether it does within half a minute."""
+    until = time.monotonic() + 30.0
+    while not happens() and time.monotonic() < until:
+        time.sleep(0.05)
+    return happens()
+
+
+# connections
+
+
+def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
+    """Those that are being answered stay; others are told to come again, or closed."""
+    limits = Limits(most_connections=10)
+    with running(tmp_path / "shop.db", limits=limits) as shop, contextlib.ExitStack() as stack:
+        shop.post("", {"name": "home", "arms": ARMS})
+        shop.http.close()
+        wait_for(lambda: not shop.application.connections.open)
+        with shop.engine._writer:  # the disk is slow
+            busy = [stack.enter_context(connected(shop)) for _ in range(10)]
+            for connection in busy:
+                connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
+            time.sleep(0.2)
+            more = [stack.enter_context(connected(shop)) for _ in range(60)]
+            assert wait_for(lambda: len(shop.application.connections.open) <= 10 + 32)
+            for connection in more[:20]:
+                status, headers, body = answer(connection)
+                assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
+                assert json.loads(body)["error"]["code"] == "too_many_connections"
+        for connection in busy:
+            assert answer(connection)[0] == 200
+        assert shop.application.measures.closed["too_many"] == 60
+
+
+def test_a_new_connection_takes_the_place_of_one_that_does_not_get_on(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db", limits=Limits(most_connections=10)) as shop, contextlib.ExitStack() as stack:
+        shop.post("", {"name": "home", "arms": ARMS})
+        shop.http.close()
+        held = [stack.enter_context(connected(shop)) for _ in range(10)]
+        for connection in held[:5]:
+            connection.sendall(HEAD)
+        assert wait_for(lambda: len(shop.application.connections._stalled) == 10)
+        for _ in range(10):
+            connection = stack.enter_context(connected(shop))
+            connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
+            assert answer(connection)[0] == 200
+        assert shop.application.measures.closed["replaced"] >= 10
+
+
+def test_descriptions_are_made_once(shop: Running) -> None:
+    """Each took a tenth of a second in which nobody else was answered."""
+    for path in ("/openapi.json", "/docs"):
+        first = shop.http.get(path).content
+        start = time.monotonic()
+        assert all(shop.http.get(path).content == first for _ in range(20))
+        assert time.monotonic() - start < 1.0
+
+
+# lines of log
+
+
+def test_refused_requests_are_logged_at_a_limited_rate(shop: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="alphafair.service")
+    time.sleep(1.2)  # what was sent before is told by now
+    caplog.clear()
+    before = told(shop)
+    n = 2000
+    for sent in (
+        b"GET /nope HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST %s HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\n\r\n{}" % DECISIONS,
+    ):
+        with connected(shop) as connection:
+            sender = threading.Thread(target=connection.sendall, args=(sent * n,))
+            sender.start()
+            with connection.makefile("rb") as file:
+                found = answers(file)
+                assert {next(found)[0] for _ in range(n)} <= {403, 404}
+            sender.join()
+    for _ in range(200):
+        assert shop.raw(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    time.sleep(1.2)
+    lines = [record for record in caplog.records if record.name == "alphafair.service"]
+    fields = [getattr(record, "fields", {}) for record in lines]
+    n_logged = sum(each.get("status", 0) >= 400 for each in fields)
+    n_left_out = sum(each.get("count", 0) for each in fields)
+    assert 0 < n_logged < 1000
+    after = told(shop)
+    assert n_logged + n_left_out == 2 * n + 200
+    name = "alphafair_unlogged_requests_total"
+    assert after[name] - before.get(name, 0.0) == n_left_out
+    name = 'alphafair_requests_total{route="other",status="404"}'
+    assert after[name] - before.get(name, 0.0) == n
