@@ -93,7 +93,8 @@ def play(engine: Engine, n_events: int, threads: int = THREADS) -> None:
 def seconds_to_write(path: Path, n_events: int) -> float:
     """The ledger alone: rows that are there already, in groups of as many as all threads ask for at once."""
     decided = [
-        (2 * k + 1, f"id-{k:012x}", 1, k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k) for k in range(n_events // 2)
+        (2 * k + 1, f"id-{k:012x}", 1, k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k, k * 40503)
+        for k in range(n_events // 2)
     ]
     settled = [(2 * k + 2, 2 * k + 1, 0.5, "client", None, k) for k in range(n_events // 2)]
     with Ledger(path) as ledger:

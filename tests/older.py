@@ -12,6 +12,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
     5: ["alter table change drop column by", "drop table api_key", KEYS],
     6: ["drop table erasure"],
     7: ["drop table snapshot_piece"],
+    8: ["alter table decision drop column checksum"],
 }
 
 

@@ -561,10 +561,10 @@ def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:
 def test_the_ledger_takes_numbers_only(engine: Engine, bad: float) -> None:
     position, ledger = engine.position, engine._ledger
     blob = np.array([0.5, bad]).tobytes()
-    decided = (position + 1, "x", 1, 0, 0, 0.5, position, 1, 0, None, None, 0)
+    decided = (position + 1, "x", 1, 0, 0, 0.5, position, 1, 0, None, None, 0, 0)
     for kind, row in (
         (Decided, (*decided[:5], bad, *decided[6:])),
-        (Decided, (*decided[:10], blob, 0)),
+        (Decided, (*decided[:10], blob, 0, 0)),
         (Settled, (position + 1, 3, bad, "client", None, 0)),
         (Settled, (position + 1, 3, None, "client", blob, 0)),
         (Late, (position + 1, 3, bad, None, 0)),

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.engine.integrity import impossible_number, without_decision
 from alphafair.engine.ledger import Ledger
 from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
 
 CHUNK = 100_000  # events read at a time
+LARGEST = 2**31 - 1  # number of a context or an arm
 NOTHING = -1  # a step that teaches nothing
 DECIDED, OTHER = -2, -1  # what a step comes from, where it is not a settlement: see SETTLED
 TEACHES = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING], dtype=np.int8)  # by source
@@ -79,11 +81,19 @@ def _chunks(ledger: Ledger, start: int, until: int, draws: bool, full: bool) -> 
         start = end
 
 
+def _check_found(table: str, events: NDArray[np.float64], found: NDArray[np.bool_]) -> None:
+    for seq, decision in events[~found, :2][:1].tolist():
+        raise without_decision(table, int(seq), int(decision))
+
+
 def _steps(ledger: Ledger, start: int, end: int, draws: bool) -> NDArray[Any]:
     """Every decision, activation and settlement, and every draw once more where it took place."""
     decided = ledger.numbers(DECISIONS, 6, (start, end))
     activated = ledger.numbers(ACTIVATIONS, 2, (start, end))
     settled = ledger.numbers(SETTLED, 4, (start, end))
+    possible = ((decided[:, 2:4] >= 0) & (decided[:, 2:4] <= LARGEST)).all(axis=1)
+    for seq in decided[~possible, 0][:1].tolist():
+        raise impossible_number(int(seq))
     n = len(decided)
     ends = np.cumsum([n, len(activated), len(settled), n if draws else 0])
     steps = np.zeros(ends[-1], dtype=STEP)
@@ -96,6 +106,8 @@ def _steps(ledger: Ledger, start: int, end: int, draws: bool) -> NDArray[Any]:
         here = events[:, 1] > start
         at = np.searchsorted(decided[:, 0], events[here, 1])
         earlier = ledger.numbers(EARLIER.format(table=table), 5, (start, end, start))
+        _check_found(table, events[here], np.append(decided[:, 0], np.nan)[at] == events[here, 1])
+        _check_found(table, events[~here], np.isin(events[~here, 0], earlier[:, 0]))
         for column, field in enumerate(("experiment", "context", "arm", "propensity"), start=1):
             part[field][here] = decided[at, column]
             part[field][~here] = earlier[:, column]

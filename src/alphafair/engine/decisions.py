@@ -26,6 +26,7 @@ from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
 from alphafair.engine.expiry import Expiry
 from alphafair.engine.fold import Fold
 from alphafair.engine.ids import NewIds
+from alphafair.engine.integrity import checksum
 from alphafair.engine.known import Known, KnownDecisions
 from alphafair.engine.ledger import Ledger, Update, commit_bytes
 from alphafair.engine.queue import Queue, Ticket
@@ -275,7 +276,8 @@ class Decisions:
             id = self._new_ids.next()
         known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
         version, later = experiment.version, 1 if deferred else 0
-        row = (seq, id, experiment.key, number, arm, propensity, fold.start, version, later, could, used, at)
+        key, tie = experiment.key, checksum(experiment.key, number, label, id)
+        row = (seq, id, key, number, arm, propensity, fold.start, version, later, could, used, at, tie)
         fold.decided(row, known)
         self._known.recent[id] = known
         if experiment.wait is not None:

@@ -30,6 +30,7 @@ from alphafair.engine.experiment import (
 from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.fold import Fold
 from alphafair.engine.history import ChangeRecord
+from alphafair.engine.integrity import check_rows
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
@@ -317,7 +318,7 @@ class Engine(Decisions):
             ids = [(f"erased-{self._new_ids.next()}", seq) for (seq,) in decisions]
             updates: list[Update] = [
                 ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
-                ("update decision set id = ? where seq = ?", ids),
+                ("update decision set id = ?, checksum = null where seq = ?", ids),
                 NOTE,
             ]
             self._change(name, "erase", {"context": number}, updates)
@@ -385,13 +386,17 @@ class Engine(Decisions):
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.
 
-        The number of events; `Mismatch` says where the first difference is. What older code did cannot be done again:
-        its events are taken as they are, up to the state that was written down at the upgrade.
+        Before that, the rows are looked at: whether each decision's context, label and id belong together, and each
+        reward has its decision. The number of events; `Mismatch` says where the first difference is. What older code
+        did cannot be done again: its events are taken as they are, up to the state written down at the upgrade.
         """
         with self._reading(), self._ledger.reader() as reader:
             sound = reader.rows("pragma integrity_check(1)")[0][0]
             if sound != "ok":
                 raise Mismatch(f"{reader.path} is damaged: {sound}.")
+            with reader.at_one_moment():
+                is_same = reader.position == self.position  # else somebody has written since
+                check_rows(reader, {key: each.contexts for key, each in self._keyed.items()} if is_same else None)
             for experiment in self._keyed.values():
                 if experiment.code != CODE and experiment.has_policy:
                     repair = "Open the file for writing once, which notes the upgrade, or verify with the code of then."

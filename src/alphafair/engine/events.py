@@ -40,6 +40,7 @@ class Decided(NamedTuple):
     available: bytes | None
     probabilities: bytes | None
     at: int
+    checksum: int
 
 
 class Activated(NamedTuple):

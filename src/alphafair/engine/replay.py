@@ -19,6 +19,7 @@ from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Change
 from alphafair.engine.experiment import COUNTED_AS, Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
+from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.snapshots import whole
 from alphafair.kernels.loops import DRAW, FORGO, LEARN
@@ -70,6 +71,7 @@ class Replay:
         self.start: dict[int, int] = {}  # the position from which each experiment is folded
         self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come
         self._stops: dict[int, list[Stop]] = {}
+        self._most_arms: dict[int, int] = {}  # at any time
 
     def from_snapshots(self) -> Replay:
         """Begin at the last state of each experiment that is written down and can be read."""
@@ -145,7 +147,11 @@ class Replay:
     def _plan(self) -> None:
         """Where to stop on the way, and why."""
         stops: dict[int, list[Stop]] = {key: [] for key in self.experiments}
+        self._most_arms = dict.fromkeys(self.experiments, 0)
         for change in self.changes:
+            if change.kind in ("create", "add_arm"):
+                body = json.loads(change.body)
+                self._most_arms[change.experiment] += len(body["arms"]) if change.kind == "create" else 1
             if change.seq > self.start[change.experiment]:
                 stops[change.experiment].append(Stop(change.seq, APPLY, change))
                 if change.kind == "rollback" and _target(change) >= self.start[change.experiment]:
@@ -204,6 +210,7 @@ class Replay:
     def _fold(self, chunk: Chunk) -> None:
         for key, experiment in self.experiments.items():
             mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
+            self._check_numbers(mine, self._most_arms[key], experiment.n_contexts + self.until)
             self._count(experiment, mine, chunk.full)
             if not self.check and (not experiment.has_policy or experiment.policy.contexts_apart):
                 mine = mine[mine["step"] != DRAW]
@@ -217,6 +224,13 @@ class Replay:
             self._do(experiment, mine, chunk)
 
     @staticmethod
+    def _check_numbers(steps: NDArray[Any], n_arms: int, most_contexts: int) -> None:
+        """Compiled code looks where it is told to, and a context number asks for memory."""
+        impossible = (steps["arm"] >= n_arms) | (steps["context"] >= most_contexts)
+        for seq in steps["seq"][impossible][:1].tolist():
+            raise impossible_number(seq)
+
+    @staticmethod
     def _count(experiment: Experiment, steps: NDArray[Any], full: Mapping[int, tuple[bytes, bytes]]) -> None:
         tally, source = experiment.tally, steps["source"]
         drawn = steps["arm"][source == DECIDED]
@@ -227,15 +241,19 @@ class Replay:
         tally.make_room(int(drawn.max(initial=-1)) + 1)
         tally.pulls = (np.array(tally.pulls) + np.bincount(drawn, minlength=len(tally.pulls))).tolist()
         paid, earned = steps[steps["step"] == LEARN], np.array(tally.earned)
-        if experiment.full:
-            for t, (seq, arm) in enumerate(zip(paid["seq"].tolist(), paid["arm"].tolist(), strict=True)):
-                paid["reward"][t] = np.frombuffer(full[seq][1], dtype="<f8")[arm]
+        for t, (seq, arm) in enumerate(zip(paid["seq"].tolist(), paid["arm"].tolist(), strict=True) if full else ()):
+            if seq in full:
+                values = np.frombuffer(full[seq][1], dtype="<f8")
+                if arm >= len(values):
+                    raise impossible_number(seq)
+                paid["reward"][t] = values[arm]
         np.add.at(earned, paid["arm"], paid["reward"])  # one after the other: the same bits as when they came
         tally.earned = earned.tolist()
 
     def _do(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> None:
         if not len(steps):
             return
+        self._check_numbers(steps, len(experiment.arms), experiment.n_contexts + self.until)
         experiment.n_contexts = max(experiment.n_contexts, int(steps["context"].max()) + 1)
         if not experiment.has_policy:
             if (steps["step"] == DRAW).any():
