@@ -47,7 +47,9 @@ sbom: $(VENV)/installed-lock
 		--output-file dist/sbom.json
 
 clean:
-	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache .coverage*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

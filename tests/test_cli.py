@@ -430,7 +430,7 @@ def test_offline_of_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Rows of one context are added up; every alpha is certified; shares, numbers and a picture are written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.csv").write_text("context,jazz,rock\nnew,5,3\nold,2,6\nnew,3,0\n")
-    answer = run("offline", "w.csv", "--alpha", "0.5", "--alpha", "0", "--json")
+    answer = run("offline", "w.csv", "--alpha", "0.5", "--alpha", "0", "--output", "output", "--json")
     assert answer.exit_code == 0, answer.output
     half, none = json.loads(answer.stdout)["optima"]
     assert half["value"] == pytest.approx(11.291502622129181, rel=1e-9)

@@ -195,3 +195,47 @@ def test_refusals_are_one_line(log_file: Path, tmp_path: Path, arguments: list[s
     assert answer.exit_code == 2, answer.output
     assert words in answer.stderr
     assert answer.stderr.startswith("error: ")
+
+
+def left_behind(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers_in"),
+    [
+        (["evaluate", "LOG", "--context", "who", "--policy", "uniform", "--replicates", "100"], "policies"),
+        (["frontier", "LOG", "--context", "who", "--alpha", "0.5", "--replicates", "100"], "curves"),
+        (["doctor", "LOG", "--context", "who"], "findings"),
+        (["simulate", "--rounds", "50", "--policy", "uniform"], "policies"),
+        (["offline", "ROUNDS", "--alpha", "0.5"], "optima"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_json_is_all_that_comes_unless_a_folder_is_named(
+    words: list[str], numbers_in: str, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but JSON on standard output, no file anywhere; with --output both."""
+    (tmp_path / "rounds.csv").write_text("context,x,y\na,1,0\nb,0,1\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    paths = {"LOG": str(log_file), "ROUNDS": str(tmp_path / "rounds.csv")}
+    words = [paths.get(word, word) for word in words]
+    answer = run(*words, "--json")
+    assert answer.exit_code == 0, answer.output
+    assert numbers_in in json.loads(answer.stdout)
+    assert left_behind(tmp_path / "here") == []
+    kept = run(*words, "--json", "--output", "there")
+    assert numbers_in in json.loads(kept.stdout)
+    assert len(left_behind(tmp_path / "here" / "there")) >= 2
+
+
+def test_the_doctor_writes_nothing_unless_a_folder_is_named(
+    log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run("doctor", str(log_file), "--context", "who")
+    assert answer.exit_code == 0, answer.output
+    assert "nothing must be mended" in answer.stdout
+    assert "Page:" not in answer.stdout
+    assert left_behind(tmp_path) == []

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import typer
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
@@ -95,6 +96,29 @@ def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
     for whole in (loop, hindsight.solve, hindsight.curve):
         assert whole.targetoptions["nogil"], whole
         assert not whole.targetoptions.get("fastmath", False)
+
+
+# What make clean removes
+
+
+def test_make_clean_leaves_nothing_that_commands_and_tools_make(tmp_path: Path) -> None:
+    """The default folders of all commands, and what Git does not keep, apart from the databases of a user."""
+    from alphafair.cli import COMMANDS, app
+
+    program = typer.main.get_command(app)
+    parameters = [each for name in COMMANDS for each in program.commands[name].params]  # type: ignore[attr-defined]
+    folders = {str(each.default) for each in parameters if each.name == "output" and each.default}
+    assert folders == {"report", "arena"}
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line.endswith("/")]
+    made = {*folders, "output", "src/alphafair/__pycache__", *(name for name in ignored if "*" not in name)}
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in made:
+        (tmp_path / name / "below").mkdir(parents=True)
+    (tmp_path / ".coverage").touch()
+    (tmp_path / "shop.db").touch()
+    subprocess.run(["make", "-s", "-C", str(tmp_path), "clean"], check=True)
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert left == ["Makefile", "shop.db", "src", "src/alphafair"]
 
 
 # What is distributed

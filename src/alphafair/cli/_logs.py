@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import make_folder, plain_table
+from alphafair.cli._shared import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +41,9 @@ Alpha = Annotated[float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 i
 Confidence = Annotated[float, typer.Option(metavar="X", help="How surely intervals shall hold.")]
 Replicates = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap and of a policy's draws.")]
-Output = Annotated[Path, typer.Option(metavar="FOLDER", help="Where page, picture and numbers go.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Where page, picture and numbers go; default: output.")
+]
 
 LONGEST_NUMBER = 40  # letters, with its interval
 LONGEST_WORD = 20  # letters that are not broken, in a table's first column
@@ -67,11 +69,11 @@ def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
     return f"{value} ({low} to {high})"
 
 
-def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None:
-    """Write the page and its files, and print the table, or the numbers as JSON."""
+def tell(report: LogReport, draw: Callable[[], Figure], folder: Path | None, as_json: bool) -> None:
+    """Write the page and its files if there is a folder for them, and print the table, or the numbers as JSON."""
     from alphafair.experiments.log_report import write_log_report
 
-    page = write_log_report(report, figure, make_folder(folder))
+    page = None if folder is None else write_log_report(report, draw(), folder)
     if as_json:
         typer.echo(json.dumps(report.numbers, indent=2, allow_nan=False))
         return
@@ -91,8 +93,9 @@ def tell(report: LogReport, figure: Figure, folder: Path, as_json: bool) -> None
     console.print(table)
     for sentence in report.sentences:
         console.print(f"\n{sentence}")
-    console.print(f"\n{report.caption}\n")
-    console.print(f"Page: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
+    console.print(f"\n{report.caption}")
+    if page is not None:
+        console.print(f"\nPage: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
 
 
 def sizes(log: LogFile, owed: Groups) -> str:

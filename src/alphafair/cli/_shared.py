@@ -40,6 +40,9 @@ Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)
 ]
 
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the numbers as JSON and nothing else; write files only with --output.")
+]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Threads at work; default: one per core.")]
 Show = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
@@ -100,6 +103,11 @@ def make_folder(path: Path) -> Path:
     if not os.access(path, os.W_OK):
         raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
     return path
+
+
+def output_folder(output: Path | None, as_json: bool) -> Path | None:
+    """The folder for results, made: the one that was asked for, or else `output`, or none where JSON is printed."""
+    return None if output is None and as_json else make_folder(output or Path("output"))
 
 
 def make_page(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from alphafair.cli import _logs
+from alphafair.cli._shared import AsJson, make_folder
 
 
 def command(
@@ -19,8 +21,11 @@ def command(
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="When: it should not go backwards.")] = None,
     id: Annotated[str | None, typer.Option(metavar="COLUMN", help="Which decision: no two should be the same.")] = None,
     available: _logs.Available = "available",
-    output: _logs.Output = Path("output"),
-    as_json: _logs.AsJson = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write page, picture and numbers there. Default: no file is written."),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Is a log fit to learn from?
 
@@ -46,6 +51,7 @@ def command(
         command=_logs.said(),
         numbers={"log": log.name, **found.as_dict()},
     )
-    _logs.tell(report, pictures.propensities(found), output, as_json)
+    folder = None if output is None else make_folder(output)
+    _logs.tell(report, partial(pictures.propensities, found), folder, as_json)
     if not found.is_sound:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
+from alphafair.cli._shared import AsJson, output_folder
 
 if TYPE_CHECKING:
     from alphafair.evaluation import LogFile
@@ -48,8 +50,8 @@ def command(
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
-    output: _logs.Output = Path("output"),
-    as_json: _logs.AsJson = False,
+    output: _logs.Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """What policies would have earned on a log, and how fairly.
 
@@ -102,7 +104,7 @@ def command(
         numbers={"log": log.name, "alpha": alpha, "policies": {name: each.as_dict() for name, each in found.items()}},
     )
     notes = (f"{log.name}: {sizes}", f"intervals at {confidence:.0%}")
-    _logs.tell(report, pictures.policies(found, notes), output, as_json)
+    _logs.tell(report, partial(pictures.policies, found, notes), output_folder(output, as_json), as_json)
 
 
 def _is_fixed(name: str) -> bool:

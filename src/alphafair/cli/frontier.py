@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +10,7 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
+from alphafair.cli._shared import AsJson, output_folder
 
 WHOSE = {
     "realised": "the rewards that these very rounds would have paid, luck included",
@@ -50,8 +51,8 @@ def command(
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
-    output: _logs.Output = Path("output"),
-    as_json: _logs.AsJson = False,
+    output: _logs.Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """What fairness costs, from a log.
 
@@ -104,7 +105,7 @@ def command(
         numbers=numbers,
     )
     notes = (f"{log.name}: {sizes}", f"bands: where the optimum lies at {confidence:.0%}, that of {WHOSE[optimum]}")
-    _logs.tell(report, pictures.price(found, notes), output, as_json)
+    _logs.tell(report, partial(pictures.price, found, notes), output_folder(output, as_json), as_json)
 
 
 def _answer(question: str, alpha: float | None, safe: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
-from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
+from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
 from alphafair.words import counted, exact, fitting
 
 
@@ -28,10 +28,10 @@ def command(
     groups: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Certified relative gap to stop at.")] = 1e-9,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where shares, picture and numbers go.")] = Path(
-        "output"
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where shares, picture and numbers go; default: output.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """The fair optimum in hindsight: who should get what.
 
@@ -49,7 +49,7 @@ def command(
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
     stream = read_rounds(table, context, arm, time, reward_range, most=math.inf)
     totals = context_reward_totals(stream)
-    folder = make_folder(output)
+    folder = output_folder(output, as_json)
     arms = list(stream.arm_labels or ())
     owed = read_groups(groups, arms, len(arms), pull_floor)
     names = [str(label) for label in owed.labels] if owed.named else arms
@@ -62,10 +62,11 @@ def command(
             best = offline_optimum(totals, value, tolerance=tolerance, **owed.settings())
         earned = best.accounts
         shares[value] = metrics.shares(earned)
-        path = folder / f"distributions-{exact(value)}.csv"
-        first, *headers = marked_labels([context, *arms])
-        columns = {first: marked_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
-        pl.DataFrame(columns).write_csv(path)
+        path = None if folder is None else folder / f"distributions-{exact(value)}.csv"
+        if path is not None:
+            first, *headers = marked_labels([context, *arms])
+            columns = {first: marked_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
+            pl.DataFrame(columns).write_csv(path)
         found.append(
             {
                 "alpha": value,
@@ -76,19 +77,22 @@ def command(
                 "average_reward": float(metrics.average_reward(earned)),
                 "cumulative_rewards": dict(zip(arms, best.cumulative_rewards.tolist(), strict=True)),
                 "accounts": dict(zip(names, earned.tolist(), strict=True)),
-                "distributions": str(path),
+                "distributions": None if path is None else str(path),
             }
         )
     text = json.dumps({"contexts": len(contexts), "arms": len(arms), **owed.settings(), "optima": found}, indent=2)
-    (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
-    picture = figures.save(figures.fair_optimum(shares, names), folder / "offline.png")
+    saved = ""
+    if folder is not None:
+        (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
+        picture = figures.save(figures.fair_optimum(shares, names), folder / "offline.png")
+        saved = f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}"
     if as_json:
         typer.echo(text)
         return
     who = counted(len(arms), "arm") + (f" in {counted(owed.n_groups, 'group')}" if owed.named else "")
     rivals = "No split that keeps the floors" if owed.floored or owed.arm_floor > 0.0 else "No split"
     _report(found, len(contexts), who, rivals, "group" if owed.named else "arm")
-    typer.echo(f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}")
+    typer.echo(saved)
 
 
 def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str, unit: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
-from alphafair.cli._shared import Arms, Context, RewardRange, Time, make_folder, plain_table, read_rounds
+from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
 from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ def command(
         int | None, typer.Option(metavar="N", help="Rounds between two points of the picture; by default 200 points.")
     ] = None,
     output: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where overview.png and results.json are written.")
-    ] = Path("output"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where overview.png and results.json are written; default: output."),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare policies: how much arms earn, and how fairly.
 
@@ -86,7 +87,7 @@ def command(
     else:
         played = read_rounds(data, context, arm, time, reward_range, most=1.0)
     owed = read_groups(groups, played.arm_labels, played.n_arms, pull_floor)
-    folder = make_folder(output)
+    folder = output_folder(output, as_json)
     every = record_every or max(1, played.n_rounds // 200)
     policies = [made for kind in kinds for made in variants(kind, played, alpha, owed)]
     traces = _simulate_all(policies, played, seed, every)
@@ -105,16 +106,19 @@ def command(
         "bounds_in_expectation": list(bounds_in_expectation(policies)),
     }
     text = json.dumps(results, indent=2)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    names = [str(label) for label in owed.labels] if owed.named else played.arm_labels
-    seen = [owed.of_trace(trace) for trace in traces]
-    drawn = figures.overview(seen, alpha, names, owed=owed)
-    picture = figures.save(drawn, folder / "overview.png")
+    saved = ""
+    if folder is not None:
+        (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+        names = [str(label) for label in owed.labels] if owed.named else played.arm_labels
+        seen = [owed.of_trace(trace) for trace in traces]
+        drawn = figures.overview(seen, alpha, names, owed=owed)
+        picture = figures.save(drawn, folder / "overview.png")
+        saved = f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}"
     if as_json:
         typer.echo(text)
-    else:
-        _report(results)
-        typer.echo(f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}")
+        return
+    _report(results)
+    typer.echo(saved)
 
 
 def _find(name: str) -> type[Policy]:
