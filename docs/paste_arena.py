@@ -34,13 +34,15 @@ def table(meetings: Sequence[Meeting], feedback: str, alpha: float) -> str:
     rows = [f"| course | {' | '.join(labels)} |", f"|---|{'---:|' * len(labels)}"]
     for meeting in meetings:
         scores = meeting.of(feedback, alpha)
-        best = max(score.gap_closed.mean for score in scores)
+        best = max((score.gap_closed.mean for score in scores if score.gap_closed), default=0.0)
         rows.append(f"| {meeting.title} | {' | '.join(cell(score, best) for score in scores)} |")
     return "\n".join(rows)
 
 
 def cell(score: Score, best: float) -> str:
     """The best share of a row is in bold."""
+    if score.gap_closed is None:
+        return f"no gap ({number(score.alpha_performance.mean)})"
     share, half = 100.0 * score.gap_closed.mean, 50.0 * (score.gap_closed.high - score.gap_closed.low)
     text = fixed(share, 1)
     bold = "**" if score.gap_closed.mean == best else ""

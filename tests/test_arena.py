@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import shutil
@@ -13,14 +14,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
 
 from alphafair import streams
 from alphafair.cli import app
+from alphafair.cli.arena import _print_shares
 from alphafair.experiments import arena, courses, paper
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Course, Match
+from alphafair.experiments.pictures.arena import picture
+from alphafair.experiments.report import environment
 from alphafair.experiments.results import Arena, Score
 from alphafair.experiments.run import run
 from alphafair.experiments.serialize import plain
@@ -313,12 +318,21 @@ def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
     assert arena.meeting(match, run(match.work, tmp_path)).promises == ()
 
 
-def test_nothing_to_learn_closes_nothing(tmp_path: Path) -> None:
+def test_where_nothing_can_be_learned_there_is_no_gap(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
     course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)
     match = Match(course, (courses.ADAPTIVE,), (0.5,))
-    (score,) = arena.meeting(match, run(match.work, tmp_path)).scores
-    assert (score.gap_closed.mean, score.gap_closed.low, score.gap_closed.high) == (0.0, 0.0, 0.0)
+    meeting = arena.meeting(match, run(match.work, tmp_path))
+    (score,) = meeting.scores
+    assert (score.gap_closed, score.n_seeds) == (None, 2)
+    assert "gap_closed" not in plain(meeting)["scores"][0]
+    figure = picture([meeting], alphas=(0.5,))
+    assert "no gap to close" in [text.get_text() for axes in figure.axes for text in axes.texts]
+    console = Console(record=True, width=200, file=io.StringIO())
+    _print_shares(console, Arena("", {}, (0.5,), (meeting,), ()))
+    assert "no gap" in console.export_text()
+    assert "no gap <small>(" in environment().get_template("arena_tables.html").module.shares([meeting], "bandit", 0.5)
+    assert "on 0 of 1 courses." in environment().get_template("captions.html").module.arena([meeting])
 
 
 @pytest.mark.parametrize("option", ["--jobs", "--seeds"])

@@ -186,6 +186,20 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
         assert proved["standard_regret_at_most"] == pytest.approx(proved["optimum_at_most"] - achieved)
 
 
+def test_where_there_is_no_gap_to_close_it_says_so(tmp_path: Path) -> None:
+    """Near alpha 1 the best fixed policy for one context is uniform play, but for a trifle."""
+    options = ["--contexts", "1", "--arms", "2", "--rounds", "1000", "--output", str(tmp_path)]
+    answer = run("simulate", *options, "--policy", "hedge", "--policy", "uniform")
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(answer.stdout.split())
+    assert "No gap to close: the best fixed policy in hindsight, which scores 36.65 (proved to within" in words
+    assert "is worth only 0.00% more reward than uniform play, which scores 36.65." in words
+    assert "of the way from uniform play" not in words
+    numbers = json.loads((tmp_path / "results.json").read_text())
+    assert [each["gap_closed"] for each in numbers["policies"]] == [None, None]
+    assert 0.0 < numbers["hindsight"]["gap_to_close"] < 1e-4
+
+
 def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
     text, folder = printed
     lines = [line.rstrip() for line in text.splitlines()]

@@ -119,6 +119,24 @@ def test_gap_closed_needs_a_gap() -> None:
         metrics.gap_closed(4.0, [2.0, 2.0], [2.0, 2.0], 0.0)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+def test_the_gap_to_close_is_in_rewards(alpha: float, size: float) -> None:
+    """Uniform play with 1% more reward for everybody is 1% ahead, whatever alpha and the size of rewards."""
+    uniform, s = 1.0 + size * np.array([3.0, 8.0, 1.0]), [1.0, 2.0, 0.5]
+    for more in (0.001, 0.004, 0.006, 0.02):
+        best = 1.0 + (1.0 + more) * (uniform - 1.0)
+        for owed in (None, s):
+            optimum = metrics.alpha_performance(best, alpha, entitlements=owed)
+            found = metrics.gap_to_close(optimum, uniform, alpha, entitlements=owed)
+            assert found == pytest.approx(more, rel=0.02)
+            assert metrics.has_gap(float(optimum), uniform, alpha, entitlements=owed) == (more > metrics.LEAST_GAP)
+    assert metrics.gap_to_close([6.0, 8.0], [[2.0, 3.0], [2.0, 2.0]], 0.0).tolist() == [1.0 / 3.0, 2.0]
+    assert metrics.gap_to_close(2.0, [1.0, 1.0], 0.0) == 0.0
+    assert not metrics.has_gap(2.0, [1.0, 1.0], 0.0)
+    assert not metrics.has_gap(11.0, [5.0, 5.0], 0.0, certified=1.0)
+
+
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 29, 100, 5000])
 @pytest.mark.parametrize("probability", [0.6, 0.95, 0.975, 0.999, 0.4, 1e-3, 5e-8, 5e-10, 1e-15, 2.0**-54])
 def test_student_quantile_against_scipy(degrees: int, probability: float) -> None:

@@ -300,6 +300,23 @@ def test_uniform_play_is_not_below_itself(results: dict[str, Any]) -> None:
     assert captions(near)["A-alpha-performance"] == captions(results)["A-alpha-performance"]
 
 
+def test_where_there_is_no_gap_to_close_the_page_says_so(results: dict[str, Any]) -> None:
+    none = copy.deepcopy(results)
+    for name in ("A", "delta"):
+        for contender in none["experiments"][name]["contenders"].values():
+            del contender["gap_closed"]
+    for score in none["experiments"]["arena"][0]["scores"]:
+        del score["gap_closed"]
+    found = captions(none)
+    words = "There is no gap to close: the optimum is hardly better than uniform play (80.39)."
+    assert words in found["A-alpha-performance"]
+    assert "(experiment A), there is no gap to close: the optimum is hardly better" in found["how-much-was-learned"]
+    text = text_page(none).text
+    assert "no gap to close between uniform play and the optimum" in text
+    assert "goes none (there is no gap to close) of the way" in text
+    assert f"{results['experiments']['arena'][0]['title']} no gap (" in text
+
+
 def test_nobody_goes_far_below_zero(results: dict[str, Any]) -> None:
     lost = copy.deepcopy(results)
     for contender in lost["experiments"]["A"]["contenders"].values():

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Rewards = ArrayLike | Trace
 LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: all that is made of it can then be told in floating point
 MOST_WORTH = 1e150  # of an optimum, either way
+LEAST_GAP = 0.005  # of what uniform play earns: below it there is no gap to close
 MANY_DEGREES = 100_000  # of Student's t, from where on it is expanded around the normal
 FAR = 20.0  # out in the tail of Student's t
 
@@ -131,7 +132,8 @@ def gap_closed(
 ) -> Floats:
     """How much of what can be learned was: 0 is as good as uniform play, 1 as good as the optimum, below 0 worse.
 
-    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds.
+    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds. Where the
+    optimum is hardly above uniform play this is a share of next to nothing, and may be any number: ask `has_gap` first.
 
     >>> float(gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0))
     0.5
@@ -144,6 +146,34 @@ def gap_closed(
         repair = "Where nothing can be learned no share of it can be."
         raise validate.Refusal("optimum", "above uniform play", optimum, repair)
     return np.asarray((achieved - floor) / room)
+
+
+def gap_to_close(optimum: ArrayLike, uniform: Rewards, alpha: float, *, entitlements: PerGroup | None = None) -> Floats:
+    """How much there is to learn, as a part of what uniform play earns: 0.01 is 1% more reward for everybody.
+
+    (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that would be worth
+    the optimum, to first order. `has_gap` says whether it is at least half a per cent.
+
+    >>> float(gap_to_close(12.0, [6.0, 4.0], alpha=0.0))
+    0.25
+    """
+    alpha, earned = validate.alpha(alpha), _earned("uniform", uniform)
+    owed = 1.0 if entitlements is None else _owed(entitlements, earned) ** alpha
+    floor = alpha_performance(uniform, alpha, entitlements=entitlements)
+    slope = (owed * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
+    room = _optimum(optimum, floor) - floor
+    return np.asarray(np.divide(room, slope, out=np.zeros(room.shape), where=slope > 0.0))
+
+
+def has_gap(
+    optimum: float, uniform: Rewards, alpha: float, *, certified: float = 0.0, entitlements: PerGroup | None = None
+) -> bool:
+    """Whether the best fixed policy is ahead of uniform play by what half a per cent more reward would be worth.
+
+    `certified` is the gap of the `offline_optimum`: it does not count, nor does rounding.
+    """
+    sure = optimum - certified - 1e-9 * abs(optimum)
+    return bool((gap_to_close(sure, uniform, alpha, entitlements=entitlements) >= LEAST_GAP).all())
 
 
 class Band(NamedTuple):

@@ -52,6 +52,8 @@ def _print_shares(console: Console, results: Arena) -> None:
 
     def text(score: Score) -> str:
         found = score.gap_closed
+        if found is None:
+            return "no gap"
         share = str(round(100.0 * found.mean))
         return f"{share} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}" if found.random else share
 

@@ -190,8 +190,8 @@ def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, owed
     }
 
 
-def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, float] | None:
-    """What uniform play and the best fixed policy that keeps the floors score.
+def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, Any] | None:
+    """What uniform play and the best fixed policy that keeps the floors score, and how much there is between them.
 
     None where rewards are negative and there is no such thing.
     """
@@ -207,13 +207,19 @@ def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, float] | 
     shares = np.repeat(1.0 / n_present, stream.n_contexts)
     best = offline_optimum(totals, alpha, **owed.settings())
     accounts = owed.accounts(1.0 + shares @ totals)
-    uniform = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
-    return {"optimum": best.value, "gap": best.gap, "uniform": uniform}
+    entitled = {"entitlements": owed.entitlements}
+    return {
+        "optimum": best.value,
+        "gap": best.gap,
+        "uniform": float(metrics.alpha_performance(accounts, alpha, **entitled)),
+        "gap_to_close": float(metrics.gap_to_close(best.value, accounts, alpha, **entitled)),
+        "has_gap": metrics.has_gap(best.value, accounts, alpha, certified=best.gap, **entitled),
+    }
 
 
 def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | None:
-    """Of the way from uniform play to the optimum; None where that is no way at all."""
-    if scores is None or scores["optimum"] - scores["uniform"] <= 1e-6 * scores["optimum"]:
+    """Of the way from uniform play to the optimum; None where there is no gap to close."""
+    if scores is None or not scores["has_gap"]:
         return None
     share = (achieved - scores["uniform"]) / (scores["optimum"] - scores["uniform"])
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
@@ -293,10 +299,15 @@ def _report(results: Mapping[str, Any]) -> None:
     )
     rival = "fixed policy that keeps the floors" if results.get("pull_floor") else "fixed policy"
     if results["hindsight"] is not None:
-        sentence = (
+        gap = (
             "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best {rival} in "
             "hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
         )
+        none = (
+            "No gap to close: the best {rival} in hindsight, which scores {optimum:.2f} (proved to within {gap:.1g}), "
+            "is worth only {gap_to_close:.2%} more reward than uniform play, which scores {uniform:.2f}."
+        )
+        sentence = gap if results["hindsight"]["has_gap"] else none
         console.print(sentence.format(**results["hindsight"], rival=rival))
     for certificate in results["certificates"]:
         sentence = (

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from alphafair import metrics
@@ -24,7 +23,7 @@ from alphafair.experiments.courses import (
 )
 from alphafair.experiments.experiment import Contender
 from alphafair.experiments.match import Match
-from alphafair.experiments.measured import Tables, about, band, has_room
+from alphafair.experiments.measured import Tables, about, band
 from alphafair.experiments.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
 from alphafair.experiments.pictures import GAP_CLOSED
 from alphafair.experiments.report import write_page
@@ -111,18 +110,22 @@ def score(table: pl.DataFrame, contender: Contender, alpha: float) -> Score:
         policy=contender.policy,
         feedback=contender.feedback.value,
         alpha=alpha,
-        n_seeds=len(closed),
-        gap_closed=band(closed),
+        n_seeds=len(performance),
         alpha_performance=band(performance),
+        gap_closed=None if closed is None else band(closed),
     )
 
 
-def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector, Vector]:
-    """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG."""
+def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector | None, Vector]:
+    """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG.
+
+    The first is None where a seed has no gap to close.
+    """
     mine = table.filter(contender=contender.key, alpha=alpha)
     earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("rewards", "uniform", "optimum", "gap"))
-    learnable = all(map(has_room, best, gaps, metrics.alpha_performance(uniform, alpha)))
-    closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else np.zeros(len(best))
+    seeds = zip(best, uniform, gaps, strict=True)
+    learnable = all(metrics.has_gap(top, even, alpha, certified=gap) for top, even, gap in seeds)
+    closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else None
     return closed, metrics.alpha_performance(earned, alpha)
 
 
@@ -134,8 +137,11 @@ def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[s
     for alpha in alphas:
         ours, _ = by_seed(table, ADAPTIVE, alpha)
         for other, margin in ((GUARANTEED, MARGIN), (ALPHA_FAIR_BANDIT, 0.0)):
+            theirs, _ = by_seed(table, other, alpha)
+            if ours is None or theirs is None:
+                continue  # no gap to close
             less = f" less {margin:.0%} of the gap" if margin else ""
-            yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - by_seed(table, other, alpha)[0] + margin
+            yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - theirs + margin
 
 
 def arena(folder: Path, *, started: Started = untold, **options: Any) -> Arena:

@@ -110,19 +110,20 @@ def has_room(optimum: float, certificate: float, uniform: float) -> bool:
     return optimum - uniform > certificate + 1e-9 * optimum
 
 
-def _gap_closed(run: Run, performance: Vector) -> Band:
+def _gap_closed(run: Run, performance: Vector) -> Band | None:
     """(ALG - UNI) / (OPT - UNI): what is drawn is measured from uniform play on the same seeds, as drawn.
 
     phi is concave, so rewards as drawn are worth less than as expected, whoever plays; uniform play closes nothing.
-    Where the optimum is not above uniform play nobody does.
+    None where there is no gap to close.
     """
     _, best, certificate = run.optimum.row(-1)
-    uniform = metrics.alpha_performance(uniform_rewards(run.stream)[None], run.plan.alpha)
+    expected = uniform_rewards(run.stream)
+    if not metrics.has_gap(best, expected, run.plan.alpha, certified=certificate):
+        return None
+    uniform = metrics.alpha_performance(expected[None], run.plan.alpha)
     drawn = run.samples.get(UNIFORM.label)
     if drawn is not None and len(drawn["alpha_performance"]) > 1:
         uniform = drawn["alpha_performance"][:, -1]
-    if not has_room(best, certificate, uniform.mean()):
-        return Band.exact(0.0)
     return band((performance - uniform) / (best - uniform.mean()))
 
 

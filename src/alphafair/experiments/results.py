@@ -60,12 +60,14 @@ class Outcome:
     ratio: Band
     final_rewards: Vector  # per arm
     pull_shares: Vector  # per arm
-    gap_closed: Band
+    gap_closed: Band | None = None  # where there is no gap to close
     certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
 
     @property
-    def learned(self) -> Band:
+    def learned(self) -> Band | None:
         """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
+        if self.gap_closed is None:
+            return None
         return Band(*(round(side, 6) + 0.0 for side in self.gap_closed))
 
     @property
@@ -298,8 +300,8 @@ class Score:
     feedback: str
     alpha: float
     n_seeds: int
-    gap_closed: Band
     alpha_performance: Band
+    gap_closed: Band | None = None  # where there is no gap to close
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,10 @@ def _panel(axes: Axes, rows: list[list[Score]]) -> None:
     for row, scores in enumerate(rows):
         for place, score in enumerate(scores):
             at = row + 0.8 * ((place + 0.5) / len(scores) - 0.5)
-            canvas.dot(axes, at, score.gap_closed, score.policy, (FLOOR, EDGE), 3.6, score.label)
+            if score.gap_closed is not None:
+                canvas.dot(axes, at, score.gap_closed, score.policy, (FLOOR, EDGE), 3.6, score.label)
+        if all(score.gap_closed is None for score in scores):
+            axes.text(0.02, row, canvas.NO_GAP, va="center", fontsize=LABEL_SIZE)
         axes.axhline(row + 0.5, color="#e6e6e6", linewidth=0.8, zorder=0)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(FLOOR - 0.05, EDGE + 0.05)

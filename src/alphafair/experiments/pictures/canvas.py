@@ -18,6 +18,7 @@ WIDTH, HEIGHT = 7.2, 4.2  # inches, as are the margins below
 LEFT, RIGHT, BOTTOM = 0.78, 0.12, 0.58
 MOST_POINTS = 300
 GUIDE: Dashes = (0, (5.0, 2.0))  # of the optimum and of limits
+NO_GAP = "no gap to close"
 STYLES = "solid: sees all rewards, dashed: sees one"
 
 

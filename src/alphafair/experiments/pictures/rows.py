@@ -104,7 +104,7 @@ def learned(experiments: Experiments, title: str) -> Figure:
     runs = {"A": experiments.A, "B": experiments.B}
     rows = [each for run in runs.values() for each in run.outcomes]
     notes = ("the part of the way from uniform play to the optimum in hindsight", canvas.bands(*runs.values()))
-    edge = min(CEILING, max(1.1, *(each.learned.mean + 0.1 for each in rows)))
+    edge = min(CEILING, max(1.1, *(each.learned.mean + 0.1 for each in rows if each.learned is not None)))
     with canvas.page(title, notes, 1.6 + 0.26 * (len(rows) + len(runs))) as (figure, top):
         left = 0.35 + canvas.WIDTH * figures.widest(figure, [each.label for each in rows])
         axes = canvas.place(figure, top - 0.18, labels=[_share(each) for each in rows], left=left)
@@ -114,7 +114,8 @@ def learned(experiments: Experiments, title: str) -> Figure:
             for each in run.outcomes:
                 row += 1
                 places.append(row)
-                canvas.dot(axes, row, each.learned, each.policy, (FLOOR, edge), 7.0, each.label)
+                if each.learned is not None:
+                    canvas.dot(axes, row, each.learned, each.policy, (FLOOR, edge), 7.0, each.label)
                 axes.text(edge + 0.15, row, _share(each), va="center", fontsize=LABEL_SIZE)
             row += 1
         axes.set_yticks(places, [each.label for each in rows], fontsize=LABEL_SIZE)
@@ -127,5 +128,7 @@ def learned(experiments: Experiments, title: str) -> Figure:
 
 def _share(each: Outcome) -> str:
     found = each.learned
+    if found is None:
+        return canvas.NO_GAP
     value, half = rounded(found.mean, found.low, found.high, digits=3, unit="%")
     return f"{value} {PLUS_MINUS} {half}" if half else value
