@@ -200,6 +200,21 @@ def test_where_there_is_no_gap_to_close_it_says_so(tmp_path: Path) -> None:
     assert 0.0 < numbers["hindsight"]["gap_to_close"] < 1e-4
 
 
+def test_bounds_that_say_nothing_are_marked(tmp_path: Path) -> None:
+    """After 200 rounds nobody can be as far behind as the bound in expectation allows; the certificate holds some."""
+    options = ["--rounds", "200", "--policy", "alpha-fair-adaptive", "--output", str(tmp_path)]
+    answer = run("simulate", *options)
+    assert answer.exit_code == 0, answer.output
+    numbers = json.loads((tmp_path / "results.json").read_text())
+    (bound,), best = numbers["bounds_in_expectation"], numbers["hindsight"]["optimum"]
+    assert bound["regret_bound"] > best - metrics.approximation_factor(0.9) * 19 / 0.1
+    assert bound["regret_bound_vacuous"]
+    assert not any(each["vacuous"] for each in numbers["certificates"])
+    said = "It says nothing yet: from accounts that begin with 1 no run can be farther behind."
+    assert said in " ".join(answer.stdout.split())
+    assert "That says nothing" not in answer.stdout
+
+
 def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
     text, folder = printed
     lines = [line.rstrip() for line in text.splitlines()]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.stats import binom, binomtest
 
@@ -26,6 +27,7 @@ from alphafair import (
 )
 from alphafair.evaluation import (
     ESTIMATORS,
+    LogFile,
     evaluate,
     fair_policy,
     frontier,
@@ -209,6 +211,24 @@ def test_regret_is_at_most_what_is_stated() -> None:
         held += truth <= stated.at_most
         assert "with 95% confidence" in str(stated)
     assert held >= 54
+
+
+def test_a_regret_that_says_nothing_is_marked(tmp_path: Path) -> None:
+    """A handful of rare rewards under small propensities: the interval reaches beyond what any rounds could pay."""
+    rng = np.random.default_rng(3)
+    arms = np.where(rng.random(2000) < 0.02, 1, 0)
+    rewards = (rng.random(2000) < np.where(arms == 1, 0.9, 0.1)).astype(float)
+    columns = {"arm": arms, "reward": rewards, "propensity": np.where(arms == 1, 0.02, 0.98), "context": 0 * arms}
+    log = Log(columns["context"], arms, rewards, columns["propensity"])
+    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
+    for each in (log, LogFile(tmp_path / "log.parquet")):
+        found = regret(each, 0.0, confidence=0.999, n_replicates=200)
+        assert found.optimum_at_most > 2.0 + 2000.0
+        assert found.vacuous
+        assert str(found).endswith("every round would have to pay more than the greatest reward of the log.")
+    plain = regret(uniform_log(streams.stochastic(2000, 2, 3, seed=0), 0), 0.5, n_replicates=200)
+    assert not plain.vacuous
+    assert "says nothing" not in str(plain)
 
 
 def test_fixed_policies_of_a_log() -> None:

@@ -282,7 +282,8 @@ def bound_in_expectation(policy: Policy) -> float:
 
     It is random, as the regret is, and what holds is E[regret] <= E[bound], over the policy's draws (Theorem 1 of
     docs/theory.md): no certificate of this very run. Known while it runs, without anything about the future; only where
-    rewards came in order, no arm was masked, and arms and alpha stayed. It is wide: take it for how the regret grows.
+    rewards came in order, no arm was masked, and arms and alpha stayed. It is wide: take it for how the regret grows,
+    and ask `is_vacuous` whether it says anything yet.
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
@@ -297,6 +298,34 @@ def bound_in_expectation(policy: Policy) -> float:
     return float((1.0 - alpha) ** alpha * bound)
 
 
+def is_vacuous(
+    regret_bound: float, optimum: float, n_groups: int, alpha: float, *, entitlements: PerGroup | None = None
+) -> bool:
+    """Whether a bound of OPT - c_alpha sum_i phi(R_i) says nothing, because no run at all can exceed it.
+
+    R begins with 1 and never falls, so whoever plays, and however badly, this regret is at most
+    OPT - c_alpha sum_i phi(1), for as many arms, or groups of arms. Early in a run most bounds are above that.
+
+    >>> is_vacuous(422.0, optimum=242.0, n_groups=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
+    (True, False)
+    """
+    start = alpha_performance(np.ones(n_groups), alpha, entitlements=entitlements)
+    return bool(regret_bound >= optimum - approximation_factor(alpha) * start)
+
+
+def most_worth(total: float, n_groups: int, alpha: float, *, entitlements: PerGroup | None = None) -> float:
+    """The most that accounts which add up to a total can be worth: shared in proportion to what is entitled to.
+
+    (sum_i s_i)^alpha total^(1-alpha) / (1-alpha), by Hoelder's inequality. No optimum is above it.
+
+    >>> most_worth(18.0, 2, 0.5) == float(alpha_performance([9.0, 9.0], 0.5))
+    True
+    """
+    alpha, ones = validate.alpha(alpha), np.ones(n_groups)
+    shares = ones if entitlements is None else _owed(entitlements, ones)
+    return float(shares.sum() ** alpha * total ** (1.0 - alpha) / (1.0 - alpha))
+
+
 class Certificates(NamedTuple):
     """What a run is guaranteed not to exceed, known from what was seen and earned alone."""
 
@@ -304,6 +333,7 @@ class Certificates(NamedTuple):
     approximate_regret: float
     standard_regret: float
     performance_ratio: float
+    vacuous: bool = False  # no split of the most that there was to earn is worth so much: they say nothing
 
 
 def certificates(
@@ -377,7 +407,9 @@ def certificates(
     log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(most) - math.log((1.0 - alpha) * achieved))
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
     factor = approximation_factor(alpha)
-    return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio)
+    total = float(base.sum() + merged.max(axis=1).sum())
+    vacuous = ratio * achieved > (1.0 + 1e-9) * most_worth(total, owed.n_groups, alpha, entitlements=owed.entitlements)
+    return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio, vacuous)
 
 
 def _owed(entitlements: PerGroup, rewards: Floats) -> Floats:

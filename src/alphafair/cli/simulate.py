@@ -102,8 +102,8 @@ def command(
         **owed.settings(),
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores, owed) for trace in traces],
-        "certificates": list(certificates(policies, traces, played, alpha, owed)),
-        "bounds_in_expectation": list(bounds_in_expectation(policies)),
+        "certificates": list(certificates(policies, traces, played, alpha, owed, scores)),
+        "bounds_in_expectation": list(bounds_in_expectation(policies, alpha, owed, scores)),
     }
     text = json.dumps(results, indent=2)
     saved = ""
@@ -225,18 +225,36 @@ def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | N
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
-def bounds_in_expectation(policies: Sequence[Policy]) -> Iterator[dict[str, Any]]:
+def is_vacuous(bound: float, alpha: float, owed: Groups, scores: Mapping[str, Any] | None) -> bool | None:
+    """Whether a regret bound says nothing; None where there is no optimum to tell it by."""
+    from alphafair import metrics
+
+    if scores is None:
+        return None
+    return metrics.is_vacuous(bound, scores["optimum"], owed.n_groups, alpha, entitlements=owed.entitlements)
+
+
+def bounds_in_expectation(
+    policies: Sequence[Policy], alpha: float, owed: Groups, scores: Mapping[str, Any] | None
+) -> Iterator[dict[str, Any]]:
     """For every policy that sees one reward per round and can bound its mean regret."""
     from alphafair import metrics
 
     for policy in policies:
         if policy.expected_surrogate_regret_bound is not None:
             bound = metrics.bound_in_expectation(policy)
-            yield {"policy": policy.name, "feedback": str(policy.feedback), "regret_bound": bound}
+            vacuous = is_vacuous(bound, alpha, owed, scores)
+            named = {"policy": policy.name, "feedback": str(policy.feedback)}
+            yield {**named, "regret_bound": bound, "regret_bound_vacuous": vacuous}
 
 
 def certificates(
-    policies: Sequence[Policy], traces: Sequence[Trace], stream: Stream, alpha: float, owed: Groups
+    policies: Sequence[Policy],
+    traces: Sequence[Trace],
+    stream: Stream,
+    alpha: float,
+    owed: Groups,
+    scores: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """For every policy that sees all rewards and can bound its own regret: what it can prove without the optimum."""
     from alphafair import metrics
@@ -246,13 +264,16 @@ def certificates(
         if policy.surrogate_regret_bound is None:
             continue  # it promises nothing about a single run
         seen = metrics.certificates(context_reward_totals(stream), trace, alpha, **owed.settings())
+        bound = metrics.regret_certificate(policy)
         yield {
             "policy": policy.name,
             "feedback": str(policy.feedback),
-            "regret_bound": metrics.regret_certificate(policy),
+            "regret_bound": bound,
+            "regret_bound_vacuous": is_vacuous(bound, alpha, owed, scores),
             "optimum_at_most": seen.optimum,
             "standard_regret_at_most": seen.standard_regret,
             "ratio_at_most": seen.performance_ratio,
+            "vacuous": seen.vacuous,
         }
 
 
@@ -314,12 +335,16 @@ def _report(results: Mapping[str, Any]) -> None:
             "\n[bold]Certificate of {policy} ({feedback}):[/bold] from what it saw on this very run, without solving "
             "anything, no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
+        if certificate["vacuous"]:
+            sentence += " That says nothing: no split of all there was to earn is worth so much."
         console.print(sentence.format(**certificate, rival=rival))
     for bound in results["bounds_in_expectation"]:
         sentence = (
             "\n[bold]Bound in expectation of {policy} ({feedback}):[/bold] averaged over its draws, the best "
             "{rival} is ahead of c_alpha times its score by at most {regret_bound:.2f}. No statement about one run."
         )
+        if bound["regret_bound_vacuous"]:
+            sentence += " It says nothing yet: from accounts that begin with 1 no run can be farther behind."
         console.print(sentence.format(**bound, rival=rival))
 
 

@@ -13,6 +13,7 @@ from alphafair import metrics, validate
 from alphafair.evaluation.batches import AnyLog, check_log, folds_of, group_count
 from alphafair.evaluation.estimate import METRICS, UNKNOWN, Asked, Estimate, bar, estimated, metric_intervals
 from alphafair.evaluation.intervals import Interval, replicates
+from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
 from alphafair.evaluation.plausible import plausible_totals
 from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_halves, score
@@ -215,13 +216,16 @@ class RegretStatement(NamedTuple):
     optimum_at_most: float
     at_most: float  # optimum_at_most - achieved, never below 0; NaN where the log does not tell
     verdict: Verdict
+    vacuous: bool = False  # more than if every round had paid the greatest reward of the log: it says nothing
 
     def __str__(self) -> str:
         if self.verdict == "do not use":
             return "How much better the best fixed policy would have been, this log does not tell."
+        nothing = " That says nothing: every round would have to pay more than the greatest reward of the log."
         return (
             f"The best fixed policy would have been worth at most {self.at_most:.4g} more than the {self.achieved:.4g} "
             f"achieved ({self.at_most / self.achieved:.2%}), with {self.confidence:.0%} confidence."
+            f"{nothing if self.vacuous else ''}"
         )
 
 
@@ -259,7 +263,10 @@ def regret(
     achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     most = best.alpha_performance.high
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
-    return RegretStatement(alpha, confidence, achieved, most, at_most, best.verdict)
+    greatest = log.most_reward if isinstance(log, LogFile) else float(log.rewards.max())
+    total = owed.n_groups + log.n_rounds * greatest
+    vacuous = most > metrics.most_worth(total, owed.n_groups, alpha, entitlements=owed.entitlements)
+    return RegretStatement(alpha, confidence, achieved, most, at_most, best.verdict, vacuous)
 
 
 def fair_policy(
