@@ -196,6 +196,8 @@ class State:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
             return cls(meta["policy"], meta["version"], meta["settings"], meta.get("rng", {}), arrays)
+        except MemoryError:
+            raise
         except Exception as problem:  # zipfile, npy header, JSON and key errors all mean the same thing here
             repair = "It is cut off, damaged, or was not made by State.to_bytes."
             raise validate.Refusal("blob", "the bytes of a State", blob[:16], repair) from problem

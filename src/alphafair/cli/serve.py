@@ -27,6 +27,15 @@ def command(
     max_waiting: Annotated[
         int, typer.Option("--max-waiting", min=1, metavar="N", help="Beyond so many waiting commands: 503.")
     ] = 10_000,
+    max_contexts: Annotated[
+        int | None,
+        typer.Option(
+            "--max-contexts",
+            min=1,
+            metavar="N",
+            help="Contexts per experiment. Default: what half of the memory takes.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: any."),
@@ -78,4 +87,5 @@ def command(
         limits=limits,
         log_all=log_requests,
         must_exist=must_exist,
+        max_contexts=max_contexts,
     )

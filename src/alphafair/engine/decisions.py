@@ -13,16 +13,18 @@ import random
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from alphafair import __version__, validate
+from alphafair.engine import memory
 from alphafair.engine.erasures import Erasures
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled
-from alphafair.engine.experiment import CODE, Experiment, checked_label, packed
+from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment, checked_label, packed
 from alphafair.engine.expiry import Expiry
 from alphafair.engine.fold import Fold
 from alphafair.engine.ids import NewIds
@@ -36,6 +38,7 @@ from alphafair.engine.snapshots import Snapshots
 
 LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
+RETRY = 1.0  # seconds, at least, between two attempts to load what could not be loaded
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 PAGE = 500  # decisions settled by the clock in one transaction
 
@@ -52,14 +55,17 @@ class Decisions:
         ledger: Ledger,
         seed: int | None = None,
         clock: Callable[[], int] = time.time_ns,
+        max_contexts: int | None = None,
     ) -> None:
         self._ledger, self._clock = ledger, clock
+        self._max_contexts, self._memory = max_contexts, int(memory.memory_limit() * memory.SHARE)
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)  # noqa: S311 - draws arms, no secrets
         self._new_ids = NewIds(seed)
         self._writer = threading.RLock()
         self._waiting = Queue()
         self._stale, self._closed = False, False
-        self._problem: str | None = None  # why the last commit failed
+        self._problem: str | None = None  # why the last commit failed, or serving or loading did
+        self._load_after = 0.0  # when to try to load again, by the monotonic clock
         self._to_prove = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set a list to be told the seconds from decisions to rewards
@@ -75,12 +81,33 @@ class Decisions:
     # the state in memory
 
     def _load(self) -> None:
-        """Fold the log into memory, from the last snapshots on; anything that was in memory is forgotten."""
+        """Fold the log into memory, from the last snapshots on. What was there goes first: two copies may not fit."""
+        self._stale = True
+        self._keep({})
+        began, reason = time.monotonic(), ""
+        try:
+            position, latest, experiments = self._folded()
+        except (OSError, Mismatch, validate.Refusal) as problem:
+            self._problem = str(problem)
+            raise
+        except Exception as problem:
+            reason = reason_of(problem)
+            LOG.error("Loading %s failed", self._ledger.path, exc_info=problem)
+        if reason:  # raised here, so that it does not hold on to what has been loaded
+            self._problem = f"{self._ledger.path} cannot be loaded: {reason}"
+            self._load_after = time.monotonic() + max(RETRY, time.monotonic() - began)
+            raise Unavailable(self._problem)
+        self.position, self._latest = position, latest
+        self._keep(experiments)
+        self._stale = False
+
+    def _folded(self) -> tuple[int, int, dict[int, Experiment]]:
+        """What the log leads to: its last position and time, and the experiments."""
         ledger = self._ledger
         with ledger.at_one_moment():
             position = ledger.position
             experiments = Replay(ledger, position).from_snapshots().run()
-            for key, number, label in ledger.rows("select experiment, number, label from context order by number"):
+            for key, number, label in ledger.each("select experiment, number, label from context order by number"):
                 if key not in experiments:  # nobody's: `verify` will say so
                     continue
                 experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
@@ -88,13 +115,15 @@ class Decisions:
                     experiments[key].contexts[label] = number
             last = "select at from {} order by seq desc limit 1"
             times = [ledger.rows(last.format(TABLES[kind])) for kind in TIMED]
-        self.position, self._latest = position, max((at for rows in times for (at,) in rows), default=0)
+        return position, max((at for rows in times for (at,) in rows), default=0), experiments
+
+    def _keep(self, experiments: dict[int, Experiment]) -> None:
+        """Have these in memory, and nothing of others."""
         self._keyed = experiments
         self._experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self._known = KnownDecisions(ledger, experiments)
-        self._expiry = Expiry(ledger, experiments.values())
-        self._snapshots = Snapshots(ledger)
-        self._stale = False
+        self._known = KnownDecisions(self._ledger, experiments)
+        self._expiry = Expiry(self._ledger, experiments.values())
+        self._snapshots = Snapshots(self._ledger)
 
     def _note_upgrade(self) -> None:
         """Write down what other code has led to, so that a replay can begin there."""
@@ -130,16 +159,38 @@ class Decisions:
         with self._reading():
             while self._waiting:
                 self._serve()
-            begun = False
+            begun, unavailable = False, None
             try:
                 self._recover()
                 begun = True
                 yield
             except validate.Refusal:
                 raise
+            except MemoryError as problem:
+                unavailable = self._failed(problem, begun)
             except BaseException as problem:
-                self._stale, self._problem = self._stale or begun, str(problem)
+                self._failed(problem, begun)
                 raise
+            if unavailable is not None:
+                raise unavailable
+
+    def _failed(self, problem: BaseException, begun: bool) -> BaseException:
+        """Note why requests cannot be served; what is in memory is not trusted any more if some were `begun`.
+
+        The error to answer with: it must not hold on to what is in memory, which is dropped before it is loaded again.
+        """
+        if isinstance(problem, validate.Refusal):
+            return problem
+        self._stale = self._stale or begun
+        if isinstance(problem, OSError | Mismatch):
+            self._problem = str(problem)
+            return problem
+        self._problem = reason_of(problem)
+        traceback.clear_frames(problem.__traceback__)
+        if not isinstance(problem, MemoryError):
+            return problem
+        LOG.error("There is too little memory", exc_info=problem)
+        return Unavailable(f"{self._ledger.path} cannot be served: {self._problem}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -147,21 +198,21 @@ class Decisions:
 
     def _freshen(self) -> None:
         """After a failed write, or for a reader that is behind: what is on the disk is the truth."""
+        if self._stale and time.monotonic() < self._load_after:
+            raise Unavailable(self._problem or "It cannot be loaded.")
         if self._stale or (self._ledger.read_only and self._ledger.position != self.position):
             self._load()
 
-    def _recover(self) -> None:
+    def _recover(self, *, prove: bool = False) -> None:
         """Before writing: after a failed commit prove that one as large can succeed, and only then read the file again.
 
         So a disk that stays full costs a request one attempt to write, and not the time that loading takes.
         """
-        if self._problem is not None:
-            self._prove()
-        self._freshen()
-
-    def _prove(self) -> None:
-        """Write as much as the last commit that failed, or raise what is in the way."""
+        if self._problem is None and not prove:
+            self._freshen()
+            return
         self._ledger.probe(max(self._to_prove, LEAST_PROBE))
+        self._freshen()
         self._problem, self._to_prove = None, 0
 
     def _append(self, fold: Fold, updates: Sequence[Update] = ()) -> None:
@@ -170,7 +221,7 @@ class Decisions:
         try:
             self._ledger.append(self.position, fold.last, fold.rows, updates)
         except BaseException as problem:
-            self._stale, self._problem, self._to_prove = True, str(problem), commit_bytes(fold.rows)
+            self._stale, self._problem, self._to_prove = True, reason_of(problem), commit_bytes(fold.rows)
             raise
         self.last_commit_seconds, self._problem, self._to_prove = time.perf_counter() - began, None, 0
         self.position, self._latest = fold.last, max(self._latest, fold.at)
@@ -200,32 +251,38 @@ class Decisions:
                 self._serve()
 
     def _serve(self) -> None:
-        group, begun = self._waiting.take(GROUP), False
+        group = self._waiting.take(GROUP)
         try:
-            self._check_open()
-            self._recover()
-            begun = True
+            answers = self._answer_group(group)
+        except BaseException as problem:
+            answer = self._failed(problem, begun=False)
+            for ticket in group:
+                ticket.problem = answer
+                ticket.woken.set()
+            if not isinstance(problem, Exception):
+                raise
+            return
+        for ticket, own in zip(group, answers, strict=True):
+            ticket.answers = own
+            ticket.woken.set()
+        with contextlib.suppress(Unavailable, MemoryError):  # they are on the disk, whatever becomes of a snapshot
+            self._take_snapshots()
+
+    def _answer_group(self, group: Sequence[Ticket]) -> list[list[Receipt | Outcome | Refused]]:
+        """What all of a group are told, once it is on the disk."""
+        self._check_open()
+        self._recover()
+        try:
             self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
             fold = Fold(self.position, self._now())
             self._settle_overdue(fold)
             answers = [self._answers(ticket.requests, fold) for ticket in group]
             if fold.last > fold.start:
                 self._append(fold)
-        except BaseException as problem:
-            self._stale = self._stale or begun
-            for ticket in group:
-                ticket.problem = problem
-                ticket.woken.set()
-            if isinstance(problem, (OSError, Mismatch)):
-                self._problem = str(problem)
-            elif not isinstance(problem, ValueError):
-                raise
-            return
-        for ticket, own in zip(group, answers, strict=True):
-            ticket.answers = own
-            ticket.woken.set()
-        with contextlib.suppress(Unavailable):  # they are on the disk, whatever becomes of a snapshot
-            self._take_snapshots()
+        except BaseException:
+            self._stale = True
+            raise
+        return answers
 
     def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | Refused]:
         ways: dict[type, Callable[[Any, Fold], Receipt | Outcome]]
@@ -263,6 +320,7 @@ class Decisions:
         if number < 0:
             checked_label("context", label)
             number, is_new = experiment.n_contexts, True
+            self._check_room(experiment, number + 1)
             policy = experiment.policy_for(number)
         arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
         used = None if probabilities is None else probabilities.astype("<f8").tobytes()
@@ -339,6 +397,23 @@ class Decisions:
         if known is None or name is None:
             return known
         return known if isinstance(name, str) and known.experiment.name == name else None
+
+    def _max_contexts_of(self, experiment: Experiment) -> int:
+        """How many contexts an experiment may have: as said, or those that fit into its share of the memory."""
+        if self._max_contexts is not None:
+            return self._max_contexts
+        n_experiments = len(self._keyed) + (experiment.key not in self._keyed)
+        share = self._memory // n_experiments
+        return memory.contexts_in(share, experiment.policy) if experiment.has_policy else experiment.n_contexts
+
+    def _check_room(self, experiment: Experiment, n_contexts: int) -> None:
+        most = self._max_contexts_of(experiment)
+        if n_contexts > most:
+            allowed = f"one of at most {most:,} contexts of {experiment.name}"
+            repair = (
+                "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, say of similar visitors."
+            )
+            raise Refused("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
 
     # the clock
 
@@ -422,6 +497,13 @@ class Decisions:
 def _closed(source: str) -> Outcome:
     """What is said of a decision that was settled without its reward."""
     return Outcome("rolled_back" if source == "rollback" else "expired")
+
+
+def reason_of(problem: BaseException) -> str:
+    """Why something failed, in a line: its kind too where the text is not one of ours."""
+    if isinstance(problem, OSError | Mismatch):
+        return str(problem)
+    return f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].rstrip(": ")
 
 
 def _unknown(request: object, fold: Fold) -> Outcome:

@@ -72,15 +72,19 @@ class Engine(Decisions):
         read_only: bool = False,
         create: bool = True,
         seed: int | None = None,
+        max_contexts: int | None = None,
     ) -> Self:
         """The engine of a file, made if it is not there or empty (`create`); read-only beside another that writes.
 
-        A `seed` makes the draws of this opening repeatable, for tests.
+        A `seed` makes the draws of this opening repeatable, for tests. An experiment takes `max_contexts` contexts and
+        refuses more; by default as many as fit into its equal share of half of the memory.
         """
+        if max_contexts is not None:
+            max_contexts = validate.integer("max_contexts", max_contexts, low=1)
         if (read_only or not create) and DatabaseFiles(path).is_empty:
             allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "a file that is there"
             raise validate.Refusal("path", allowed, str(path), "Look for a typo.")
-        return cls(Ledger(path, read_only=read_only), seed)
+        return cls(Ledger(path, read_only=read_only), seed, max_contexts=max_contexts)
 
     @property
     def readable_by_others(self) -> bool:
@@ -204,6 +208,7 @@ class Engine(Decisions):
             created = Change(seq, seq, "create", json.dumps(body), blob, fold.at, self._actor.get())
             experiment = Experiment(created)
             experiment.policy = experiment.first_policy()
+            self._check_room(experiment, len(known))
             fold.changed(experiment, created)
             for number, label in enumerate(known):
                 fold.add(Context(seq, number, label))
@@ -220,7 +225,8 @@ class Engine(Decisions):
     def experiment(self, name: str) -> Status:
         """How an experiment stands."""
         with self._reading():
-            return Status.of(self._find_experiment(name))
+            experiment = self._find_experiment(name)
+            return Status.of(experiment, self._max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -457,10 +463,9 @@ class Engine(Decisions):
     def _try_to_recover(self) -> None:
         if self._writer.acquire(blocking=False):  # else somebody writes, and will know soon
             try:
-                self._prove()
-                self._freshen()
-            except (Unavailable, Mismatch) as problem:
-                self._problem = str(problem)
+                self._recover(prove=True)
+            except Exception as problem:
+                self._failed(problem, begun=False)
             finally:
                 self._writer.release()
 

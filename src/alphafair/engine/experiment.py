@@ -174,7 +174,12 @@ class Experiment:
         return PolicyFailed(self.name, reason)
 
     def drop_policy(self, doing: str, problem: BaseException | str) -> None:
-        """Go on without a policy: what it has learned is not what the log leads to."""
+        """Go on without a policy: what it has learned is not what the log leads to.
+
+        Memory that was lacking is no fault of the policy's: all is loaded again then.
+        """
+        if isinstance(problem, MemoryError):
+            raise problem
         self._policy = None
         self.failed(doing, problem)
 

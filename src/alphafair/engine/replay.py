@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
 from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Change
-from alphafair.engine.experiment import COUNTED_AS, Experiment, Tally, same_state, unpacked
+from alphafair.engine.experiment import COUNTED_AS, LOG, Experiment, Tally, same_state, unpacked
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger
@@ -78,11 +78,15 @@ class Replay:
         for change in self.changes:
             if change.kind == "create":
                 for seq, tally, state, in_pieces in self.ledger.each(STATES, (change.seq, self.until)):
-                    with contextlib.suppress(Exception):  # a memory of another layout, say: the log tells the same
+                    try:
                         if in_pieces:
                             state = whole(self.ledger, change.seq, seq, state)
                         self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
                         break
+                    except MemoryError:
+                        raise
+                    except Exception as problem:  # a memory of another layout, say: the log tells the same
+                        LOG.info("The state at position %d is not used: %s", seq, problem)
         return self
 
     def from_upgrades(self) -> Replay:

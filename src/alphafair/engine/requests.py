@@ -70,7 +70,8 @@ class Status:
     reward_wait: float | None
     default_reward: float | None
     policy_version: int
-    contexts: int
+    contexts: int  # erased ones included
+    max_contexts: int  # more are refused
     decisions: int
     rewards: int
     defaulted: int
@@ -87,7 +88,7 @@ class Status:
     unhealthy: str | None  # what its policy failed at, and why; None while all is well
 
     @classmethod
-    def of(cls, experiment: Experiment) -> Status:
+    def of(cls, experiment: Experiment, max_contexts: int) -> Status:
         tally = experiment.tally
         about_policy = experiment.about_policy()
         return cls(
@@ -102,6 +103,7 @@ class Status:
             default_reward=experiment.default_reward,
             policy_version=experiment.version,
             contexts=experiment.n_contexts,
+            max_contexts=max_contexts,
             decisions=tally.decisions,
             rewards=tally.rewards,
             defaulted=tally.defaulted,

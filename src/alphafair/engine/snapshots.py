@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from alphafair import __version__
-from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Snapshot, SnapshotPiece
 from alphafair.engine.experiment import SAVING, Experiment, checks_of
 from alphafair.engine.ledger import Ledger
@@ -78,7 +77,7 @@ class Snapshots:
                 self._begin(due, position)
             if self._unfinished is not None:
                 self._write(self._unfinished, position)
-        except (Unavailable, Mismatch):
+        except Exception:  # a row that was made may not have been written
             self.give_up()
             self._rest_until, self._has_failed = time.perf_counter() + REST_AFTER_FAILURE, True
             raise

@@ -6,7 +6,9 @@ else is here, once.
 
 import copy
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -101,6 +103,11 @@ class BasePolicy(WholeRuns, Policy):
     def live_arms(self) -> NDArray[np.int64]:
         """The arms that are not retired."""
         return self._memory.live_arms.copy()
+
+    @property
+    def bytes_per_context(self) -> int:
+        """How much memory a context takes."""
+        return self._memory.bytes_per_context
 
     def probabilities(
         self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
@@ -349,8 +356,9 @@ class BasePolicy(WholeRuns, Policy):
     def _arms_changed(self) -> None:
         """All that depends on which arms there are."""
         if "_draw" not in self.__dict__:  # machine code is the same for any number of arms
-            self._draw: Callable[..., tuple[int, float]] = self._first_draw
-            self._learn: Callable[..., bool | None] = self._first_learn
+            own, kind = weakref.proxy(self), type(self)  # a policy that nobody has any more is gone at once
+            self._draw: Callable[..., tuple[int, float]] = partial(kind._first_draw, own)
+            self._learn: Callable[..., bool | None] = partial(kind._first_learn, own)
         self._rows: list[tuple[Vector, Vector]] = []
         self._work = self._make_work(len(self._memory.live_arms))
 
@@ -379,10 +387,13 @@ class BasePolicy(WholeRuns, Policy):
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`: a copy of one moment; spare rows, the lock and machine code are nobody else's."""
-        own = ("_rows", "_lock", "_acquire", "_release", "_markers", "_learned", "_draw", "_learn", "_work")
         with self._lock:
-            state = {key: value for key, value in vars(self).items() if key not in own}
-            return copy.deepcopy(state)
+            return copy.deepcopy(self._shareable())
+
+    def _shareable(self) -> dict[str, Any]:
+        """Its attributes, but for those that another policy cannot use."""
+        own = ("_rows", "_lock", "_acquire", "_release", "_markers", "_learned", "_draw", "_learn", "_work")
+        return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -429,7 +440,8 @@ class BasePolicy(WholeRuns, Policy):
         twin._check_distributions()
         twin._check_memory()
         with self._lock:
-            self.go_on_as(twin)
+            self.__dict__.update(twin._shareable())  # nobody else has it
+            self._arms_changed()
             self._mark_with(twin._markers)  # what was learned since the snapshot may be learned again
 
     def go_on_as(self, twin: Self) -> None:

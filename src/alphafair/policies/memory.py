@@ -27,7 +27,7 @@ class Memory:
         self.shared, self.learners, self._storage = shared, learners, learners
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         self.accounts_in = accounts_in
-        self.retired_accounts = np.zeros((len(self.accounts), len(live)))
+        self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
         self.group_accounts = np.zeros(0)
 
     @property
@@ -55,23 +55,31 @@ class Memory:
         return out
 
     def add_contexts(self, n_contexts: int, first: Matrix) -> None:
-        """Rows for so many contexts; doubling, so that growing one by one costs no more than growing at once."""
-        known = len(self.learners)
-        if n_contexts > len(self._storage):
-            storage = np.empty((max(n_contexts, 2 * known), *first.shape))
-            storage[:known] = self.learners
-            self._storage = storage
-        self._storage[known:n_contexts] = first
-        self.learners = self._storage[:n_contexts]
-        n_more = len(self.accounts) - len(self.retired_accounts)
-        untouched = np.where(self.live, 0.0, 1.0)  # where retired arms never took part
-        self.retired_accounts = np.vstack([self.retired_accounts, np.tile(untouched, (n_more, 1))])
+        """Rows for so many contexts, or a MemoryError and nothing changed."""
+        storage, learners = more_rows(self._storage, self.learners, n_contexts, first)
+        retired = self._retired_storage, self.retired_accounts
+        if self.accounts_per_context:
+            untouched = np.where(self.live, 0.0, 1.0)  # where retired arms never took part
+            retired = more_rows(*retired, n_contexts, untouched)
+        self._storage, self.learners = storage, learners
+        self._retired_storage, self.retired_accounts = retired
+
+    @property
+    def accounts_per_context(self) -> bool:
+        """Whether there is an account per arm and context."""
+        return self.accounts_in is not None and self.accounts_in[0] == "learners"
+
+    @property
+    def bytes_per_context(self) -> int:
+        """What is kept for a context."""
+        n_accounts = self.n_arms if self.accounts_per_context else 0
+        return int(np.prod(self.learners.shape[1:])) * self.learners.itemsize + 8 * n_accounts
 
     def change_arms(self, shared: Matrix, learners: Matrix, kept: NDArray[np.int64], n_new: int) -> None:
         """The arrays without the columns that were not kept, and with new ones at the end."""
         self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
         arrived = self.n_arms + np.arange(n_new)
-        self.retired_accounts = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
+        self.retired_accounts = self._retired_storage = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
         self.live = np.isin(np.arange(self.n_arms), self.live_arms)
         self.all_live = bool(self.live.all())
@@ -110,14 +118,25 @@ class Memory:
         """Take the arrays of a State, which must have the shapes that are there."""
         self.shared = array_of(state, "shared", np.float64, self.shared.shape)
         self.learners = self._storage = array_of(state, "learners", np.float64, self.learners.shape)
-        self.retired_accounts = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
+        retired = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
+        self.retired_accounts = self._retired_storage = retired
         if len(self.group_accounts):
             self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`, which would cut arrays loose from their views."""
-        return {**vars(self), "_storage": self.learners}
+        return {**vars(self), "_storage": self.learners, "_retired_storage": self.retired_accounts}
+
+
+def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -> tuple[Matrix, Matrix]:
+    """So many rows, all new ones alike, in a storage that doubles: growing one by one costs no more than at once."""
+    known = len(rows)
+    if n_rows > len(storage):
+        storage = np.empty((max(n_rows, 2 * known), *first.shape))
+        storage[:known] = rows
+    storage[known:n_rows] = first
+    return storage, storage[:n_rows]
 
 
 def check_state(state: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from litestar.datastructures import State
 
-from alphafair.engine import Engine
+from alphafair.engine import Engine, Mismatch, Unavailable
 from alphafair.service.app import Service
 from alphafair.service.connections import MOST_CONNECTIONS, Connections, Timeouts
 from alphafair.service.door import Door
@@ -66,7 +66,7 @@ def service(
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         async def tick() -> None:
-            for policy in {DEFAULT, *(engine.experiment(name).policy for name in engine.experiments())}:
+            for policy in await asyncio.to_thread(policies_in_use, engine):
                 try:
                     await asyncio.to_thread(warm, [policy])
                 except Exception as problem:
@@ -114,3 +114,11 @@ def service(
         root_path=root_path,
         log_all=log_all,
     )
+
+
+def policies_in_use(engine: Engine) -> set[str]:
+    """The default, and those of experiments; as many as can be known while the file cannot be loaded."""
+    found = {DEFAULT}
+    with suppress(Mismatch, Unavailable):
+        found.update(engine.experiment(name).policy for name in engine.experiments())
+    return found

@@ -22,6 +22,7 @@ STATUS = {
     "experiment_exists": 409,
     "arm_exists": 409,
     "paused": 409,
+    "too_many_contexts": 409,
     "id_taken": 409,
     "not_activated": 409,
     "policy_failed": 503,

@@ -210,6 +210,7 @@ class ExperimentAnswer(Struct):
     reward_wait: float | None
     default_reward: float | None
     contexts: int
+    max_contexts: int
     decisions: int
     rewards: int
     defaulted: int

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from alphafair.engine import Engine
+from alphafair.engine import Engine, Mismatch, Unavailable
 from alphafair.service.connections import REASONS
 from alphafair.service.door import current_caller
 from alphafair.service.experiments import fairness
@@ -132,17 +132,26 @@ class _Live:
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
         now = self.readiness()
         yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(now.ready))
+        help = "1 while no decisions are made, with the reason."
+        not_ready = GaugeMetricFamily("alphafair_not_ready", help, labels=["reason"])
+        not_ready.add_metric([now.reason or ""], float(not now.ready))
+        yield not_ready
         behind = "How far the clock is behind the last event in the log."
         yield GaugeMetricFamily("alphafair_clock_behind_seconds", behind, now.clock_behind_seconds)
         yield CounterMetricFamily("alphafair_position", "Events in the log.", self.engine.position)
-        left = "Erasures of which bytes may be left in unused parts of the file."
-        yield GaugeMetricFamily("alphafair_erasures_pending", left, self.engine.erasures_pending)
-        yield from self._experiments()
+        yield from self._contents()
 
-    def _experiments(self) -> Iterator[Metric]:
+    def _contents(self) -> Iterator[Metric]:
+        """What is in the file; nothing while it cannot be loaded, which the numbers above tell."""
         caller = current_caller.get(None)  # who asks for the page; nobody does while it is registered
-        seen = [name for name in self.engine.experiments() if caller is None or caller.sees(name)]
-        found = [self.engine.experiment(name) for name in seen]
+        try:
+            n_erasures = self.engine.erasures_pending
+            seen = [name for name in self.engine.experiments() if caller is None or caller.sees(name)]
+            found = [self.engine.experiment(name) for name in seen]
+        except (Mismatch, Unavailable):
+            return
+        left = "Erasures of which bytes may be left in unused parts of the file."
+        yield GaugeMetricFamily("alphafair_erasures_pending", left, n_erasures)
         for kind, field, help in (
             (CounterMetricFamily, "decisions", "Decisions made."),
             (CounterMetricFamily, "rewards", "Rewards sent and booked; default rewards are not among them."),
@@ -152,6 +161,7 @@ class _Live:
             (CounterMetricFamily, "rolled_back", "Decisions closed by a rollback."),
             (GaugeMetricFamily, "pending", "Decisions that wait for a reward, or to be activated."),
             (GaugeMetricFamily, "contexts", "Contexts seen, erased ones included."),
+            (GaugeMetricFamily, "max_contexts", "Contexts that there may be: more are refused."),
         ):
             family = kind(f"alphafair_{field}", help, labels=["experiment"])
             for experiment in found:

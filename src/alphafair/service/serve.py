@@ -38,6 +38,7 @@ def serve(
     limits: Limits = DEFAULT_LIMITS,
     log_all: bool = False,
     must_exist: bool = False,
+    max_contexts: int | None = None,
 ) -> None:
     """Serve a file until told to stop (SIGTERM, SIGINT); what was accepted by then is answered first.
 
@@ -47,7 +48,7 @@ def serve(
         raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     limits = limits._replace(most_connections=room_for(limits.most_connections))
-    engine = Engine.open(path, create=not must_exist)
+    engine = Engine.open(path, create=not must_exist, max_contexts=max_contexts)
     try:
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):
             repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"

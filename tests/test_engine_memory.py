@@ -1,0 +1,394 @@
+"""Memory: how many contexts an experiment may have, one copy of the state, and what becomes of a MemoryError."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from alphafair import Engine
+from alphafair.engine import Decide, Mismatch, Receipt, Refused, Reward, Unavailable, decisions, memory
+from alphafair.engine.events import SnapshotPiece
+from alphafair.engine.fold import Fold
+from alphafair.engine.known import KnownDecisions
+from alphafair.engine.replay import Replay
+from alphafair.policies import POLICIES, BasePolicy, load_policy
+from alphafair.policies.memory import more_rows
+from alphafair.types import State
+from tests.serving import error, running
+
+ARMS = ("ada", "ben")
+VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(1, 20)]
+
+
+def made(name: str, variant: str, n_contexts: int, n_arms: int = 20) -> BasePolicy:
+    settings = POLICIES[name].variants(1, n_arms)[variant]
+    policy: BasePolicy = POLICIES[name](1, n_arms, **settings)
+    policy.grow(n_contexts=n_contexts)
+    return policy
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS)
+        yield engine
+
+
+# how many contexts
+
+
+def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db", seed=1, max_contexts=3) as engine:
+        engine.create("home", arms=ARMS)
+        engine.create("other", arms=ARMS)
+        answers = engine.submit([Decide("home", label) for label in "abcdeab"])
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        assert [isinstance(answer, Receipt) for answer in answers] == [True] * 3 + [False] * 2 + [True] * 2
+        assert {each.code for each in refused} == {"too_many_contexts"}
+        assert "3" in str(refused[0])
+        assert "max_contexts" in str(refused[0])
+        assert (engine.experiment("home").contexts, engine.experiment("home").max_contexts) == (3, 3)
+        engine.erase("home", "a")  # its numbers stay, and take as much memory as before
+        with pytest.raises(Refused, match="max_contexts"):
+            engine.decide("home", "a")
+        assert isinstance(engine.decide("other", "d"), Receipt)
+        with pytest.raises(Refused) as many:
+            engine.create("known", arms=ARMS, contexts=["a", "b", "c", "d"])
+        assert many.value.code == "too_many_contexts"
+        assert engine.experiments() == ["home", "other"]
+    with Engine.open(tmp_path / "shop.db", seed=1, max_contexts=1) as engine:
+        assert isinstance(engine.decide("home", "b"), Receipt)
+        with pytest.raises(Refused, match="max_contexts"):
+            engine.decide("other", "e")
+        engine.verify()
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])
+def test_max_contexts_is_a_count(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(ValueError, match="max_contexts must be"):
+        Engine.open(tmp_path / "shop.db", max_contexts=value)
+    assert not (tmp_path / "shop.db").exists()
+
+
+def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
+    with mock.patch.object(memory, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
+        engine.create("wide", arms=[f"{k}" for k in range(500)])
+        row = engine._experiments["wide"].policy.bytes_per_context
+        limit = engine.experiment("wide").max_contexts
+        assert row > 500 * 8
+        assert limit == 5_000_000 // (memory.COPIES * row + memory.LABEL_BYTES)
+        answers = engine.submit([Decide("wide", f"{k}") for k in range(limit + 5)])
+        assert [isinstance(answer, Refused) for answer in answers] == [False] * limit + [True] * 5
+        engine.create("other", arms=ARMS)  # experiments share it equally
+        assert engine.experiment("wide").max_contexts == limit // 2
+        assert engine.experiment("other").max_contexts > 10 * limit
+        assert isinstance(engine.decide("wide", "0"), Receipt)
+
+
+def test_there_is_room_for_one_context_at_least(tmp_path: Path) -> None:
+    with mock.patch.object(memory, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
+        engine.create("home", arms=ARMS)
+        assert engine.experiment("home").max_contexts == 1
+
+
+def test_the_memory_of_this_process(tmp_path: Path) -> None:
+    """The least of what the machine has, the groups that the process is in allow, and its own limit."""
+    (tmp_path / "sys/a/b").mkdir(parents=True)
+    (tmp_path / "sys/memory").mkdir()
+    own, root = tmp_path / "cgroup", tmp_path / "sys"
+    own.write_text("0::/a/b\n")
+    found = memory.memory_limit(own, root)
+    assert found > 1 << 26
+    (root / "a/b/memory.max").write_text("max\n")
+    assert memory.memory_limit(own, root) == found
+    (root / "a/memory.max").write_text("3000000\n")
+    assert memory.memory_limit(own, root) == 3_000_000
+    own.write_text("4:memory:/docker/x\n3:cpu:/y\n")
+    (root / "memory/memory.limit_in_bytes").write_text("2000000\n")
+    assert memory.memory_limit(own, root) == 2_000_000
+    assert memory.memory_limit(tmp_path / "nothing", tmp_path / "nowhere") == found
+    with mock.patch.object(resource, "getrlimit", return_value=(1_000_000, -1)):
+        assert memory.memory_limit(own, root) == 1_000_000
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_what_is_counted_per_context_covers_what_it_takes(name: str, variant: str) -> None:
+    """Growing, saving and loading, each measured at its highest."""
+    few, many = 50, 850
+    peaks = {n: highest(name, variant, n) for n in (few, many)}
+    policy = made(name, variant, 1)
+    per_context = (peaks[many] - peaks[few]) / (many - few)
+    assert per_context <= memory.COPIES * policy.bytes_per_context + memory.LABEL_BYTES
+
+
+def highest(name: str, variant: str, n_contexts: int) -> int:
+    policy = made(name, variant, 1)
+    policy.choose(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for n in range(2, n_contexts + 1):
+            policy.grow(n_contexts=n)
+        blob = policy.snapshot().to_bytes()
+        del policy
+        load_policy(State.from_bytes(blob))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# no more copies than needed
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_a_loaded_policy_is_there_once(name: str, variant: str) -> None:
+    state = made(name, variant, 500).snapshot()
+    size = sum(array.nbytes for array in state.arrays.values())
+    gc.disable()
+    tracemalloc.start()
+    try:
+        policy = load_policy(state)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert policy.n_contexts == 500
+    assert kept < 1.2 * size + 50_000
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_one_more_context_does_not_copy_all_others(name: str, variant: str) -> None:
+    policy = made(name, variant, 600)
+    policy.grow(n_contexts=601)  # there is room for as many again now
+    tracemalloc.start()
+    try:
+        policy.grow(n_contexts=602)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 20_000
+
+
+def test_a_context_that_finds_no_room_changes_nothing() -> None:
+    policy = made("independent-alpha-fair", "", 4)
+    before, calls = policy.snapshot(), list[Any]()
+
+    def second_fails(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise MemoryError
+        return more_rows(*arguments)
+
+    with mock.patch("alphafair.policies.memory.more_rows", second_fails), pytest.raises(MemoryError):
+        policy.grow(n_contexts=9)
+    after = policy.snapshot()
+    assert {key: value.shape for key, value in before.arrays.items()} == {
+        key: value.shape for key, value in after.arrays.items()
+    }
+    policy.grow(n_contexts=9)
+    assert policy.choose(8).arm < 20
+
+
+def test_what_was_in_memory_is_gone_before_it_is_loaded_again(engine: Engine) -> None:
+    engine.create("idle", arms=ARMS)
+    engine.reward(engine.decide("home", "v").id, 0.5)
+    old = [weakref.ref(experiment.policy) for experiment in engine._keyed.values()]
+    old += [weakref.ref(experiment) for experiment in engine._keyed.values()]
+    alive: list[int] = []
+
+    class Watching(Replay):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            alive.append(sum(each() is not None for each in old))
+            super().__init__(*arguments, **options)
+
+    gc.disable()
+    try:
+        with mock.patch.object(Fold, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
+            engine.decide("home", "v", "x")
+        with mock.patch.object(decisions, "Replay", Watching):
+            assert engine.experiment("home").decisions == 2
+    finally:
+        gc.enable()
+    assert alive == [0]
+    engine.verify()
+
+
+# when it is not enough
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "drawing": lambda: mock.patch.object(KnownDecisions, "begin_group", side_effect=MemoryError),
+    "counting": lambda: mock.patch.object(Fold, "apply", side_effect=MemoryError),
+    "learning": lambda: mock.patch("alphafair.engine.fold.follow", side_effect=MemoryError),
+    "a bug": lambda: mock.patch.object(Fold, "apply", side_effect=KeyError("odd")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failure_makes_it_unready_until_loading_works(engine: Engine, fault: str) -> None:
+    first = engine.decide("home", "v", "first")
+    expected: Any = KeyError if fault == "a bug" else Unavailable
+    with FAULTS[fault](), pytest.raises(expected):
+        engine.submit([Reward(first.id, 0.5), Decide("home", "w", "second")])
+    reason = engine.health(probe=False)["reason"]
+    assert reason is not None
+    assert ("KeyError: 'odd'" if fault == "a bug" else "MemoryError") in reason
+    with mock.patch.object(Replay, "run", side_effect=MemoryError):
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="MemoryError"):
+                engine.decide("home", "v")
+            with pytest.raises(Unavailable, match="MemoryError"):
+                engine.experiment("home")
+        health = engine.health()
+        assert (health["ready"], "MemoryError" in health["reason"]) == (False, True)
+    wait_until(lambda: engine.health()["ready"])
+    assert engine.health()["unhealthy"] == {}
+    assert engine.decide("home", "w", "second").context == "w"
+    assert engine.reward("first", 0.5).outcome in ("applied", "repeated")
+    assert engine.experiment("home").decisions == 2
+    engine.verify()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30.0
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_loading_is_not_tried_with_every_request(engine: Engine) -> None:
+    with mock.patch.object(Fold, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
+        engine.decide("home", "v")
+    with mock.patch.object(decisions, "RETRY", 1e9), mock.patch.object(Replay, "run", side_effect=MemoryError) as run:
+        for _ in range(5):
+            with pytest.raises(Unavailable):
+                engine.decide("home", "v")
+        assert run.call_count == 1
+
+
+def test_a_snapshot_that_does_not_fit_is_not_taken_for_a_damaged_one(engine: Engine, tmp_path: Path) -> None:
+    """Beginning with the first event instead would take as much memory, and very long."""
+    engine.reward(engine.decide("home", "v").id, 0.5)
+    engine.close()
+    with mock.patch("numpy.load", side_effect=MemoryError), pytest.raises(Unavailable, match="MemoryError"):
+        Engine.open(tmp_path / "shop.db")
+    with Engine.open(tmp_path / "shop.db") as again:
+        again.verify()
+
+
+def test_a_change_that_finds_no_memory_is_not_made(engine: Engine) -> None:
+    with mock.patch.object(Fold, "changed", side_effect=MemoryError), pytest.raises(Unavailable, match="MemoryError"):
+        engine.set_alpha("home", 0.25)
+    assert engine.experiment("home").alpha != 0.25
+    engine.set_alpha("home", 0.25)
+    assert engine.experiment("home").alpha == 0.25
+
+
+def test_a_snapshot_that_cannot_be_written_takes_no_answer_back(engine: Engine) -> None:
+    """And what was written of it is not taken for a whole one."""
+    append, failed = engine._ledger.append, list[Any]()
+
+    def failing(expected: int, last: int, rows: Any, *updates: Any) -> None:
+        if rows.get(SnapshotPiece) and rows[SnapshotPiece][0].number == 1 and not failed:
+            failed.append(rows)
+            raise MemoryError
+        append(expected, last, rows, *updates)
+
+    with (
+        mock.patch.object(decisions, "SNAPSHOT_EVERY", 1),
+        mock.patch("alphafair.engine.snapshots.PIECE", 400),
+        mock.patch("alphafair.engine.snapshots.REST", 0.0),
+        mock.patch("alphafair.engine.snapshots.REST_AFTER_FAILURE", 0.0),
+        mock.patch.object(engine._ledger, "append", failing),
+    ):
+        for k in range(50):
+            assert isinstance(engine.decide("home", f"{k % 3}"), Receipt)
+    assert failed
+    assert engine.health()["ready"]
+    assert engine._ledger.rows("select count(*) from snapshot")[0][0]
+    engine.verify()
+
+
+RELOADS = """
+import resource, sys
+from alphafair import Engine
+from alphafair.engine import Decide
+engine = Engine.open(sys.argv[1], seed=1)
+arms = [f"{k}" for k in range(1000)]
+engine.create("home", arms=arms)
+engine.submit([Decide("home", f"{k}") for k in range(1500)])
+engine.close()
+engine = Engine.open(sys.argv[1])
+policy = engine._experiments["home"].policy
+size = policy.bytes_per_context * policy.n_contexts
+del policy
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+limit = now + int(3.6 * size)  # with the state that is there, this is enough to load it once more: it takes four
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+engine._stale = True
+print(engine.experiment("home").contexts, engine.decide("home", "7").context)
+"""
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux how large the process is")
+def test_a_process_of_limited_memory_loads_again(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RELOADS, str(tmp_path / "shop.db")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["1500", "7"]
+
+
+# over HTTP
+
+
+@pytest.mark.compiled
+def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "shop.db", seed=1, max_contexts=2)
+    engine.create("home", arms=ARMS)
+    with running(tmp_path / "shop.db", engine=engine) as shop:
+        items = [{"context": label} for label in "abca"]
+        found = shop.post("/home/decisions/batch", {"items": items}).json()["items"]
+        assert found[2]["error"]["code"] == "too_many_contexts"
+        refused = shop.post("/home/decisions", {"context": "d"})
+        assert (refused.status_code, error(refused)["code"]) == (409, "too_many_contexts")
+        assert shop.http.get("/v1/experiments/home").json()["max_contexts"] == 2
+        assert 'alphafair_max_contexts{experiment="home"} 2.0' in shop.http.get("/metrics").text
+        with mock.patch.object(Replay, "run", side_effect=MemoryError):
+            with mock.patch.object(Fold, "apply", side_effect=MemoryError):
+                lost = shop.post("/home/decisions", {"context": "a"})
+                assert (lost.status_code, error(lost)["code"]) == (503, "unavailable")
+            ready = shop.http.get("/ready")
+            assert ready.status_code == 503
+            assert "MemoryError" in ready.json()["reason"]
+            metrics = shop.http.get("/metrics")
+            assert metrics.status_code == 200
+            assert "alphafair_ready 0.0" in metrics.text
+            assert "alphafair_not_ready{reason=" in metrics.text
+            assert shop.post("/home/decisions", {"context": "a"}).status_code == 503
+            assert shop.http.get("/v1/experiments/home").status_code == 503
+        wait_until(lambda: shop.http.get("/ready").status_code == 200)
+        assert shop.post("/home/decisions", {"context": "a"}).status_code == 200
+        assert 'alphafair_not_ready{reason=""} 0.0' in shop.http.get("/metrics").text
+        engine.verify()
+
+
+def test_mismatches_stay_what_they_are(engine: Engine) -> None:
+    with mock.patch.object(Replay, "run", side_effect=Mismatch("changed by another hand")):
+        engine._stale = True
+        with pytest.raises(Mismatch, match="another hand"):
+            engine.decide("home", "v")
+        assert "another hand" in str(engine.health(probe=False)["reason"])
+    assert isinstance(engine.decide("home", "v"), Receipt)
