@@ -19,41 +19,30 @@ The suite runs some cases (`tests/test_edges_evaluation.py`). By hand:
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
-import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from alphafair import Log, Refusal, Stream, evaluation, metrics, offline_curve, offline_optimum
+from alphafair import Log, Stream, evaluation, metrics, offline_curve, offline_optimum
 from alphafair.evaluation import ESTIMATORS
 from alphafair.evaluation.estimate import METRICS
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals
 from alphafair.policies import POLICIES
+from tests import searching
+from tests.searching import LEAST, log_uniform
 
 ALPHAS = (0.0, 1e-300, 1e-12, 1e-3, 0.25, 0.5, 0.9, 0.99, 1.0 - 1e-9, 1.0 - 1e-16)
-LEAST = 5e-324  # the smallest positive float
 DIGITS = 60
 LEARNERS = ("alpha-fair-adaptive", "alpha-fair-bandit", "scale-free", "uniform")
 
 
-class Failure(AssertionError):
-    """What was found, with the calls that lead there."""
-
-
 # random values
-
-
-def log_uniform(rng: np.random.Generator, low: float, high: float, size: Any = None) -> Any:
-    return np.exp(rng.uniform(math.log(low), math.log(high), size))
 
 
 def rewards_of(rng: np.random.Generator, contexts: np.ndarray, arms: np.ndarray) -> tuple[str, np.ndarray]:
@@ -266,48 +255,8 @@ class Problem:
 # one case
 
 
-class Case:
+class Case(searching.Case):
     """Random arguments, what is made of them, and what must be true of it."""
-
-    def __init__(self, number: int, kind: str | None = None, *, size: float = 1.0, verbose: bool = False) -> None:
-        self.number, self.size, self.verbose = number, size, verbose
-        self.rng = np.random.default_rng([number, 21])
-        names = [*KINDS]
-        self.kind = kind or names[number % len(names)]
-        self.story: list[str] = []
-
-    def run(self) -> None:
-        """Failure if anything is wrong."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                KINDS[self.kind](self)
-            except Failure:
-                raise
-            except Exception as problem:
-                raise self.failure(f"{type(problem).__name__}: {problem}\n{traceback.format_exc(limit=-5)}") from None
-
-    def failure(self, what: str) -> Failure:
-        calls = "\n".join(f"  {k}: {line}" for k, line in enumerate(self.story))
-        return Failure(f"case {self.number}, {self.kind}\n{calls}\n{what}")
-
-    def expect(self, holds: Any, what: str) -> None:
-        if not bool(holds):
-            raise self.failure(what)
-
-    def note(self, line: str) -> None:
-        self.story.append(line)
-        if self.verbose:
-            print(f"{len(self.story) - 1}: {line}", flush=True)
-
-    def ask(self, call: Callable[[], Any], *named: str) -> Any:
-        """What a call returns; None where it is refused by one of these names."""
-        try:
-            return call()
-        except Refusal as refusal:
-            self.expect(refusal.argument.split("[")[0] in named, f"refused for no good reason: {refusal}")
-            self.story[-1] += f" -> {refusal}"
-            return None
 
     def log(self, most: int = 5000) -> Log:
         n_rounds = float(self.rng.choice([1, 2, 10, 40, 300, 1000, most, log_uniform(self.rng, 1, 3000)]))
@@ -542,7 +491,7 @@ class Case:
         self.expect(0.0 <= reach <= wider * (1 + 1e-9), f"t({probability}, {degrees}) is {reach}, beyond {wider}")
 
 
-KINDS: dict[str, Callable[[Case], None]] = {
+Case.kinds = KINDS = {
     "evaluate": Case.evaluate,
     "offline": Case.offline,
     "metrics": Case.metrics,
@@ -553,39 +502,5 @@ KINDS: dict[str, Callable[[Case], None]] = {
 }
 
 
-def cases(first: int, count: int | None, seconds: float) -> Iterator[int]:
-    started, number = time.monotonic(), first
-    while (count is None or number < first + count) and time.monotonic() - started < seconds:
-        yield number
-        number += 1
-
-
-def search(first: int, count: int | None, seconds: float, kind: str | None, size: float, *, verbose: bool) -> int:
-    """Try cases one after the other; print what fails. How many did."""
-    started, n_tried, n_failed = time.monotonic(), 0, 0
-    for number in cases(first, count, seconds):
-        n_tried += 1
-        try:
-            Case(number, kind, size=size, verbose=verbose).run()
-        except Exception as failure:
-            n_failed += 1
-            print(f"{failure if isinstance(failure, Failure) else traceback.format_exc()}\n", flush=True)
-    print(f"{n_tried} cases from {first} on, {n_failed} failed, {time.monotonic() - started:.0f} s", flush=True)
-    return n_failed
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="stop after so many seconds")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--count", type=int, help="so many cases; by default as many as there is time for")
-    parser.add_argument("--size", type=float, default=1.0, help="times as large logs and problems")
-    parser.add_argument("--kind", choices=[*KINDS], help="one kind; by default all by turns")
-    parser.add_argument("--verbose", "-v", action="store_true", help="print every call before it is made")
-    said = parser.parse_args()
-    failed = search(said.first, said.count, said.seconds, said.kind, said.size, verbose=said.verbose)
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    searching.main(Case, __doc__)

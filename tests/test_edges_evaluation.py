@@ -29,6 +29,7 @@ from alphafair.evaluation.estimate import METRICS
 from alphafair.evaluation.plausible import _drawn, plausible_totals
 from alphafair.evaluation.scores import count_cells, score
 from tests import search_evaluation as search
+from tests import searching
 
 SHAPES = {
     "clicks": lambda rng, n: (rng.random(n) < 0.3).astype(float),
@@ -323,12 +324,12 @@ def test_the_search_finds_nothing(kind: str) -> None:
         search.Case(number, kind, size=0.3).run()
 
 
-def planted(kind: str, n_cases: int = 40) -> search.Failure | None:
+def planted(kind: str, n_cases: int = 40) -> searching.Failure | None:
     """What the search says first, if anything."""
     for number in range(n_cases):
         try:
             search.Case(number, kind, size=0.1).run()
-        except search.Failure as failure:
+        except searching.Failure as failure:
             return failure
     return None
 

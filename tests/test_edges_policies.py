@@ -28,7 +28,10 @@ from alphafair.kernels.draw import draw_arm, mask_distribution
 from alphafair.kernels.groups import lift_groups
 from alphafair.kernels.memory import ARMS
 from alphafair.policies import POLICIES
+from alphafair.policies.base import BasePolicy
 from alphafair.types import State
+from tests import search_policies as search
+from tests import searching
 
 TINY = [5e-324, 1.2e-285, 1e-200, 1e-163, 1e-161, 1e-150, 1e-141, 1e-139]
 
@@ -400,3 +403,42 @@ def test_a_damaged_memory_is_not_drawn_from(broken: list[float]) -> None:
     stream = Stream.from_arrays(np.zeros(5, int), np.full((5, 3), 0.5))
     with pytest.raises(ArithmeticError, match="not a distribution"):
         simulate(policy, stream)
+
+
+# the search: see tests/search_policies.py
+
+
+@pytest.mark.parametrize("kind", search.KINDS)
+def test_a_short_search_finds_nothing(kind: str) -> None:
+    for number in range(8):
+        search.Case(number, kind, size=0.4).run()
+
+
+def planted(kind: str) -> str:
+    """What the search finds in its first cases."""
+    for number in range(20):
+        try:
+            search.Case(number, kind, size=0.4).run()
+        except searching.Failure as failure:
+            return str(failure)
+    return ""
+
+
+def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum beside 1, a refusal that changes something, a snapshot that forgets."""
+    assert planted("uniform") == ""
+    with monkeypatch.context() as patch:
+        asked = BasePolicy.probabilities
+        patch.setattr(BasePolicy, "probabilities", lambda policy, *args, **said: asked(policy, *args, **said) * 1.00001)
+        assert "not a distribution" in planted("uniform")
+    with monkeypatch.context() as patch:
+
+        def refuse(policy: Any, *args: Any) -> None:
+            policy._memory.learners[...] += 1.0
+            raise Refusal("decision.propensity", "another", 0.5, "")
+
+        patch.setattr(AlphaFairBandit, "_refuse_propensity", refuse)
+        assert "something has changed" in planted("alpha-fair-bandit")
+    with monkeypatch.context() as patch:
+        patch.setattr("alphafair.policies.memory.Memory.read", lambda memory, state: memory)
+        assert "saves otherwise" in planted("hedge")

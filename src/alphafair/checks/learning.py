@@ -110,15 +110,21 @@ def stays_finite(subject: Subject) -> None:
         "one arm": (np.ones((1, 1)), 3),
         "one context": (np.array([[1.0, 0.2, 0.2, 0.2]]), 1),
         "rewards of 1e-12": (np.array([[1e-12, 1e-13, 0.0, 1e-12]]), 2),
+        "rewards too small to be squared": (np.array([[1e-163, 1e-200, 0.0, 5e-324]]), 2),
+        "ordinary rewards after tiny ones": (np.array([[5e-324, 1e-200, 0.0, 1e-161], [1.0, 0.2, 0.0, 0.5]]), 2),
     }
     compiled = subject.make().kernels is not None and os.environ.get("NUMBA_DISABLE_JIT") != "1"
     for name, (table, n_contexts) in cases.items():
         n_rounds = 1_000_000 if compiled and name == "one context" else 2000
         policy = subject.make(n_contexts, table.shape[1])
         contexts = (np.arange(n_rounds) % n_contexts).astype(np.int32)
-        trace = simulate(policy, Stream(contexts, np.zeros_like(contexts), table, n_contexts=n_contexts), seed=1)
+        items = (np.arange(n_rounds) * len(table) // n_rounds).astype(np.int32)
+        trace = simulate(policy, Stream(contexts, items, table, n_contexts=n_contexts), seed=1)
         assert np.isfinite(trace.final).all(), f"{name}: rewards {trace.final}"
         is_sound(policy, f"{name}: ")
+        twin = subject.make(n_contexts, table.shape[1])
+        twin.restore(policy.snapshot())
+        is_sound(twin, f"{name}, restored: ")
 
 
 def bad_input_is_refused(subject: Subject) -> None:
