@@ -13,10 +13,10 @@ import pytest
 from scipy.stats import binom, norm
 from typer.testing import CliRunner
 
-from alphafair import Engine, Log
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Engine, Log, Uniform, drive
 from alphafair.cli import app
 from alphafair.engine.requests import Decide, Reward
-from alphafair.evaluation import ESTIMATORS, LogFile, doctor, evaluate
+from alphafair.evaluation import ESTIMATORS, LogFile, doctor, evaluate, replay, simulate_model, warm_start
 from alphafair.evaluation.estimate import PLAIN
 from alphafair.evaluation.scores import score
 from tests import naive_evaluation as naive
@@ -236,3 +236,71 @@ def test_a_log_without_lists_is_told_that_arms_may_have_been_missing() -> None:
     log, _, _ = stock_log(1, 4000)
     (said,) = [each.what for each in doctor(replace(log, available=None)).findings if each.grade == "wrong"]
     assert "a column of available arms must say so" in said
+
+
+@pytest.mark.parametrize("kind", [AlphaFairAdaptive, AlphaFairBandit])
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_matching_rounds_stepwise_and_compiled_are_the_same(kind: Any, floor: float) -> None:
+    log, _, _ = stock_log(2, 800)
+
+    class Plain(kind):  # type: ignore[misc]
+        def choose(self, *arguments: Any, **more: Any) -> Any:
+            return super().choose(*arguments, **more)
+
+    whole, single = kind(3, 5, pull_floor=floor), Plain(3, 5, pull_floor=floor)
+    (n, played), (m, stepped) = (
+        drive.over_matches(policy, log, np.random.default_rng(3)) for policy in (whole, single)
+    )
+    assert n == m == played.pulls.sum()
+    assert np.array_equal(played.earned, stepped.earned)
+    assert np.array_equal(whole.cumulative_rewards, single.cumulative_rewards)
+
+
+def known_stock() -> tuple[Any, Any, Any]:
+    """Two arms: the better one is there in a third of all rounds, and then every policy that learns takes it."""
+    rng = np.random.default_rng(1005)  # no seed of the runs
+    n = 30_000
+    stock = np.ones((n, 2), dtype=bool)
+    stock[rng.random(n) < 2 / 3, 1] = False
+    used = restricted(np.full((n, 2), 0.5), stock)
+    return rng, stock, used
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("play", [replay, simulate_model])
+def test_a_policy_that_learns_plays_among_what_is_available(play: Any) -> None:
+    """Uniform play earns (2/3) 0.2 + (1/3) (0.2 + 0.8)/2 a round: an exact band for rewards of 0 and 1."""
+    rng, stock, used = known_stock()
+    arms = drawn(rng, used)
+    n, means = len(arms), np.array([0.2, 0.8])
+    rewards = (rng.random(n) < means[arms]).astype(float)
+    log = Log(np.zeros(n, dtype=int), arms, rewards, used[np.arange(n), arms], available=stock)
+    found = play(log, Uniform(1, 2, feedback="bandit"), n_seeds=10)
+    truth, part = 2 / 3 * 0.2 + 1 / 3 * 0.5, 1 / 3 / 2  # the second arm's part of all rounds
+    low, high = binom.ppf([0.0005, 0.9995], found.n_rounds, truth) / found.n_rounds
+    assert low <= found.reward_per_round.value <= high
+    earned = (found.cumulative_rewards[1] - 1.0) / found.n_rounds
+    low, high = binom.ppf([0.0005, 0.9995], found.n_rounds, part * 0.8) / found.n_rounds
+    assert low <= earned <= high
+    learner = play(log, AlphaFairAdaptive(1, 2, alpha=0.0), n_seeds=4)
+    assert learner.reward_per_round.value <= 2 / 3 * 0.2 + 1 / 3 * 0.8 + 0.02, "no more than there was in stock"
+    assert learner.reward_per_round.value > truth
+
+
+def test_a_warm_start_is_as_if_the_policy_had_made_the_decisions() -> None:
+    rng = np.random.default_rng(1)
+    policy, rows = AlphaFairAdaptive(2, 4, alpha=0.5, pull_floor=0.2, seed=0), []
+    for t in range(400):
+        stock = rng.random(4) < 0.7
+        stock[t % 4] = True
+        decision = policy.choose(t % 2, available=stock)
+        reward = float(rng.random() < 0.5)
+        policy.update(decision, reward)
+        rows.append((t % 2, decision.arm, reward, decision.propensity, stock))
+    contexts, arms, rewards, propensities, stock = (np.array(column) for column in zip(*rows, strict=True))
+    log = Log(contexts, arms, rewards, propensities, available=stock)
+    assert log.propensities.min() >= 1 / 8
+    started = warm_start(log, AlphaFairAdaptive, alpha=0.5, pull_floor=0.2)
+    np.testing.assert_array_equal(started.cumulative_rewards, policy.cumulative_rewards)
+    for context in range(2):
+        np.testing.assert_array_equal(started.probabilities(context), policy.probabilities(context))

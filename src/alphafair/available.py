@@ -57,9 +57,20 @@ class AvailableArms(NamedTuple):
             _owned(np.ascontiguousarray(given)), frozen(of_sets[numbers])
         )  # whole sets are -1: nothing is to be renormalised there
 
+    @classmethod
+    def every(cls, n_rounds: int, n_arms: int) -> AvailableArms:
+        """All arms in all rounds."""
+        none = np.empty((0, n_arms), dtype=np.bool_)
+        return cls(frozen(none), frozen(np.full(n_rounds, ALL, dtype=np.int32)))
+
     @property
     def n_arms(self) -> int:
         return int(self.sets.shape[1])
+
+    def of_round(self, t: int) -> NDArray[np.bool_] | None:
+        """Those of one round; None where every arm could be shown."""
+        number = self.of_rounds[t]
+        return None if number == ALL else self.sets[number]
 
     def take(self, rounds: Any) -> AvailableArms:
         """Those of some rounds, as an index or a slice names them."""

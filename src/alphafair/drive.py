@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.available import AvailableArms
 from alphafair.groups import Labels
 from alphafair.kernels.adversaries import first_state, react
 from alphafair.kernels.loops import NOBODY, Delays, LogSteps, Rounds
@@ -57,13 +58,17 @@ def over_stream(
     groups: Labels | None = None,
     keep: bool = False,
     compiled: bool = True,
+    available: AvailableArms | None = None,
     advance: Callable[[int], None] = lambda rounds: None,
 ) -> Played:
-    """Play all rounds; rewards are written down when they are earned, and learned from when they arrive."""
+    """Play all rounds; rewards are written down when they are earned, and learned from when they arrive.
+
+    Where not all arms are `available` in every round, they are played stepwise.
+    """
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
     arms_change = bool(stream.epochs)  # and the policy may refuse to take them in, or to let them go
     with _all_or_nothing(policy) if arms_change else nullcontext():
-        _play(policy, stream, generator, played, delays, (account, groups), compiled, advance)
+        _play(policy, stream, generator, played, delays, (account, groups), compiled, available, advance)
     played.records[-1] = played.earned
     return played
 
@@ -90,11 +95,12 @@ def _play(
     delays: Indices | None,
     entry: tuple[Account, Labels | None],
     compiled: bool,
+    available: AvailableArms | None,
     advance: Callable[[int], None],
 ) -> None:
     """Epoch by epoch, block by block."""
     n_rounds = stream.n_rounds
-    whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs)
+    whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs) and available is None
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
     for first, last in pairwise([0, *stream.epochs, n_rounds]):
@@ -110,7 +116,7 @@ def _play(
             if whole:
                 _run(cast(BasePolicy, policy), stream, live, table, start, stop, uniforms, played, waits)
             else:
-                _step(policy, stream, start, stop, uniforms, played, delays, waiting)
+                _step(policy, stream, start, stop, uniforms, played, delays, waiting, available)
             advance(stop - start)
     for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
         policy.update(decision, reward)
@@ -140,13 +146,16 @@ def against(
     return played, Stream(given.contexts, items, table, n_contexts=given.n_contexts)
 
 
-def _choose(policy: Policy, stream: Stream, t: int, replay: _Replay) -> Decision:
+def _choose(
+    policy: Policy, stream: Stream, t: int, replay: _Replay, available: AvailableArms | None = None
+) -> Decision:
     """The policy's decision in round t, which it is shown the features of if it asks for them."""
+    masked = _masked(available, t)
     if policy.n_features == 0:
-        return policy.choose(int(stream.contexts[t]), rng=replay)
+        return policy.choose(int(stream.contexts[t]), rng=replay, **masked)
     features = cast(Matrix, stream.features)[t]
     shown = features[: policy.n_arms] if features.ndim == 2 else features
-    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), rng=replay, features=shown)
+    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), rng=replay, features=shown, **masked)
 
 
 def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: Vector) -> Any:
@@ -252,6 +261,7 @@ def _step(
     played: Played,
     delays: Indices | None,
     waiting: list[_Waiting],
+    available: AvailableArms | None,
 ) -> None:
     """The same rounds through the policy's public methods."""
     replay = _Replay(uniforms)
@@ -259,7 +269,7 @@ def _step(
         while waiting and waiting[0][0] <= t:
             _, _, decision, reward = heapq.heappop(waiting)
             policy.update(decision, reward)
-        decision = _choose(policy, stream, t, replay)
+        decision = _choose(policy, stream, t, replay, available)
         reward = _book(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is not None:
             policy.expect(decision)
@@ -305,8 +315,9 @@ def over_log(policy: Policy, log: Log) -> None:
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
     """Let a policy draw an arm in every round of a log; only those count, and are learned from, where it was shown.
 
-    How many did, and what was earned in them. For a policy that learns from one reward per round, and a log whose arms
-    were shown with equal probability: see `alphafair.evaluation.replay`.
+    How many did, and what was earned in them. Arms that were not available are masked. For a policy that learns from
+    one reward per round, and a log whose available arms were shown with equal probability: see
+    `alphafair.evaluation.replay`.
     """
     _check_log(policy, log)
     features = matching_features(policy, "log", log.features, log.n_arms)
@@ -314,14 +325,15 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
     uniforms = generator.random(log.n_rounds)
     if has_whole_runs(policy) and features is None:
         ours = cast(BasePolicy, policy)
-        columns = log.contexts, log.arms, log.rewards, uniforms
+        every = AvailableArms.every(log.n_rounds, log.n_arms)
+        columns = log.contexts, log.arms, log.rewards, uniforms, *(log.available or every)
         matched = int(ours.run(ours.live_arms, "match", *columns, played.book(0, log.n_rounds), in_order=True))
     else:
         matched, replay = 0, _Replay(uniforms)
         rounds = zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), strict=True)
         for t, (context, arm, reward) in enumerate(rounds):
             shown = {} if features is None else {"features": features[t]}
-            decision = policy.choose(context, rng=replay, **shown)
+            decision = policy.choose(context, rng=replay, **shown, **_masked(log.available, t))
             if decision.arm == arm:
                 played.earned[arm] += reward
                 played.pulls[arm] += 1
@@ -329,6 +341,12 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
                 matched += 1
     played.records[-1] = played.earned
     return matched, played
+
+
+def _masked(available: AvailableArms | None, t: int) -> dict[str, Any]:
+    """How to tell a policy which arms can be drawn in round t: nothing, where all can."""
+    mask = None if available is None else available.of_round(t)
+    return {} if mask is None else {"available": mask}
 
 
 def over_full_log(

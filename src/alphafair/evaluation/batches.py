@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.arrays import frozen
-from alphafair.available import ALL, AvailableArms
+from alphafair.available import AvailableArms
 from alphafair.evaluation.log_file import LEAST_PROPENSITY, LogFile, refuse_improbable
 from alphafair.kernels.log_scores import Rows
 from alphafair.types import Log
@@ -96,7 +95,7 @@ def batches(log: AnyLog) -> Iterator[Rows]:
     All rows of one user are in one group.
     """
     n_groups, first, unit = group_count(log), 0, reward_unit(log)
-    every = AvailableArms(frozen(np.ones((0, log.n_arms), dtype=np.bool_)), frozen(np.full(BLOCK, ALL, dtype=np.int32)))
+    every = AvailableArms.every(BLOCK, log.n_arms)
     for part in [log] if isinstance(log, Log) else log.batches():
         for start in range(0, part.n_rounds, BLOCK):
             stop = min(start + BLOCK, part.n_rounds)

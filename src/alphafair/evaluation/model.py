@@ -44,6 +44,11 @@ class Cells(NamedTuple):
         visits: Vector = self.counts.sum(axis=1)
         return visits
 
+    @property
+    def available(self) -> Matrix:
+        """Rows of a context in which each arm was available."""
+        return np.asarray(self.visits[:, None] - self.missing)
+
 
 def model_totals(cells: Cells) -> Matrix:
     """What every arm would have paid in each context's rounds, by the model; contexts without any count as one."""

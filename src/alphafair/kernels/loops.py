@@ -15,7 +15,7 @@ import numpy as np
 from alphafair.jit import kernel, specialise
 from alphafair.kernels import Kernels
 from alphafair.kernels.adversaries import react as adversary_reacts
-from alphafair.kernels.draw import mask_distribution
+from alphafair.kernels.draw import draw_arm, mask_distribution
 from alphafair.kernels.prefetch import prefetch
 
 draw: Any = None  # the policy's kernels, put in by `loop`
@@ -274,13 +274,17 @@ def _fold_bandit(work, shared, learners, log, p):
     return -1
 
 
-def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, book):
+def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, sets, of_sets, book):
     """How many rounds counted."""
     probabilities = np.empty(book.earned.shape[0])
     matched = 0
     for t in range(contexts.shape[0]):
         context = np.int64(contexts[t])
         arm, propensity = draw(work, shared, learners, context, uniforms[t], probabilities)
+        if of_sets[t] >= 0:
+            mask(work, probabilities, sets[of_sets[t]])
+            arm = draw_arm(probabilities, uniforms[t])
+            propensity = probabilities[arm]
         _check_drawn(propensity)
         if arm == arms[t]:
             book.earned[arm] += rewards[t]
