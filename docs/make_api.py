@@ -8,14 +8,17 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import alphafair
 from alphafair import (
     checks,
     contexts,
+    data,
     drive,
     engine,
+    evaluation,
     figures,
     metrics,
     offline,
@@ -29,37 +32,37 @@ from alphafair import (
 from alphafair.service import client
 
 PAGE = Path(__file__).with_name("api.md")
-OF_METRICS = [value for value in vars(metrics).values() if getattr(value, "__module__", "") == metrics.__name__]
-SECTIONS: dict[str, tuple[str, list[Any]]] = {
-    "Policies": ("", [*policies.POLICIES.values(), policies.load_policy, policies.register]),
-    "What all policies share": ("", [policies.BasePolicy, types.Policy]),
-    "Values": (
-        "",
-        [
-            types.Decision,
-            types.DescribedDecision,
-            types.Feedback,
-            types.State,
-            types.Stream,
-            types.Log,
-            types.Trace,
-            types.Adversary,
-        ],
-    ),
-    "Running": ("", [simulation.simulate, simulation.simulate_against, drive.over_log, drive.over_full_log]),
-    "Hindsight": ("", [offline.offline_optimum, offline.offline_curve, offline.context_reward_totals]),
-    "Metrics": ("metrics.", OF_METRICS),
-    "Streams": ("streams.", [getattr(streams, name) for name in streams.__all__ if name != "Log"]),
-    "Contexts from features": ("contexts.", [contexts.cluster, contexts.Clusters]),
-    "The engine": ("", [engine.Engine]),
-    "What an engine is asked, and answers": (
-        "engine.",
-        [engine.Status, engine.restore, engine.Decide, engine.Reward, engine.Activate, engine.Receipt, engine.Outcome],
-    ),
-    "Clients of the service": ("", [client.Client, client.AsyncClient, client.Drawn, client.ServiceError]),
-    "Rewards, errors": ("", [rewards.rescale_rewards, validate.Refusal]),
-    "Errors of the engine": ("engine.", [engine.Refused, engine.Unavailable, engine.Mismatch]),
-    "Checks and pictures": ("", [checks.run_checks, figures.overview, figures.save]),
+ERRORS = ("Mismatch", "PolicyFailed", "Refused", "Unavailable")
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """A module's public names: those that it lists, or else the classes and functions that are made in it."""
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if name != "Log"]  # of `alphafair` itself
+    home = module.__name__
+    made = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and f"{getattr(value, '__module__', '')}.".startswith(f"{home}.")
+    ]
+    return [name for name in made if not name.startswith("_")]
+
+
+SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
+    "Policies": [(policies, [*policies.CLASSES, "POLICIES", "load_policy", "register"])],
+    "What all policies share": [(policies, ["BasePolicy"]), (types, ["Policy"])],
+    "Values": [(types, ["Decision", "DescribedDecision", "Log", *(n for n in names_of(types) if n != "Policy")])],
+    "Running": [(simulation, names_of(simulation)), (drive, names_of(drive))],
+    "Hindsight": [(offline, names_of(offline))],
+    "Metrics": [(metrics, names_of(metrics))],
+    "From logs": [(evaluation, names_of(evaluation))],
+    "Streams": [(streams, names_of(streams))],
+    "Data sets": [(data, names_of(data))],
+    "Contexts from features": [(contexts, names_of(contexts))],
+    "The engine": [(engine, [name for name in names_of(engine) if name not in ERRORS])],
+    "Clients of the service": [(client, ["Client", "AsyncClient", "Drawn", "ServiceError"])],
+    "Rewards, errors": [(rewards, names_of(rewards)), (validate, ["Refusal"]), (engine, [*ERRORS])],
+    "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
 }
 METHODS = (
     "probabilities",
@@ -80,27 +83,35 @@ def page() -> str:
     """The whole page."""
     parts = [
         "# Every name\n",
-        "Made from the docstrings by `python docs/make_api.py`. Names without a module are in `alphafair` itself or in "
-        f"the module beside them. Version {alphafair.__version__}.\n",
+        "Made from the docstrings by `python docs/make_api.py`. Names without a module are in `alphafair` itself, the "
+        f"others in the module before them. Version {alphafair.__version__}.\n",
     ]
-    for title, (prefix, things) in SECTIONS.items():
+    for title, modules in SECTIONS.items():
         parts.append(f"## {title}\n")
-        public = [thing for thing in things if not getattr(thing, "__name__", "_").startswith("_")]
-        parts += [entry(thing, prefix) for thing in public]
+        parts += [entry(qualified(module, name), getattr(module, name)) for module, names in modules for name in names]
     return "\n".join(parts)
 
 
-def entry(thing: Any, prefix: str) -> str:
-    """One class or function: its name, how it is called, what its docstring says; and a class's own public methods."""
-    name = f"{prefix}{thing.__name__}"
-    text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(thing)}\n"
-    if thing in (policies.BasePolicy, types.Stream, types.State, contexts.Clusters, engine.Engine, client.Client):
+def qualified(module: ModuleType, name: str) -> str:
+    """A name as users of `alphafair` write it."""
+    here = getattr(alphafair, name, None) is getattr(module, name)
+    return name if here else f"{module.__name__.removeprefix('alphafair.')}.{name}"
+
+
+def entry(name: str, thing: Any) -> str:
+    """How a class or function is called, what its docstring says, a class's methods; of a collection its members."""
+    if not callable(thing):
+        return f"### `{name}`\n\n{', '.join(f'`{member!r}`' for member in thing)}\n"
+    text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(inspect.getdoc(thing) or '')}\n"
+    if thing is policies.BasePolicy or (inspect.isclass(thing) and not issubclass(thing, policies.BasePolicy)):
         names = METHODS if thing is policies.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
         for key in names:
             method = inspect.getattr_static(thing, key, None)
             method = getattr(method, "__func__", method)
             if inspect.isfunction(method) and inspect.getdoc(method):
                 text += f"\n- **`{key}{signature(method)}`** {first_paragraph(method)}\n"
+            elif isinstance(method, property) and inspect.getdoc(method):
+                text += f"\n- **`{key}`** {first_paragraph(method)}\n"
     return text
 
 
@@ -111,34 +122,34 @@ def signature(thing: Any) -> str:
         return ""
     parameters = [parameter for parameter in found.parameters.values() if parameter.name != "self"]
     plain = [parameter.replace(annotation=parameter.empty) for parameter in parameters]
-    return re.sub(r"<[^<>]*>", "...", str(found.replace(parameters=plain, return_annotation=found.empty)))
+    return re.sub(r"<(?:[^<>]|<[^<>]*>)*>", "...", str(found.replace(parameters=plain, return_annotation=found.empty)))
 
 
 def first_paragraph(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
-def rendered(thing: Any) -> str:
+def rendered(docstring: str) -> str:
     """A docstring as Markdown: headings in bold, parameters as a list, examples fenced."""
-    lines = (inspect.getdoc(thing) or "").splitlines()
+    lines = docstring.splitlines()
     out: list[str] = []
-    section, in_code = "", False
-    for number, line in enumerate(lines):
-        after = lines[number + 1] if number + 1 < len(lines) else ""
+    in_parameters = in_code = False
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if set(line) == {"-"} and len(line) > 2:
             continue
         if set(after) == {"-"} and len(after) > 2:
-            section = line
-            out += [f"**{line}**", ""]
+            in_parameters = line == "Parameters"
+            out.append(f"**{line}**\n")
             continue
-        is_code = line.startswith((">>> ", "... ")) or (in_code and bool(line.strip()))
+        is_code = line.startswith(">>> ") or (in_code and bool(line.strip()))
         if is_code != in_code:
             out.append("```" if in_code else "```pycon")
             in_code = is_code
-        if section == "Parameters" and line and not line.startswith(" "):
-            out.append(f"- `{line}`:")
+        if in_parameters and not in_code and line and not line.startswith(" "):
+            in_parameters = after.startswith("    ")  # a paragraph below the parameters is none of them
+            out.append(f"- `{line}`:" if in_parameters else line)
         else:
-            out.append(line if in_code or section != "Parameters" else line.replace("    ", "  ", 1))
+            out.append(line if in_code or not in_parameters else line.replace("    ", "  ", 1))
     return "\n".join([*out, "```"] if in_code else out)
 
 

@@ -97,12 +97,44 @@ def test_the_explanations_have_examples_and_pictures(page: str) -> None:
 
 
 def test_every_name_is_on_the_page_of_names() -> None:
-    """Made from docstrings, whose examples run where they stand."""
+    """Every class and function of `alphafair` and of every module that it names, as a heading of its own."""
     kept = (DOCS / "api.md").read_text(encoding="utf-8")
     assert tool("make_api").page() == kept, "run: python docs/make_api.py"
-    for public in alphafair.__all__:
-        if inspect.isclass(getattr(alphafair, public)) or inspect.isfunction(getattr(alphafair, public)):
-            assert f"`{public}`" in kept, f"{public} is not on docs/api.md"
+    headings = set(re.findall("^### `(.*)`$", kept, re.MULTILINE))
+    missing = []
+    for public in (*alphafair.__all__, *alphafair._CLIENTS):
+        value = getattr(alphafair, public)
+        if not inspect.ismodule(value):
+            missing += [public] * (public not in headings and not public.startswith("__"))
+        elif public != "policies":  # whose names are those of alphafair
+            missing += [f"{public}.{name}" for name in public_names(value) if not {name, f"{public}.{name}"} & headings]
+    assert missing == []
+
+
+def public_names(module: ModuleType) -> Iterator[str]:
+    for name, value in vars(module).items():
+        made_there = callable(value) and f"{getattr(value, '__module__', '')}.".startswith(f"{module.__name__}.")
+        if name in getattr(module, "__all__", ()) or (made_there and not name.startswith("_")):
+            yield name
+
+
+def test_the_page_of_names_shows_every_example_as_it_stands() -> None:
+    """Docstrings' examples run where they stand; on the page they are the same, each inside a fence."""
+    kept = (DOCS / "api.md").read_text(encoding="utf-8")
+    parser, make_api = doctest.DocTestParser(), tool("make_api")
+    entries = dict(re.findall("^### `(.*?)`\n(.*?)(?=^##|\\Z)", kept, re.MULTILINE | re.DOTALL))
+    n_examples = 0
+    for module, names in (pair for pairs in make_api.SECTIONS.values() for pair in pairs):
+        for public in names:
+            entry, thing = entries[make_api.qualified(module, public)], getattr(module, public)
+            fenced = re.findall("^```pycon\n(.*?)^```$", entry, re.MULTILINE | re.DOTALL)
+            shown = [(each.source, each.want) for text in fenced for each in parser.get_examples(text)]
+            written = parser.get_examples((inspect.getdoc(thing) or "") if callable(thing) else "")
+            assert shown == [(each.source, each.want) for each in written], public
+            outside = re.sub("^```.*?^```$", "", entry, flags=re.MULTILINE | re.DOTALL)
+            assert ">>>" not in outside, public
+            n_examples += len(shown)
+    assert n_examples > 100
 
 
 def test_the_table_of_policies_is_up_to_date() -> None:
