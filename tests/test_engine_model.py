@@ -7,6 +7,7 @@ them. Everything else it predicts: every answer, every counter, the position in 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import tempfile
 from collections import Counter
@@ -21,13 +22,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from alphafair import Engine
+from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, Refused, Reward
 from alphafair.engine.ledger import Ledger
+from alphafair.validate import Refusal
 
 START = 1_800_000_000  # seconds
 SMALL = {  # so that ends are met often
-    "decisions": {"SNAPSHOT_EVERY": 7, "GROUP": 8, "PAGE": 3},
+    "decisions": {
+        "SNAPSHOT_EVERY": 7,
+        "GROUP": 8,
+        "PAGE": 10_000,
+    },  # a page has all that is overdue: see test_engine_expiry.py
+    "expiry": {"PATIENCE": 600.0},
     "known": {"RECENT": 2},
     "chunks": {"CHUNK": 16},
 }
@@ -41,7 +48,19 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     },
     "closing": {"policy": "alpha-fair-adaptive", "reward_wait": 100.0},
     "full": {"policy": "alpha-fair", "reward_wait": 60.0, "default_reward": 0.5},
+    "stubborn": {"policy": "stubborn"},
 }
+
+
+class Stubborn(AlphaFairBandit):
+    """Refuses to choose from a single arm."""
+
+    name = "stubborn"
+
+    def choose(self, context: Any, *, rng: Any = None, available: Any = None) -> Any:
+        if available is not None and sum(available) == 1:
+            raise Refusal("available", "a choice", available, "Leave more than one arm.")
+        return super().choose(context, rng=rng, available=available)
 
 
 @dataclass
@@ -132,14 +151,16 @@ class Model:
 
     # the clock
 
-    def expire(self) -> int:
-        due = [
-            decision
+    def expire(self, order: Sequence[int]) -> int:
+        """Settle what is due, in the order in which the engine has."""
+        due = {
+            decision.seq: decision
             for experiment in self.experiments.values()
             for decision in self.waiting(experiment)
             if experiment.wait is not None and decision.since + experiment.wait <= self.now
-        ]
-        for decision in due:
+        }
+        assert sorted(order) == sorted(due)
+        for decision in (due[seq] for seq in order):
             decision.source = "clock"
             default = decision.experiment.default
             settled = "lapsed" if not decision.active else "expired" if default is None else "defaulted"
@@ -172,6 +193,8 @@ class Model:
         experiment = self.experiments.get(request.experiment)
         if experiment is None:
             return "unknown_experiment"
+        if not isinstance(request.context, str) or not isinstance(request.id, str | None):
+            return "bad_label"
         known = self.ids.get(request.id) if request.id is not None else None
         if known is not None:
             same = known.experiment is experiment and known.context == request.context
@@ -184,6 +207,11 @@ class Model:
         playable = set(named) - set(experiment.retired) - experiment.masked
         if not playable:
             return "no_arm_available"
+        if request.context == "":
+            return "bad_label"
+        is_masked = request.available is not None or bool(experiment.masked)
+        if experiment.name == "stubborn" and is_masked and len(playable) == 1:
+            return "policy_failed"
         assert isinstance(answer, Receipt), answer
         assert answer.arm in playable
         assert 0.0 < answer.propensity <= 1.0
@@ -207,6 +235,8 @@ class Model:
         return decision
 
     def reward(self, request: Reward) -> Outcome | str:
+        if not isinstance(request.id, str):
+            return "bad_request"
         decision = self.find(request)
         if decision is None:
             return Outcome("unknown")
@@ -215,7 +245,10 @@ class Model:
             return "bad_reward"
         values = request.reward if isinstance(request.reward, list) else [request.reward]
         wrong_length = experiment.full and len(values) != decision.n_arms
-        if wrong_length or not all(experiment.low <= value <= experiment.high for value in values):
+        numbers = all(type(value) is float for value in values)
+        if not numbers and experiment.full:
+            return "bad_request"
+        if not numbers or wrong_length or not all(experiment.low <= value <= experiment.high for value in values):
             return "bad_reward"
         if decision.source == "client":
             return Outcome("repeated" if decision.value == values[0] else "conflict")
@@ -231,7 +264,9 @@ class Model:
         self.earn(decision, values[0])
         return Outcome("applied")
 
-    def activate(self, request: Activate) -> Outcome:
+    def activate(self, request: Activate) -> Outcome | str:
+        if not isinstance(request.id, str):
+            return "bad_request"
         decision = self.find(request)
         if decision is None:
             return Outcome("unknown")
@@ -292,22 +327,29 @@ class Model:
         self.change(experiment)
 
 
+LABELS = """select iif(d.id like 'erased-%', null, d.id), c.label from decision d
+    left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = ? order by d.seq"""
+SETTLED = "select decision from reward where seq > ? and source in ('default', 'expired', 'lapsed') order by seq"
 NAMES = st.sampled_from(list(EXPERIMENTS))
 PLACES = st.integers(0, 10_000)
 ARMS = ("ada", "ben", "cyd", "dan", "eve")
-CONTEXTS = ("v0", "v1", "v2", "имя 名前")
-VALUES = (0.0, 0.25, 0.5, 0.5, 1.0, 2.5)  # the last is out of every range
+CONTEXTS = ("v0", "v1", "v2", "имя 名前", *(f"w{k}" for k in range(8)))
+NO_CONTEXTS: tuple[Any, ...] = ("", 7, None)
+VALUES = (0.0, 0.25, 0.5, 0.5, 1.0, 5e-324)
+NO_VALUES: tuple[Any, ...] = (2.5, math.nan, math.inf, "0.5", None)  # none is in any range
 DECIDES = st.tuples(
     st.just("decide"),
     st.sampled_from([*EXPERIMENTS, *EXPERIMENTS, "nowhere"]),
-    st.sampled_from(CONTEXTS),
+    st.sampled_from((*CONTEXTS, *CONTEXTS, *NO_CONTEXTS)),
     st.one_of(st.none(), st.integers(0, 30)),
     st.one_of(st.none(), st.none(), st.lists(st.sampled_from(ARMS), max_size=3)),
     st.booleans(),
 )
-REWARDS = st.tuples(st.just("reward"), PLACES, st.sampled_from(VALUES), st.one_of(st.none(), st.none(), NAMES))
+REWARDS = st.tuples(
+    st.just("reward"), PLACES, st.sampled_from((*VALUES, *VALUES, *NO_VALUES)), st.one_of(st.none(), st.none(), NAMES)
+)
 ACTIVATIONS = st.tuples(st.just("activate"), PLACES, st.one_of(st.none(), st.none(), NAMES))
-NAMED = ("nobody", "named-1", "named-2")
+NAMED: tuple[Any, ...] = (7, "nobody", "named-1", "named-2")  # the first is not an id at all
 LAST = len(NAMED)  # the place of the last decision
 ASKED = st.one_of(DECIDES, REWARDS, REWARDS, ACTIVATIONS)
 
@@ -346,11 +388,15 @@ class EngineAndModel(RuleBasedStateMachine):
             value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
         return Reward(id, value, rest[2])
 
+    def settled_by_the_clock(self) -> list[int]:
+        """Decisions that were since the model's last event."""
+        return [seq for (seq,) in self.engine._ledger.rows(SETTLED, (self.model.position,))]
+
     @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
     def ask(self, asked: list[tuple[Any, ...]]) -> None:
         requests = [self.made(each) for each in asked]
         answers = self.engine.submit(requests)
-        self.model.expire()
+        self.model.expire(self.settled_by_the_clock())
         for request, answer in zip(requests, answers, strict=True):
             self.model.answered(request, answer)
 
@@ -369,15 +415,30 @@ class EngineAndModel(RuleBasedStateMachine):
                 answer = self.engine.reward(request.id, request.reward)
         except Refused as refused:
             answer = refused
-        self.model.expire()
+        self.model.expire(self.settled_by_the_clock())
         self.model.answered(request, answer)
 
-    @rule(context=st.sampled_from(CONTEXTS), name=NAMES, value=st.sampled_from(VALUES[:-1]))
+    @rule(context=st.sampled_from(CONTEXTS), name=NAMES, value=st.sampled_from(VALUES))
     def visit(self, context: str, name: str, value: float) -> None:
         """What happens most: a decision, then its reward."""
         if not self.model.experiments[name].paused:
             self.ask([("decide", name, context, None, None, False)])
             self.ask([("reward", LAST, value, None)])
+
+    @rule(
+        name=NAMES,
+        contexts=st.lists(st.sampled_from(CONTEXTS), min_size=1, max_size=4),
+        place=PLACES,
+        crash=st.booleans(),
+    )
+    def refused_then_reopened(self, name: str, contexts: list[str], place: int, crash: bool) -> None:
+        """Decisions among one arm, which a policy may refuse; again among all, and again from the file alone."""
+        arms = self.model.experiments[name].arms
+        self.ask([("decide", name, context, None, [arms[place % len(arms)]], False) for context in contexts])
+        self.ask([("decide", name, contexts[0], None, None, False)])
+        self.the_same()
+        (self.crash if crash else self.restart)()
+        self.ask([("decide", name, context, None, None, False) for context in contexts[::-1]])
 
     @rule(asked=st.lists(DECIDES, min_size=2, max_size=6))
     def decide_some(self, asked: list[tuple[Any, ...]]) -> None:
@@ -395,7 +456,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        assert self.engine.expire() == self.model.expire()
+        assert self.engine.expire() == self.model.expire(self.settled_by_the_clock())
 
     # changes
 
@@ -506,6 +567,8 @@ class EngineAndModel(RuleBasedStateMachine):
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
             drawn = [decision.receipt.arm for decision in mine]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
+            rows = engine._ledger.rows(LABELS, (experiment.key,))
+            assert rows == [(None if d.context is None else d.receipt.id, d.context) for d in mine]
             assert status.cumulative_rewards == experiment.earned
             accounts = list(status.accounts.values())
             if experiment.full:
@@ -528,6 +591,8 @@ class EngineAndModel(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def _small_pages() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
+        register(Stubborn)
+        stack.callback(POLICIES.pop, Stubborn.name)
         for module, sizes in SMALL.items():
             stack.enter_context(mock.patch.multiple(f"alphafair.engine.{module}", **sizes))
         yield
