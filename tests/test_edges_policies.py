@@ -129,6 +129,20 @@ def test_rewards_of_mixed_sizes_leave_every_policy_a_distribution(name: str) -> 
     is_sound(policy)
 
 
+@pytest.mark.parametrize("tiny", TINY)
+def test_an_engine_goes_on_after_a_tiny_reward(tmp_path: Any, tiny: float) -> None:
+    """Every later decision was refused, through restarts."""
+    path = tmp_path / "shop.db"
+    with Engine.open(path) as engine:
+        engine.create("home", arms=["ada", "ben"], policy="alpha-fair-adaptive")
+        for reward in (tiny, 0.0, tiny):
+            engine.reward(engine.decide("home", "visitor").id, reward)
+    with Engine.open(path) as engine:
+        assert engine.verify() is not None
+        assert 0.0 < engine.decide("home", "visitor").propensity < 1.0
+        assert engine.experiment("home").unhealthy is None
+
+
 # features of any size
 
 
@@ -370,7 +384,7 @@ def test_a_horizon_that_no_float_can_hold_is_refused(made: Any) -> None:
 
 # nothing to draw from: no kernel reads beyond its arrays, and nobody is handed such a decision
 
-NOTHING = [[0.0, 0.0, 0.0], [np.nan, 0.5, 0.5], [np.nan] * 3]
+NOTHING = [[0.0, 0.0, 0.0], [np.nan, 0.5, 0.5], [np.nan] * 3, [0.0, np.nan, 0.5]]
 
 
 @pytest.mark.parametrize("p", NOTHING)
