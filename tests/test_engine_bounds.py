@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Refused
+from alphafair.engine import Activate, Decide, Refused, Reward
+from alphafair.engine.ledger import Ledger
 
 ARMS = tuple(f"arm {k}" for k in range(400))
 
@@ -93,3 +96,111 @@ def test_an_available_arm_that_is_none_is_named_in_short(engine: Engine, availab
         engine.decide("home", "v", available=available)
     assert refusal.value.code == "unknown_arm"
     assert len(str(refusal.value)) < 500
+
+
+# what SQLite does for a request
+
+SMALL = {
+    "position",
+    "json_each",
+    "CONSTANT",
+    "scratch",
+    "p",
+    "erasure",
+}  # p: pieces of snapshots that are being written
+SECOND = 10**9
+
+
+class Clock:
+    now = 1_800_000_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def busy(engine: Engine, clock: Clock, n: int) -> None:
+    """Every kind of request, and what is done between them."""
+    for k in range(n):
+        new, deferred = f"{n}-{k}-new", f"{n}-{k}-deferred"
+        engine.submit(
+            [
+                Decide("home", f"context {k}", new),
+                Decide("home", f"context {k}", new, ARMS[:2]),
+                Decide("home", "context 0", deferred, None, True),
+                Decide("full", "v", f"{new}-full"),
+                Decide("home", "v", "unknown arm", ["nobody"]),
+            ]
+        )
+        engine._known.forget()  # as after many others
+        engine.submit([Activate(deferred), Reward(new, 0.5), Reward(new, 0.25), Reward("nobody", 0.5)])
+        engine.submit([Reward(f"{new}-full", [0.5] * 3), Decide("home", "context 1", f"{n}-{k}-late")])
+        clock.now += 61 * SECOND
+        engine.submit([Reward(f"{n}-{k}-late", 0.5), Decide("home", "context 2")])
+        while engine.maintain():
+            pass
+        assert engine.health()["ready"]
+        assert engine.experiment("home").decisions
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Iterator[tuple[Engine, Clock, list[str]]]:
+    clock, statements = Clock(), list[str]()
+    patches = [mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 5)]
+    patches += [
+        mock.patch(f"alphafair.engine.snapshots.{name}", value) for name, value in (("PIECE", 400), ("REST", 0.0))
+    ]
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        engine = stack.enter_context(Engine(Ledger(tmp_path / "shop.db"), seed=1, clock=clock))
+        engine.create("home", arms=ARMS[:3], reward_wait=60, default_reward=0.0)
+        engine.create("full", arms=ARMS[:3], policy="hedge", reward_wait=60)
+        busy(engine, clock, 3)
+        engine._ledger.connection.set_trace_callback(statements.append)
+        busy(engine, clock, 4)
+        engine._ledger.connection.set_trace_callback(None)
+        yield engine, clock, statements
+
+
+def test_no_statement_of_a_request_reads_a_whole_table(traced: tuple[Engine, Clock, list[str]]) -> None:
+    engine, _, statements = traced
+    words = ("select", "insert", "update", "delete")
+    kinds = {statement[:60]: statement for statement in statements if statement.startswith(words)}
+    for table in ("decision", "reward", "activation", "late_reward", "context", "snapshot", "snapshot_piece"):
+        assert any(f"insert into {table}" in kind for kind in kinds), table  # so all of it was done
+    assert len(kinds) > 12
+    for statement in kinds.values():
+        for *_, step in engine._ledger.rows(f"explain query plan {statement}"):
+            scanned = step.split()[1] if step.startswith("SCAN") else None
+            assert scanned is None or scanned in SMALL, (step, statement[:300])
+
+
+def test_requests_cost_as_much_after_many_others(traced: tuple[Engine, Clock, list[str]]) -> None:
+    """Counted in hundreds of SQLite's instructions."""
+    engine, clock, _ = traced
+    before = instructions(engine, clock, 5)
+    for k in range(20):
+        engine.submit([Decide("home", f"context {j}", f"{k}-{j}") for j in range(1000)])
+        engine.submit([Reward(f"{k}-{j}", 0.5) for j in range(500)])
+    clock.now += 61 * SECOND
+    engine.expire()
+    assert engine.experiment("home").pending == 0
+    assert instructions(engine, clock, 6) <= 1.5 * before
+
+
+def instructions(engine: Engine, clock: Clock, n: int) -> float:
+    """For one time of everything."""
+    n_steps = 0
+
+    def count() -> int:
+        nonlocal n_steps
+        n_steps += 1
+        return 0
+
+    with mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
+        while engine._snapshots.is_busy:
+            engine.maintain()
+        engine._ledger.connection.set_progress_handler(count, 100)
+        busy(engine, clock, n)
+        engine._ledger.connection.set_progress_handler(None, 100)
+    return n_steps / n
