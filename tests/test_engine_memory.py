@@ -22,6 +22,7 @@ from alphafair.engine.events import SnapshotPiece
 from alphafair.engine.fold import Fold
 from alphafair.engine.known import KnownDecisions
 from alphafair.engine.replay import Replay
+from alphafair.memory_limit import memory_limit
 from alphafair.policies import POLICIES, BasePolicy, load_policy
 from alphafair.policies.memory import more_rows
 from alphafair.types import State
@@ -82,7 +83,7 @@ def test_max_contexts_is_a_count(tmp_path: Path, value: Any) -> None:
 
 
 def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
-    with mock.patch.object(memory, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
+    with mock.patch.object(decisions, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
         row = engine._experiments["wide"].policy.bytes_per_context
         limit = engine.experiment("wide").max_contexts
@@ -97,7 +98,7 @@ def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
 
 
 def test_there_is_room_for_one_context_at_least(tmp_path: Path) -> None:
-    with mock.patch.object(memory, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
+    with mock.patch.object(decisions, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS)
         assert engine.experiment("home").max_contexts == 1
 
@@ -108,18 +109,18 @@ def test_the_memory_of_this_process(tmp_path: Path) -> None:
     (tmp_path / "sys/memory").mkdir()
     own, root = tmp_path / "cgroup", tmp_path / "sys"
     own.write_text("0::/a/b\n")
-    found = memory.memory_limit(own, root)
+    found = memory_limit(own, root)
     assert found > 1 << 26
     (root / "a/b/memory.max").write_text("max\n")
-    assert memory.memory_limit(own, root) == found
+    assert memory_limit(own, root) == found
     (root / "a/memory.max").write_text("3000000\n")
-    assert memory.memory_limit(own, root) == 3_000_000
+    assert memory_limit(own, root) == 3_000_000
     own.write_text("4:memory:/docker/x\n3:cpu:/y\n")
     (root / "memory/memory.limit_in_bytes").write_text("2000000\n")
-    assert memory.memory_limit(own, root) == 2_000_000
-    assert memory.memory_limit(tmp_path / "nothing", tmp_path / "nowhere") == found
+    assert memory_limit(own, root) == 2_000_000
+    assert memory_limit(tmp_path / "nothing", tmp_path / "nowhere") == found
     with mock.patch.object(resource, "getrlimit", return_value=(1_000_000, -1)):
-        assert memory.memory_limit(own, root) == 1_000_000
+        assert memory_limit(own, root) == 1_000_000
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)

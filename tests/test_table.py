@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import AlphaFair, simulate
+from alphafair import AlphaFair, Refusal, simulate
 from alphafair.streams import Log, click_rates, open_bandit, table
 from alphafair.types import Stream
 
@@ -470,3 +471,29 @@ def test_a_log_without_rows_or_without_a_file(log_file: Path) -> None:
         open_bandit(log_file.with_name("women.csv"))
     with pytest.raises(ValueError, match=r"men.parquet must be a .csv file of the data set"):
         open_bandit(log_file.with_suffix(".parquet"))
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
+def test_a_table_without_a_place_in_memory_is_refused_before_it_is_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    frame = pl.select(pl.repeat("v", 300_000).alias("context"), pl.repeat(0.5, 300_000).alias("jazz"))
+    (frame.write_parquet if name == "a.parquet" else frame.write_ipc)(path)
+    with mock.patch("alphafair.streams.table.memory_limit", return_value=10**6):
+        with pytest.raises(Refusal, match=r"rows must be at most 62500 rows, for which there is memory; got 300000"):
+            table(path)
+        logged = frame.with_columns(arm=pl.lit("a"), reward=1.0, propensity=0.5)
+        (logged.write_parquet if name == "a.parquet" else logged.write_ipc)(path)
+        with pytest.raises(Refusal, match=r"rows must be at most \d+ rows"):
+            Log.from_table(path)
+
+
+def test_a_compressed_file_without_a_place_in_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"context,jazz\n" + b"v,0.5\n" * 300_000))
+    assert path.stat().st_size < 10_000
+    with (
+        mock.patch("alphafair.streams.table.memory_limit", return_value=10**6),
+        pytest.raises(Refusal, match=r"at most 500000 bytes once it is unpacked"),
+    ):
+        table(path)
+    assert table(path).n_rounds == 300_000

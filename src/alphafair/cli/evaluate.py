@@ -160,13 +160,13 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
 
     from alphafair import validate
     from alphafair.csv_text import unmarked_table
-    from alphafair.streams.table import collected, named_columns, scan
+    from alphafair.streams.table import named_columns, scan, whole
 
     rows = scan(path)
     first = rows.collect_schema().names()[0]
     if path.suffix.lower() == ".csv":  # such as `alphafair offline` writes
         rows = unmarked_table(rows, [first])
-    frame = collected(rows, str(path))
+    frame = whole(rows, str(path))
     frame = frame.with_columns(pl.col(frame.columns[0]).cast(pl.String))
     named_columns(str(path), frame.columns[1:], log.arm_labels)
     by_label = dict(zip(frame[frame.columns[0]].to_list(), frame.select(log.arm_labels).rows(), strict=True))

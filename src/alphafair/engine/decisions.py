@@ -35,6 +35,7 @@ from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 from alphafair.engine.snapshots import Snapshots
+from alphafair.memory_limit import memory_limit
 
 LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
@@ -58,7 +59,7 @@ class Decisions:
         max_contexts: int | None = None,
     ) -> None:
         self._ledger, self._clock = ledger, clock
-        self._max_contexts, self._memory = max_contexts, int(memory.memory_limit() * memory.SHARE)
+        self._max_contexts, self._memory = max_contexts, int(memory_limit() * memory.SHARE)
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)  # noqa: S311 - draws arms, no secrets
         self._new_ids = NewIds(seed)
         self._writer = threading.RLock()

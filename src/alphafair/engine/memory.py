@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
 from typing import Final
 
 from alphafair.policies import BasePolicy
@@ -12,28 +9,6 @@ from alphafair.policies import BasePolicy
 SHARE: Final = 0.5  # of the memory, for the contexts of all experiments
 COPIES: Final = 5  # of what a context takes: at most as many while the state grows, is saved or is loaded
 LABEL_BYTES: Final = 1_000  # of a label of 200 characters, and its place in the table of labels
-GROUPS, ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
-
-def memory_limit(groups: Path = GROUPS, root: Path = ROOT) -> int:
-    """Bytes that this process may have: the machine's memory, or less by its control groups or its own limit."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    files = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
-    with contextlib.suppress(OSError):
-        for line in groups.read_text().splitlines():
-            number, _, path = line.split(":", 2)
-            own = root / path.lstrip("/")
-            files += [folder / "memory.max" for folder in (own, *own.parents) if number == "0"]
-    for file in files:
-        with contextlib.suppress(OSError, ValueError):  # "max": as much as there is
-            limits.append(int(file.read_text()))
-    with contextlib.suppress(ImportError):  # not on Windows
-        import resource
-
-        own_limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if own_limit != resource.RLIM_INFINITY:
-            limits.append(own_limit)
-    return min(limits)
 
 
 def contexts_in(n_bytes: int, policy: BasePolicy) -> int:

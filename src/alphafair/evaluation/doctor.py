@@ -14,7 +14,7 @@ from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.kernels.log_scores import SQUARE, WEIGHT, Rows
 from alphafair.streams.log_table import AVAILABLE, ROW, Columns, Table, open_table, read_log
-from alphafair.streams.table import Where, collected
+from alphafair.streams.table import Where, collected, whole
 from alphafair.types import Log, Vector
 from alphafair.validate import Refusal
 from alphafair.words import clipped, counted, listed, number, percent
@@ -129,7 +129,7 @@ def _of_rows(table: Table, id: str | None) -> Iterator[Finding]:
     waiting = int(collected(table.all_rows.select(pl.col(columns.reward).is_null().sum()), table.label).item())
     if waiting:
         yield Finding("look", f"{_rows(waiting)} no reward yet and {'is' if waiting == 1 else 'are'} left out")
-    frame = collected(table.rows, table.label)
+    frame = whole(table.rows, table.label)
     if not len(frame):
         yield Finding("wrong", "there is no row with a reward")
         return

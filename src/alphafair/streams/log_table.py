@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
 from alphafair.csv_text import unmarked_table
-from alphafair.streams.table import Where, as_labels, by_time, collected, column_list, in_order, named_columns, opened
+from alphafair.streams.table import Where, as_labels, by_time, column_list, in_order, named_columns, opened, whole
 from alphafair.types import Indices, Log, Vector
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def open_table(source: Any, columns: Columns, extra: str | None = None) -> Table
 def read_log(source: Any, columns: Columns) -> Log:
     """The whole of a table, in the order of time if a column of it is named."""
     table = open_table(source, columns)
-    columns, frame = table.columns, collected(table.rows, table.label)
+    columns, frame = table.columns, whole(table.rows, table.label)
     refuse_none(table.label, len(frame))
     contexts, arms = label_codes(frame[columns.context].unique().to_list()), arm_codes(table, frame)
     log = log_of(frame, table, contexts, arms)

@@ -13,6 +13,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from alphafair import validate
+from alphafair.memory_limit import memory_limit
 from alphafair.types import Matrix, Stream
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 Where = Callable[[int], str]  # the place of a row, counted from 0, in words
 _TEXT = (".csv", ".tsv", ".csv.gz")
-_FORMATS = (*_TEXT, ".jsonl", ".parquet", ".arrow", ".ipc", ".feather")
+_BINARY = (".parquet", ".arrow", ".ipc", ".feather")
+_FORMATS = (*_TEXT, ".jsonl", *_BINARY)
 _SEPARATORS = (",", ";", "\t")
 _MARKS = {  # byte order marks; that of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -81,7 +84,7 @@ def table(
     if clash:
         allowed = "other columns than the context and the time"
         raise validate.Refusal("arm_columns (--arm)", allowed, clash, "Leave them out: they are no rewards.")
-    frame = collected(lazy.select([*dict.fromkeys(special), *arms]), label)
+    frame = whole(lazy.select([*dict.fromkeys(special), *arms]), label)
     if not len(frame):
         got = "a header alone" if _is_text(Path(label)) else "none"
         raise validate.Refusal(label, "a table with rows", got, "Give one row per round.")
@@ -141,6 +144,8 @@ def _scan_text(path: Path, **settings: Any) -> pl.LazyFrame:
     """CSV as it was found to be written; polars takes UTF-8 alone."""
     import polars as pl
 
+    if path.suffix.lower() == ".gz":
+        _refuse_growing(path)
     found = _text_format(path)
     if "\0" in "".join(found.header):
         got = "UTF-16 without one, it seems"
@@ -151,6 +156,17 @@ def _scan_text(path: Path, **settings: Any) -> pl.LazyFrame:
         with _open(path) as file:
             source = io.BytesIO(file.read().decode(found.encoding).encode())
     return pl.scan_csv(source, separator=found.separator, decimal_comma=found.separator == ";", **settings)
+
+
+def _refuse_growing(path: Path) -> None:
+    """A compressed file that has no place in memory, where polars puts it as a whole; it is unpacked piece by piece."""
+    n_bytes, most = 0, memory_limit() // 2
+    with suppress(EOFError, OSError, zlib.error), _open(path) as file:  # damaged: polars will say it
+        while piece := file.read(1 << 20):
+            n_bytes += len(piece)
+            if n_bytes > most:
+                allowed = f"at most {most} bytes once it is unpacked, for which there is memory"
+                raise validate.Refusal(str(path), allowed, "more", "Unpack it, or convert it to Parquet.")
 
 
 def _first_keys(path: Path) -> list[str]:
@@ -214,6 +230,22 @@ def collected(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, OSError) as problem:
         _refuse_fault(Path(label))
         raise _unreadable(label, problem) from problem
+
+
+def whole(lazy: pl.LazyFrame, label: str) -> pl.DataFrame:
+    """All rows of a table, as in `collected`; refused before they are read if there is no place for them in memory.
+
+    A column in which every value is the same takes next to nothing in a Parquet file, and eight bytes per row here.
+    """
+    import polars as pl
+
+    if label.lower().endswith(_BINARY):
+        n_rows, n_columns = collected(lazy.select(pl.len()), label).item(), len(lazy.collect_schema())
+        most = memory_limit() // (8 * n_columns)
+        if n_rows > most:
+            allowed = f"at most {most} rows, for which there is memory"
+            raise validate.Refusal(f"{label}: rows", allowed, n_rows, "Split it, or use a larger machine.")
+    return collected(lazy, label)
 
 
 def place(path: Path, row: int) -> str:
