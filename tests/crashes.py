@@ -28,7 +28,13 @@ from alphafair.engine.ledger import Ledger
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
-EXPERIMENTS = {"bandit": "alpha-fair-adaptive", "slow": "alpha-fair-bandit", "full": "alpha-fair"}
+EXPERIMENTS = {
+    "bandit": "alpha-fair-adaptive",
+    "slow": "alpha-fair-bandit",
+    "full": "alpha-fair",
+    "tiny": "alpha-fair-adaptive",
+}
+TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
 Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
@@ -56,13 +62,21 @@ class EarlyLedger(Ledger):
 
 
 def value_of(id: str) -> float:
-    """The reward of a decision: sixteenths, whose sums are exact in any order."""
-    return zlib.crc32(id.encode()) % 17 / 16
+    """The reward of a decision: sixteenths, or powers of two so far apart that all sums are exact in any order."""
+    n, chance = int(id.split("-")[1]), zlib.crc32(id.encode())
+    if name_of(n) == "tiny" and (n < 100 or chance % 5):
+        return TINY[chance % len(TINY)]
+    return chance % 17 / 16
+
+
+def name_of(n: int) -> str:
+    """The experiment of the n-th round."""
+    return list(EXPERIMENTS)[n % len(EXPERIMENTS)]
 
 
 def plan(thread: int, n: int) -> list[list[Request]]:
     """What a thread asks in its n-th round: groups of requests, each sent when the one before is answered."""
-    name = list(EXPERIMENTS)[n % 3]
+    name = name_of(n)
     ids = [f"{thread}-{n}-{k}" for k in range(1 + n % 4)]
     deferred = n % 5 == 0
     decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred) for id in ids]
@@ -124,6 +138,9 @@ class Witness:
         kind, id, *answer = json.loads(line)
         before = self.acked.get((kind, id))
         self.counts["acknowledged"] += 1
+        if kind == "Decide" and len(answer) != len(Receipt._fields):
+            self.faults.append(f"{kind} {id} was answered {answer}")
+            return
         if before is None:
             self.acked[kind, id] = answer
             self.fresh.append((kind, id))
@@ -217,8 +234,9 @@ def run(folder: Path, kills: int, seed: int, early: bool) -> dict[str, Any]:
     rng = random.Random(seed)
     path = make(folder / "rehearsal.db")
     with Engine.open(path) as engine:  # loads the kernels
-        for group in plan(0, 0) + plan(0, 1) + plan(0, 2):
-            engine.submit(group)
+        for n in range(len(EXPERIMENTS)):
+            for group in plan(0, n):
+                engine.submit(group)
         engine.verify()
     witness = Witness(make(folder / "killed.db"), early)
     for kill in range(kills):
