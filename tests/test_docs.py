@@ -277,3 +277,21 @@ def test_weights_are_drawn_as_they_are() -> None:
         earned = np.asarray(line.get_xdata(), dtype=np.float64)
         expected = metrics.marginal_utility(earned, alpha) * 1000.0**alpha
         np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=np.float64), expected, rtol=1e-12)
+
+
+def test_speeds_are_those_that_were_measured() -> None:
+    """What the pages say of rounds and rewards per second, against the rows of the benchmarks, in millions."""
+    rows = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    measured = {
+        words: [float(number) for number in re.findall(rf"^\| {words}: ([\d.]+) million", rows, re.MULTILINE)]
+        for words in ("simulate AlphaFairAdaptive", "simulate AlphaFair", "simulate AlphaFairBandit", "over_log, .*?")
+    }
+    readme, production = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/production.md"))
+    assert "about a million rounds per second with `AlphaFairAdaptive`, three to five with the paper's" in readme
+    assert all(0.8 <= speed <= 1.5 for speed in measured["simulate AlphaFairAdaptive"])
+    paper = measured["simulate AlphaFair"] + measured["simulate AlphaFairBandit"]
+    assert all(3.0 <= speed <= 5.0 for speed in paper)
+    assert "more than three million rewards per second" in production
+    assert all(speed > 3.0 for speed in measured["over_log, .*?"])
+    assert all(measured.values())
+    assert "millions of r" not in readme + production
