@@ -10,15 +10,29 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import binom, norm
 from typer.testing import CliRunner
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, Engine, Log, Uniform, drive
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Engine, Log, Uniform, drive, evaluation
 from alphafair.cli import app
 from alphafair.engine.requests import Decide, Reward
-from alphafair.evaluation import ESTIMATORS, LogFile, doctor, evaluate, replay, simulate_model, warm_start
+from alphafair.evaluation import (
+    ESTIMATORS,
+    LogFile,
+    doctor,
+    evaluate,
+    frontier,
+    regret,
+    replay,
+    simulate_model,
+    warm_start,
+)
 from alphafair.evaluation.estimate import PLAIN
+from alphafair.evaluation.frontier import _best
 from alphafair.evaluation.scores import score
+from alphafair.evaluation.situations import situations_of
+from alphafair.groups import Groups
 from tests import naive_evaluation as naive
 
 
@@ -304,3 +318,141 @@ def test_a_warm_start_is_as_if_the_policy_had_made_the_decisions() -> None:
     np.testing.assert_array_equal(started.cumulative_rewards, policy.cumulative_rewards)
     for context in range(2):
         np.testing.assert_array_equal(started.probabilities(context), policy.probabilities(context))
+
+
+def three_sets(seed: int, n_rounds: int, n_contexts: int = 2) -> tuple[Log, Any, Any]:
+    """Three arms, with three sets of them that come alike; the log, its sets, and the mean rewards."""
+    rng = np.random.default_rng(1000 + seed)
+    sets = np.array([[True, True, True], [True, False, True], [False, True, True]])
+    means = np.array([[0.9, 0.3, 0.2], [0.4, 0.8, 0.3]])[:n_contexts]
+    contexts, of_rounds = rng.integers(0, n_contexts, n_rounds), rng.integers(0, 3, n_rounds)
+    used = restricted(np.full((n_rounds, 3), 1 / 3), sets[of_rounds])
+    arms = drawn(rng, used)
+    rewards = (rng.random(n_rounds) < means[contexts, arms]).astype(float)
+    log = Log(contexts, arms, rewards, used[np.arange(n_rounds), arms], available=(sets, of_rounds), n_arms=3)
+    return log, sets, means
+
+
+def true_optimum(log: Log, sets: Any, means: Any, alpha: float) -> Any:
+    """The accounts of the best policy, a distribution for every context and set, by a solver that is not ours."""
+    assert log.available is not None
+    of_rounds = np.where(log.available.of_rounds < 0, 0, log.available.of_rounds)  # the first is the whole set, -1
+    weights = np.array([[((log.contexts == c) & (of_rounds == s)).sum() for s in range(3)] for c in range(len(means))])
+
+    def accounts(x: Any) -> Any:
+        shown = np.where(sets, x.reshape(-1, 3, 3), 0.0)
+        return 1.0 + np.einsum("cs,csi,ci->i", weights, shown, means)
+
+    sums = {"type": "eq", "fun": lambda x: np.where(sets, x.reshape(-1, 3, 3), 0.0).sum(axis=2).ravel() - 1.0}
+    begin = np.tile(restricted(np.ones((3, 3)), sets), (len(means), 1, 1)).ravel()
+    size = float(log.n_rounds)
+    found = minimize(
+        lambda x: -((accounts(x) / size) ** (1.0 - alpha)).sum(),
+        begin,
+        bounds=[(0.0, 1.0)] * len(begin),
+        constraints=[sums],
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    return accounts(found.x)
+
+
+@pytest.mark.compiled
+def test_the_frontiers_band_holds_the_optimum_of_what_was_available() -> None:
+    alphas = [0.0, 0.5, 0.9]
+    missed = 0
+    for seed in range(4):
+        log, sets, means = three_sets(seed, 6000)
+        found = frontier(log, alphas, optimum="expected", n_replicates=200)
+        assert found.verdict == "trustworthy", found.reasons
+        for k, alpha in enumerate(alphas):
+            best = true_optimum(log, sets, means, alpha)
+            curve = found.average_reward
+            missed += not curve.low[k] <= best.mean() <= curve.high[k]
+            worth = (best ** (1.0 - alpha)).sum() / (1.0 - alpha)
+            curve = found.alpha_performance
+            missed += not curve.low[k] <= worth <= curve.high[k]
+            assert curve.value[k] <= 1.03 * worth, "nobody can show what is not there"
+            assert curve.value[k] >= 0.97 * worth, "and what is there is made use of"
+            bound = regret(log, alpha, n_replicates=200)
+            missed += not bound.optimum_at_most >= worth
+            assert bound.optimum_at_most <= 1.06 * worth
+    assert missed <= binom.ppf(0.999, 36, 0.05), missed
+
+
+def test_a_policy_as_a_table_shows_arms_as_often_as_the_optimum() -> None:
+    """Renormalised in every round by plain Python, the table earns what the optimum does."""
+    log, sets, means = three_sets(3, 3000)
+    situations = situations_of(log)
+    assert situations is not None
+    assert sorted(zip(situations.contexts.tolist(), situations.sets.tolist(), strict=True)) == [
+        (context, each) for context in range(2) for each in sorted(sets.tolist())
+    ]
+    totals = np.array([(log.contexts == c).sum() * means[c] for c in range(2)])
+    for alpha in (0.0, 0.5, 0.9):
+        best = _best(totals, alpha, Groups.of(3), situations)
+        table = best.distributions()
+        np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-12)
+        shown = np.array(naive.restricted(log, table.tolist()))
+        earned = 1.0 + (shown * means[log.contexts]).sum(axis=0)
+        np.testing.assert_allclose(earned, best.accounts, rtol=1e-5)
+        np.testing.assert_allclose(best.accounts, true_optimum(log, sets, means, alpha), rtol=2e-3)
+
+
+def test_the_logged_policy_shows_arms_as_often_as_the_log_did() -> None:
+    log, _, _ = stock_log(4, 3000)
+    table = evaluation.logged_policy(log)
+    shown = np.array(naive.restricted(log, table.tolist()))
+    for context in range(3):
+        rows = log.contexts == context
+        counts = np.bincount(log.arms[rows], minlength=5)
+        np.testing.assert_allclose(shown[rows].sum(axis=0), counts, rtol=1e-6)
+
+
+@pytest.mark.parametrize("floors", [{"pull_floor": 0.1}, {"groups": "xxyyz", "pull_floor": {"y": 0.3}}])
+def test_the_best_policies_keep_floors(floors: Any) -> None:
+    log, _, _ = stock_log(4, 3000)
+    said = {**floors, "groups": list(floors["groups"])} if "groups" in floors else floors
+    table = evaluation.fair_policy(log, 0.5, **said)
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-12)
+    if "groups" in floors:
+        assert (table[:, 2:4].sum(axis=1) >= 0.3 - 1e-9).all()
+    else:
+        shown = np.array(naive.restricted(log, table.tolist()))
+        assert log.available is not None
+        assert shown[log.available.table()].min() >= 0.1 - 1e-9
+
+
+def test_where_there_are_too_many_sets_a_sample_of_rounds_stands_for_all(monkeypatch: Any) -> None:
+    from alphafair.evaluation import situations as module
+
+    log, _, _ = stock_log(4, 20_000)
+    exact = evaluation.fair_policy(log, 0.5)
+    monkeypatch.setattr(module, "MOST_CELLS", 5 * 60)
+    few = situations_of(log)
+    assert few is not None
+    assert len(few.contexts) < 100
+    np.testing.assert_allclose(np.bincount(few.contexts, few.parts), 1.0, rtol=1e-12)
+    near = evaluate(log, evaluation.fair_policy(log, 0.5), alpha=0.5).alpha_performance.value
+    assert near == pytest.approx(evaluate(log, exact, alpha=0.5).alpha_performance.value, rel=0.05)
+
+
+def test_lists_that_name_all_arms_change_nothing() -> None:
+    log, target, _ = stock_log(4, 2000)
+    plain = replace(log, available=None)
+    said = replace(log, available=(np.ones((0, 5), dtype=bool), np.full(2000, -1)))
+    for ask in (
+        lambda each: evaluate(each, target, n_replicates=100).as_dict(),
+        lambda each: frontier(each, [0.0, 0.9], n_replicates=100).as_dict(),
+        lambda each: regret(each, n_replicates=100)._asdict(),
+        lambda each: doctor(each).as_dict()["inverse_propensities"],
+    ):
+        assert json.dumps(ask(plain)) == json.dumps(ask(said))
+
+
+def test_a_command_about_a_log_with_stock_is_answered(tmp_path: Path) -> None:
+    log, _, _ = three_sets(1, 4000)
+    path = written(log, tmp_path / "log.csv")
+    for args in (["frontier", "--alpha", "0", "--alpha", "0.9"], ["evaluate"]):
+        result = CliRunner().invoke(app, [args[0], str(path), *args[1:], "--json", "--output", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        assert "do not use" not in result.stdout

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from alphafair import metrics, validate
-from alphafair.evaluation.batches import AnyLog, check_log, folds_of, group_count
+from alphafair.evaluation.batches import Advance, AnyLog, check_log, folds_of, group_count, silent
 from alphafair.evaluation.estimate import METRICS, UNKNOWN, Asked, Estimate, bar, estimated, metric_intervals
 from alphafair.evaluation.intervals import Interval, replicates
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
 from alphafair.evaluation.plausible import plausible_totals
 from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_halves, score
+from alphafair.evaluation.situations import Situations, situations_of
 from alphafair.evaluation.verdict import Verdict
 from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.kernels.log_scores import Model
 from alphafair.offline import offline_optimum
 from alphafair.reduction import MOST_REWARD
 from alphafair.types import Matrix, Vector
@@ -147,7 +149,10 @@ def frontier(
     Parameters
     ----------
     log
-        A `Log` or a `LogFile`.
+        A `Log` or a `LogFile`. Where not all arms were always available, the optimum is that of policies which have a
+        distribution for every context and set of available arms; what an arm pays in a context is taken not to depend
+        on which others are available. `distributions` are tables as ever, to be renormalised over what is available:
+        they show arms as often.
     alphas
         Rising; the first is what costs are measured from, so begin with 0.
     optimum
@@ -184,26 +189,32 @@ def frontier(
         model = fit(cells)
         draws = list(plausible_totals(cells, N_DRAWS, seed, expected=optimum == "expected"))
         others = [model_totals(half) * (log.n_rounds / max(half.visits.sum(), 1.0)) for half in halves[::-1]]
-        totals = [*others, robust_totals(cells), model_totals(cells)]
+        totals, situations = [*others, robust_totals(cells), model_totals(cells)], situations_of(log)
         found: list[tuple[Any, ...]] = []
         for alpha in exponents:
             here = asked._replace(alpha=alpha)
-            *crossed, flattering, learned = (_best(each, alpha, asked.owed).distributions for each in totals)
-            own = score(log, np.stack(crossed), chosen, advance, folds=folds, model=model)
-            same = score(log, flattering[None], ESTIMATORS["dr"], advance, model=model)  # the optimum of just these
+            *crossed, flattering, learned = (_best(each, alpha, asked.owed, situations) for each in totals)
+            policies = np.stack([best.distributions() for best in crossed])
+            own = score(log, policies, chosen, advance, folds=folds, model=model)
+            same = _valued(log, flattering, model, advance)  # the optimum of just these
             estimates = [estimated(own, estimator, here), estimated(same, "dr", here)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
-                plausible = _plausible(draws, same.pooled(here.owed), here._replace(confidence=along))
-            found.append((*estimates, plausible, learned))
+                optima = np.array([_best(each, alpha, asked.owed, situations).accounts for each in draws])
+                plausible = _plausible(optima, same.pooled(here.owed), here._replace(confidence=along))
+            found.append((*estimates, plausible, learned.distributions()))
     return Frontier(np.array(exponents), confidence, optimum, *zip(*found, strict=True))
 
 
-def _plausible(draws: Sequence[Matrix], scores: Scores, asked: Asked) -> dict[str, Interval]:
+def _valued(log: AnyLog, best: Best, model: Model, advance: Advance = silent) -> Scores:
+    """The best policy for robust totals on the very rounds that those are of."""
+    return score(log, best.shown[None], ESTIMATORS["dr"], advance, model=model, renormalise=False)
+
+
+def _plausible(earned: Matrix, scores: Scores, asked: Asked) -> dict[str, Interval]:
     """The optimum of draws, as uncertain as the draws differ and as a bootstrap of the rounds makes it."""
-    earned = np.array([_best(totals, asked.alpha, asked.owed).accounts for totals in draws])
     errors = replicates(scores, asked.n_replicates, asked.seed) / scores.earned()[0]
-    drawn = np.maximum(1.0, earned[np.arange(asked.n_replicates) % len(draws)] * errors)
+    drawn = np.maximum(1.0, earned[np.arange(asked.n_replicates) % len(earned)] * errors)
     return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, asked)
 
 
@@ -257,8 +268,8 @@ def regret(
     owed, cells = Groups.of(log.n_arms, groups, entitlements, pull_floor), count_cells(log)
     asked = Asked.checked(owed, alpha, confidence, n_replicates, seed)
     one_sided = asked._replace(confidence=2.0 * asked.confidence - 1.0)
-    policy = _best(robust_totals(cells), asked.alpha, owed).distributions
-    best = estimated(score(log, policy[None], ESTIMATORS["dr"], model=fit(cells)), "dr", one_sided)
+    policy = _best(robust_totals(cells), asked.alpha, owed, situations_of(log))
+    best = estimated(_valued(log, policy, fit(cells)), "dr", one_sided)
     accounts = owed.accounts(1.0 + cells.unit * cells.sums.sum(axis=0))
     achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
     most = best.alpha_performance.high
@@ -277,33 +288,66 @@ def fair_policy(
     entitlements: PerGroup | None = None,
     pull_floor: PerGroup = 0.0,
 ) -> Matrix:
-    """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms)."""
+    """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms).
+
+    Where not all arms are available it is to be renormalised over those that are.
+    """
     check_log(log)
     owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
-    return _best(model_totals(count_cells(log)), validate.alpha(alpha), owed).distributions
+    return _best(model_totals(count_cells(log)), validate.alpha(alpha), owed, situations_of(log)).distributions()
 
 
 def logged_policy(log: AnyLog) -> Matrix:
-    """How often the log shows every arm in every context: (n_contexts, n_arms). Contexts without rows are uniform."""
+    """How often the log shows every arm in every context: (n_contexts, n_arms). Contexts without rows are uniform.
+
+    Where not all arms were always available, the table that shows every arm as often as the log did once it is
+    renormalised over the available ones.
+    """
     check_log(log)
-    counts = count_cells(log).counts
+    counts, situations = count_cells(log).counts, situations_of(log)
     visits = counts.sum(axis=1, keepdims=True)
-    return divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
+    parts = divided(counts, visits, np.full_like(counts, 1.0 / log.n_arms))
+    return parts if situations is None else situations.table(parts)
 
 
 class Best(NamedTuple):
-    """The best fixed policy for some totals, and the accounts that it leaves."""
+    """The best fixed policy for some totals, and the accounts that it leaves.
 
-    distributions: Matrix
+    Where not all arms were always available, `shown` is how often it shows each arm of a context while that is
+    available: no distribution, and what `score` takes with renormalise=False.
+    """
+
+    shown: Matrix
     accounts: Vector
+    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over what is available
 
 
-def _best(totals: Matrix, alpha: float, owed: Groups) -> Best:
+def _best(totals: Matrix, alpha: float, owed: Groups, situations: Situations | None) -> Best:
     """Totals beyond what `offline_optimum` takes are divided, and the initial 1 with them."""
     part = min(1.0, 0.5 * MOST_REWARD / max(float(totals.max()), 1.0))
     part = math.ldexp(1.0, math.frexp(part)[1] - 1)
-    found = offline_optimum(part * totals, alpha, tolerance=TOLERANCE, initial=part, **owed.settings())
-    return Best(found.distributions, found.accounts / part)
+    settings: dict[str, Any] = {"tolerance": TOLERANCE, "initial": part, **owed.settings()}
+    if situations is None:
+        found = offline_optimum(part * totals, alpha, **settings)
+        return Best(found.distributions, found.accounts / part, lambda: found.distributions)
+    found = offline_optimum(situations.totals(part * totals), alpha, **settings, present=situations.sets)
+    shown = situations.shown(found.distributions)
+    rates = divided(shown, situations.available, np.zeros_like(shown))
+    return Best(rates, found.accounts / part, lambda: _raised(situations.table(shown), owed))
+
+
+def _raised(table: Matrix, owed: Groups) -> Matrix:
+    """A table that keeps the floors; renormalised over fewer arms, those of arms are kept all the more."""
+    base = np.full_like(table, owed.arm_floor)
+    if owed.floored:
+        inside = owed.of_arms == np.arange(owed.n_groups)[:, None]  # (n_groups, n_arms)
+        whole = (table @ inside.T)[:, owed.of_arms]
+        even = np.broadcast_to(1.0 / inside.sum(axis=1)[owed.of_arms], table.shape)
+        base = owed.group_floors[owed.of_arms] * divided(table, whole, even)
+    above = np.maximum(table - base, 0.0)
+    free = np.broadcast_to(above.sum(axis=1, keepdims=True), table.shape)
+    room = 1.0 - base.sum(axis=1, keepdims=True)
+    return np.asarray(base + room * divided(above, free, np.full_like(table, 1.0 / table.shape[1])))
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:

@@ -49,6 +49,13 @@ class Cells(NamedTuple):
         """Rows of a context in which each arm was available."""
         return np.asarray(self.visits[:, None] - self.missing)
 
+    @property
+    def per_available(self) -> Matrix:
+        """Rows of a context, over those in which each arm was available: 1 where it always was, or never."""
+        return divided(
+            np.broadcast_to(self.visits[:, None], self.counts.shape), self.available, self.counts * 0.0 + 1.0
+        )
+
 
 def model_totals(cells: Cells) -> Matrix:
     """What every arm would have paid in each context's rounds, by the model; contexts without any count as one."""
@@ -56,9 +63,12 @@ def model_totals(cells: Cells) -> Matrix:
 
 
 def robust_totals(cells: Cells) -> Matrix:
-    """The same, doubly robust, and where noise makes it negative 0: n_j m_ji + sum (r - m_ji)/p."""
-    means = fit(cells).means
-    found = cells.visits[:, None] * means + cells.worths - means * cells.inverses
+    """The same, doubly robust, and where noise makes it negative 0: n_j (m_ji + sum (r - m_ji)/p / n_ji).
+
+    n_j are the context's rounds, n_ji those in which the arm was available.
+    """
+    means, part = fit(cells).means, cells.per_available
+    found = cells.visits[:, None] * means + part * cells.worths - means * (part * cells.inverses)
     return np.asarray(cells.unit * np.maximum(0.0, found))
 
 

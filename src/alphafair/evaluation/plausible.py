@@ -29,6 +29,8 @@ NEGLIGIBLE = 1e-9  # of the mean square of rewards: the least variance
 def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = False) -> Iterator[Matrix]:
     """What every arm would have paid in each context's rounds, so many times, each (n_contexts, n_arms).
 
+    In all of them, also where it was not available: there as in the others.
+
     With `expected`, what it would have paid on average, had the same contexts come again and again.
     """
     size = _sizes(cells)
@@ -38,7 +40,7 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = 
     noise = _noise(counts, sums, squares)
     precision = _precision(counts, apart, noise)
     generator = np.random.default_rng(seed)
-    unseen = cells.visits[:, None] - counts
+    unseen = cells.available - counts
     for _ in range(n_draws):
         means = np.concatenate(
             [
@@ -50,7 +52,7 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = 
             paid = cells.visits[:, None] * (targets + means)
         else:
             luck = np.sqrt(unseen * noise) * generator.normal(size=counts.shape)
-            paid = sums + unseen * (targets + means) + luck
+            paid = cells.per_available * (sums + unseen * (targets + means) + luck)
         yield cells.unit * (size * np.maximum(0.0, paid))
 
 
