@@ -65,11 +65,18 @@ def path(policy: naive.Policy, rounds: Rounds, feedback: Feedback, seed: int) ->
     return Path(1 + np.cumsum((used if feedback == "full" else pulled) * rounds.rewards, axis=0), pulled.sum(axis=0))
 
 
-def band(values: Matrix, together: int = 1) -> dict[str, Any]:
+def band(values: Matrix, together: int = 1, ends: tuple[float, float] = (-np.inf, np.inf)) -> dict[str, Any]:
     """Mean over seeds, and mean -+ t s / sqrt(n) at 95%, for k intervals together at 1 - 5%/k; one seed: no spread."""
     n, mean = len(values), values.mean(axis=0)
     half = 0 * mean if n == 1 else stats.t.ppf(1 - 0.025 / together, n - 1) * values.std(axis=0, ddof=1) / n**0.5
-    return {"mean": (mean + 0.0).tolist(), "low": (mean - half).tolist(), "high": (mean + half).tolist()}
+    low, high = np.maximum(mean - half, ends[0]), np.minimum(mean + half, ends[1])
+    return {"mean": (mean + 0.0).tolist(), "low": low.tolist(), "high": high.tolist()}
+
+
+def possible(metric: str, n_arms: int) -> tuple[float, float]:
+    """Where a metric ends, if every arm begins with 1."""
+    start = {"alpha_performance": n_arms / (1 - ALPHA), "average_reward": 1.0}
+    return (1 / n_arms, 1.0) if metric == "jain_index" else (start.get(metric, -np.inf), np.inf)
 
 
 def records(n_rounds: int) -> list[int]:
@@ -149,25 +156,28 @@ class Oracle:
         closed = ahead / (self.optima[-1] - sum(uniform) / len(uniform))
         return {
             "n_seeds": len(runs),
-            **{name: band(values) for name, values in found.items()},
+            **{name: band(values, ends=possible(name, self.N)) for name, values in found.items()},
             "final_rewards": np.mean([run.earned[-1] for run in runs], axis=0).tolist(),
             "pull_shares": np.mean([run.pulls / self.T for run in runs], axis=0).tolist(),
             "gap_closed": band(closed),
-            **({"certificates": self.certificates(runs[0].earned[-1])} if self.kinds[label][1] == "full" else {}),
+            **(self.certificates(runs[0].earned[-1]) if self.kinds[label][1] == "full" else {}),
         }
 
-    def certificates(self, earned: Vector) -> dict[str, float]:
+    def certificates(self, earned: Vector) -> dict[str, Any]:
         """OPT <= Phi (A / ((1-alpha) Phi))^(1-alpha), A what the best policy would earn at the prices R^-alpha."""
         totals = naive.context_reward_totals(self.rounds.contexts, self.rounds.rewards, self.M)
         prices, phi = earned**-ALPHA, naive.alpha_performance(earned, ALPHA)
         worth = sum(prices) + sum(max(row * prices) for row in totals)
         bound = phi * (worth / ((1 - ALPHA) * phi)) ** (1 - ALPHA)
         assert self.optima[-1] <= bound * (1 + 1e-9)
-        return {
+        found = {
             "ratio": bound / phi,
             "standard_regret": bound - phi,
             "approximate_regret": bound - naive.approximation_factor(ALPHA) * phi,
         }
+        each = 1 + sum(max(row) for row in totals) / self.N  # if all there was to earn were shared alike
+        vacuous = bound > naive.alpha_performance(np.full(self.N, each), ALPHA)
+        return {"certificates": found, **({"vacuous": True} if vacuous else {})}
 
     def about(self, seeds: int = N_SEEDS) -> dict[str, Any]:
         settings = {"rows": 300, "min_ratings": None, "reward_floor": float(self.rounds.rewards.min())}
@@ -204,7 +214,7 @@ class Oracle:
     def over_floor(self) -> dict[str, Any]:
         def ends(label: str) -> dict[str, Any]:
             names = ("alpha_performance", "jain_index", "average_reward")
-            return {name: band(self.measured(label)[name][:, -1]) for name in names}
+            return {name: band(self.measured(label)[name][:, -1], ends=possible(name, self.N)) for name in names}
 
         def along(feedback: str) -> dict[str, Any]:
             swept = [ends(f"{feedback} {share:g}") for share in SHARES]
@@ -311,13 +321,13 @@ def claims(oracle: Oracle, c: dict[str, Any], limit: dict[str, Any], shares: dic
             n_seeds = max(n_seeds, len(end(label, metric)))
             found += [
                 label.removesuffix(" (bandit)") if label.startswith("uniform") else label,
-                *spread(end(label, metric)),
+                *spread(end(label, metric), possible(metric, oracle.N)),
             ]
         return [*found, 0.95, n_seeds] if n_seeds > 1 else found
 
-    def spread(values: Vector) -> list[naive_words.Token]:
-        found = band(values)
-        return [found["mean"], found["high"] - found["mean"]] if len(values) > 1 else [found["mean"]]
+    def spread(values: Vector, ends: tuple[float, float]) -> list[naive_words.Token]:
+        found = band(values, ends=ends)
+        return [found["mean"], *naive_words.spread(*found.values())]
 
     def closest(named: Iterable[tuple[str, Vector]], together: int | None = None) -> list[naive_words.Token]:
         """The first to be doubted, turned round where it is below zero: above by -2 is below by 2."""

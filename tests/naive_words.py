@@ -82,6 +82,13 @@ def band(experiment: Results, label: str, series: str, *, size: bool = False) ->
     return [mean, 0.95, low, high] if high > low else [mean]
 
 
+def spread(mean: float, low: float, high: float) -> list[Token]:
+    """Half of a band, both ends of one that was cut off, nothing where nothing is random."""
+    if high <= low:
+        return []
+    return [(high - low) / 2] if abs(high + low - 2 * mean) <= 0.01 * (high - low) else [low, high]
+
+
 def doubt(experiment: Results, series: str) -> list[Token]:
     ahead = experiment["first"][series]["ahead"]
     close = sorted(label for label in ahead if ahead[label]["low"] <= 0)
@@ -358,8 +365,8 @@ def numbers(experiment: Results) -> Iterator[list[Token]]:
         n_seeds = contender["n_seeds"]
         row: list[Token] = [label, *([n_seeds] if n_seeds > 1 else [])]
         for series in ("alpha_performance", "ratio", *LOWER, "jain_index", "average_reward"):
-            low, high = contender[series]["low"][-1], contender[series]["high"][-1]
-            row += [contender[series]["mean"][-1], *([(high - low) / 2] if high > low else [])]
+            mean, low, high = (contender[series][side][-1] for side in ("mean", "low", "high"))
+            row += [mean, *spread(mean, low, high)]
             row += [contender["certificates"][series]] if series in contender.get("certificates", ()) else []
         mean, low, high = shares(experiment)[label]
         yield [*row, mean, *([100 * (high - low) / 2] if high > low else [])]

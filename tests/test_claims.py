@@ -81,7 +81,8 @@ def given(*, turned: bool = False, own: float = 0.0, shared: float = 0.0) -> Giv
                 return by_seed(label, random, level, own, common)
 
             samples[name][label] = {
-                "alpha_performance": made(9.0 + good),
+                "pull_shares": np.full((N_SEEDS, 19), 1 / 19),
+                "alpha_performance": made(999.0 + good),
                 "jain_index": made(0.5 + good / 10),
                 "average_reward": made(0.0),
                 "standard_regret": made(5.0 - good),
@@ -222,6 +223,13 @@ def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
     assert f"published sign above {UNIFORM} by 1.00 (95%: 1.00 to 1.00)" in found["S2"].measured
     assert not [name for name, claim in found.items() if "\N{MINUS SIGN}" in claim.measured.rpartition(" by ")[2]]
     assert found["A7"].leads[0].mean == -1.0
+
+
+def test_a_band_that_is_cut_off_is_told_by_its_ends() -> None:
+    """Jain's index of 19 arms is never below 1/19, whatever Student's t says of five seeds."""
+    found, seeds = given(), [0.06, 0.055, 0.06, 0.055, 0.5]
+    changed(found, "B", SCALE_FREE, jain_index=np.column_stack([seeds, seeds]))
+    assert f"{SCALE_FREE} 0.146 (0.053 to 0.392) (\u00b1: 95% over 5 seeds)" in found.claims()["B2"].measured
 
 
 def test_every_claim_has_a_source_and_none_is_counted_twice() -> None:

@@ -40,6 +40,38 @@ def stream() -> Stream:
     return streams.movielens_small(rows=300)
 
 
+def test_bands_end_where_metrics_do() -> None:
+    """Three seeds that differ: Student's t would take Jain's index below one over the number of arms, and above 1."""
+    for metric, seeds, low, high in (
+        ("jain_index", [0.06, 0.055, 0.3], 1 / 19, None),
+        ("jain_index", [0.9, 0.99, 0.7], None, 1.0),
+        ("average_reward", [1.01, 1.02, 1.5], 1.0, None),
+        ("alpha_performance", [190.1, 190.2, 195.0], 190.0, None),
+    ):
+        plain_band, found = measured.band(np.array(seeds)), measured.metric_band(metric, np.array(seeds), 19, 0.9)
+        assert found.mean == plain_band.mean
+        assert found.low == (pytest.approx(low) if low is not None else plain_band.low)
+        assert found.high == (pytest.approx(high) if high is not None else plain_band.high)
+        assert low is None or plain_band.low < low
+        assert high is None or plain_band.high > high
+    regret = measured.metric_band("standard_regret", np.array([1.0, -5.0, 3.0]), 19, 0.9)
+    assert regret == measured.band(np.array([1.0, -5.0, 3.0]))
+
+
+@pytest.mark.compiled
+def test_no_band_of_jains_index_leaves_its_range(tmp_path: Path) -> None:
+    """Two seeds of one round each: the wildest bands there are, in every result that has them."""
+    stream = streams.stochastic(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
+    plan = replace(paper.BANDIT_FEEDBACK, n_seeds=2)
+    tables = run(plan.on(stream), tmp_path)
+    outcomes = measured.over_time(measured.Run(plan, stream, tables))["contenders"].values()
+    cut = 0
+    for each in outcomes:
+        assert ((each.jain_index.low >= 0.25) & (each.jain_index.high <= 1.0)).all()
+        cut += int(((each.jain_index.low == 0.25) | (each.jain_index.high == 1.0)).any())
+    assert cut > 0
+
+
 def test_experiments_are_values(stream: Stream) -> None:
     a = paper.FULL_INFORMATION
     assert a == replace(a)

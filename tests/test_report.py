@@ -300,6 +300,24 @@ def test_uniform_play_is_not_below_itself(results: dict[str, Any]) -> None:
     assert captions(near)["A-alpha-performance"] == captions(results)["A-alpha-performance"]
 
 
+def test_certificates_that_say_nothing_are_named(results: dict[str, Any]) -> None:
+    words = "Those of Hedge say nothing: no split of all there was to earn is worth so much."
+    marked = copy.deepcopy(results)
+    assert words not in text_page(marked).text
+    marked["experiments"]["A"]["contenders"]["Hedge"]["vacuous"] = True
+    assert text_page(marked).text.count(words) == 1
+
+
+def test_bands_that_are_cut_off_are_shown_by_their_ends(results: dict[str, Any]) -> None:
+    """Half of one would reach where the number cannot be."""
+    cut = copy.deepcopy(results)
+    jain = cut["experiments"]["B"]["contenders"]["scale-free bandit"]["jain_index"]
+    for side, end in (("mean", 0.26), ("low", 0.2), ("high", 0.5)):
+        jain[side][-1] = end
+    assert "0.26 (0.20 to 0.50)" in text_page(cut).text
+    assert misread_report(cut) == []
+
+
 def test_where_there_is_no_gap_to_close_the_page_says_so(results: dict[str, Any]) -> None:
     none = copy.deepcopy(results)
     for name in ("A", "delta"):

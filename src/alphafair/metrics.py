@@ -84,7 +84,9 @@ def jain_index(cumulative_rewards: Rewards, *, entitlements: PerGroup | None = N
     if entitlements is not None:
         earned = earned / _owed(entitlements, earned)
     scaled = earned / earned.max(axis=-1, keepdims=True)  # squares of huge or tiny rewards stay finite
-    return np.asarray(scaled.sum(axis=-1) ** 2 / (earned.shape[-1] * (scaled**2).sum(axis=-1)))
+    n = earned.shape[-1]
+    found = scaled.sum(axis=-1) ** 2 / (n * (scaled**2).sum(axis=-1))
+    return np.asarray(np.clip(found, 1.0 / n, 1.0))  # whatever rounding says
 
 
 def average_reward(cumulative_rewards: Rewards) -> Floats:

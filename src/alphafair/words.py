@@ -109,19 +109,33 @@ def percentage(value: float, _: object = None) -> str:
 
 
 def rounded(mean: float, low: float, high: float, digits: int, unit: str = "") -> tuple[str, str]:
-    """A number and half of its band to two figures, with as many decimals; the latter empty if nothing is random.
+    """A number and its spread to two figures, with as many decimals; the latter empty if nothing is random.
 
-    >>> rounded(294.2931, 294.11, 294.47, 4), rounded(0.113, 0.0984, 0.129, 3, unit="%")
-    (('294.29', '0.18'), ('11.3%', '1.5'))
+    >>> rounded(294.2931, 294.11, 294.47, 4)[0], rounded(0.113, 0.0984, 0.129, 3, unit="%")[0]
+    ('294.29', '11.3%')
     >>> rounded(302.1153, 302.1153, 302.1153, 4)
     ('302.1', '')
     """
     size = 100.0 if unit == "%" else 1.0
-    half = size * (high - low) / 2.0
+    mean, low, high = size * mean, size * low, size * high
+    half = (high - low) / 2.0
     if half <= 0.0:
-        return number(size * mean, digits) + unit, ""
+        return number(mean, digits) + unit, ""
     decimals = max(0, 1 - math.floor(math.log10(half)))
-    return fixed(size * mean, decimals) + unit, f"{half:,.{decimals}f}"
+    return fixed(mean, decimals) + unit, spread(mean, low, high, decimals)
+
+
+def spread(mean: float, low: float, high: float, decimals: int) -> str:
+    """Half of a band after its plus-minus sign; both ends of one that is cut off where the number cannot be.
+
+    >>> spread(0.5, 0.4, 0.6, 2) == PLUS_MINUS + " 0.10", spread(0.26, 0.25, 0.4, 2), spread(1.0, 1.0, 1.0, 2)
+    (True, '(0.25 to 0.40)', '')
+    """
+    if high <= low:
+        return ""
+    if abs(low + high - 2.0 * mean) > 0.01 * (high - low):  # beyond rounding
+        return f"({fixed(low, decimals)} to {fixed(high, decimals)})"
+    return f"{PLUS_MINUS} {fixed((high - low) / 2.0, decimals)}"
 
 
 def told_apart(one: float, other: float) -> tuple[str, str]:

@@ -19,10 +19,10 @@ import numpy as np
 
 from alphafair import metrics
 from alphafair.experiments import paper
-from alphafair.experiments.measured import Samples, band, has_room, joint_bands
+from alphafair.experiments.measured import Samples, has_room, joint_bands, metric_band
 from alphafair.experiments.results import Claim, Compared, Experiments, Lead, Limits, OnRatings, OverAlpha
 from alphafair.types import Matrix, Vector
-from alphafair.words import counted, fixed
+from alphafair.words import counted, fixed, spread
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 PAPER, THEOREM, FOUND = "paper", "theorem", "found here"  # sources
@@ -135,13 +135,14 @@ def _claim(
 
 def _everybody(samples: Samples, labels: Iterable[str], metric: str) -> str:
     """Where everybody ends, and over how many seeds."""
+    (alpha,) = paper.FULL_INFORMATION.alphas
     decimals = DECIMALS[metric]
     words, n_seeds = [], 1
     for label in labels:
         ends = samples[label][metric][:, -1]
-        found = band(ends)
-        spread = f" \u00b1 {fixed((found.high - found.low) / 2.0, decimals)}" if len(ends) > 1 else ""
-        words.append(f"{label} {fixed(found.mean, decimals)}{spread}")
+        found = metric_band(metric, ends, samples[label]["pull_shares"].shape[1], alpha)
+        text = (label, fixed(found.mean, decimals), spread(*found, decimals))
+        words.append(" ".join(filter(None, text)))
         n_seeds = max(n_seeds, len(ends))
     return ", ".join(words) + (f" (\u00b1: 95% over {n_seeds} seeds)" if n_seeds > 1 else "")
 

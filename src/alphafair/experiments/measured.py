@@ -1,5 +1,6 @@
 """From tables to values: every metric seed by seed, and the results of each experiment."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,14 @@ import numpy as np
 import polars as pl
 
 from alphafair import metrics
+from alphafair.evaluation.estimate import possible
 from alphafair.experiments import results
 from alphafair.experiments.experiment import Contender, Experiment
 from alphafair.experiments.match import Match
 from alphafair.experiments.paper import ALPHA_FAIR, ALPHA_FAIR_BANDIT, FLOORS, LIMIT, UNIFORM
 from alphafair.experiments.results import Band
 from alphafair.experiments.run import Work, short_digest
+from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals
 from alphafair.types import Feedback, Matrix, Stream, Vector
 
@@ -82,9 +85,15 @@ def about(work: Work, stream: Stream, n_seeds: int) -> dict[str, Any]:
     return {"title": work.title, "digest": work.digest, "seeds": tuple(range(n_seeds)), **sizes}
 
 
-def band(samples: Matrix, level: float = 0.95) -> Band:
-    """Of numbers by seed, or by seed and round."""
-    return Band(*metrics.average_over_seeds(samples, level=level))
+def band(samples: Matrix, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)) -> Band:
+    """Of numbers by seed, or by seed and round; it ends where the number cannot be."""
+    return Band(*metrics.average_over_seeds(samples, level=level, within=within))
+
+
+def metric_band(metric: str, samples: Matrix, n_arms: int, alpha: float) -> Band:
+    """Of a metric of R, which begins with 1 and never falls: no band of Jain's index reaches below 1/n or above 1."""
+    known = metric in AT_THE_END
+    return band(samples, within=possible(metric, Groups.of(n_arms), alpha)) if known else band(samples)
 
 
 def along(bands: Iterable[Band]) -> Band:
@@ -129,13 +138,13 @@ def _gap_closed(run: Run, performance: Vector) -> Band | None:
 
 def _outcome(run: Run, contender: Contender) -> results.Outcome:
     """Every metric over the recorded rounds, with bands over the seeds."""
-    alpha, certificates = run.plan.alpha, None
+    alpha, certificates, vacuous = run.plan.alpha, None, None
     final = run.played(contender, alpha)[0][:, -1]
     samples = run.samples[contender.label]
     if contender.feedback is Feedback.FULL:  # what this very run cannot exceed: known from what it saw and earned alone
         bounds = metrics.certificates(context_reward_totals(run.stream), final[0], alpha)
         regrets = {"standard_regret": bounds.standard_regret, "approximate_regret": bounds.approximate_regret}
-        certificates = {"ratio": bounds.performance_ratio, **regrets}
+        certificates, vacuous = {"ratio": bounds.performance_ratio, **regrets}, bounds.vacuous or None
     return results.Outcome(
         label=contender.label,
         policy=contender.policy,
@@ -146,7 +155,12 @@ def _outcome(run: Run, contender: Contender) -> results.Outcome:
         pull_shares=samples["pull_shares"].mean(axis=0),
         gap_closed=_gap_closed(run, samples["alpha_performance"][:, -1]),
         certificates=certificates,
-        **{metric: band(values) for metric, values in samples.items() if metric != "pull_shares"},
+        vacuous=vacuous,
+        **{
+            metric: metric_band(metric, values, run.stream.n_arms, alpha)
+            for metric, values in samples.items()
+            if metric != "pull_shares"
+        },
     )
 
 
@@ -192,6 +206,9 @@ def over_floor(run: Run) -> results.OverFloor:
     def ends(label: str, metric: str = "alpha_performance") -> Vector:
         return run.samples[label][metric][:, -1]
 
+    def end(label: str, metric: str) -> Band:
+        return metric_band(metric, ends(label, metric), run.stream.n_arms, run.plan.alpha)
+
     def ahead(feedback: str) -> Band:
         level = ends(ours[feedback])
         return along(joint_bands({label: level - ends(label) for label in swept[feedback]}).values())
@@ -201,11 +218,11 @@ def over_floor(run: Run) -> results.OverFloor:
         alpha=run.plan.alpha,
         floors=FLOORS,
         fair_cb={
-            feedback: {metric: along(band(ends(label, metric)) for label in labels) for metric in AT_THE_END}
+            feedback: {metric: along(end(label, metric) for label in labels) for metric in AT_THE_END}
             for feedback, labels in swept.items()
         },
         alpha_fair={
-            feedback: {metric: band(ends(label, metric)) for metric in AT_THE_END} for feedback, label in ours.items()
+            feedback: {metric: end(label, metric) for metric in AT_THE_END} for feedback, label in ours.items()
         },
         ahead={feedback: ahead(feedback) for feedback in ours},
         maxima=np.array([ends(label).max() for label in swept["bandit"]]),

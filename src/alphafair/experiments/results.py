@@ -62,6 +62,7 @@ class Outcome:
     pull_shares: Vector  # per arm
     gap_closed: Band | None = None  # where there is no gap to close
     certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
+    vacuous: bool | None = None  # True where certificates say nothing
 
     @property
     def learned(self) -> Band | None:

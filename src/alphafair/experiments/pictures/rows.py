@@ -13,7 +13,7 @@ from alphafair.experiments.pictures import canvas
 from alphafair.experiments.results import Experiments, Outcome, OverTime, Sign
 from alphafair.figures import INK, LABEL_SIZE, Look, look
 from alphafair.types import Vector
-from alphafair.words import ALPHA, PLUS_MINUS, clipped, percent, rounded, short
+from alphafair.words import ALPHA, clipped, percent, rounded, short
 
 ARM_ROW = 0.175  # inches
 MOST_ARMS = 40
@@ -130,5 +130,4 @@ def _share(each: Outcome) -> str:
     found = each.learned
     if found is None:
         return canvas.NO_GAP
-    value, half = rounded(found.mean, found.low, found.high, digits=3, unit="%")
-    return f"{value} {PLUS_MINUS} {half}" if half else value
+    return " ".join(filter(None, rounded(found.mean, found.low, found.high, digits=3, unit="%")))
