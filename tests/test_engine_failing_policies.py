@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from alphafair import AlphaFair, AlphaFairBandit, Engine
+from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, Refused, Reward, restore
 from alphafair.engine.events import Decided, Late, Settled
 from alphafair.engine.ledger import Ledger
@@ -649,6 +651,32 @@ def test_a_key_that_sees_some_experiments_hears_of_those(tmp_path: Path) -> None
         assert unhealthy(every) == ["home", "shop"]
         assert unhealthy(some) == ["shop"]
         assert unhealthy(None) == []
+
+
+# on the command line
+
+
+def test_commands_tell_in_one_line_which_policy_fails(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with Engine.open(path) as engine:
+        for name, policy in (("home", "faulty"), ("good", "alpha-fair-bandit")):
+            engine.create(name, arms=ARMS, policy=policy)
+            engine.reward(engine.decide(name, "v").id, 0.5)
+    POLICIES.pop("faulty")
+    for command, code in (
+        (f"verify {path}", 1),
+        (f"export {path} --experiment good -o {tmp_path / 'good.csv'}", 0),
+        (f"history {path} --experiment good", 0),
+        (f"backup {path} {tmp_path / 'copy.db'}", 0),
+        (f"restore {tmp_path / 'copy.db'} {tmp_path / 'restored.db'}", 0),
+        (f"erase {path} --experiment home --context v", 0),
+    ):
+        result = CliRunner().invoke(program, command.split())
+        assert result.exit_code == code, result.stderr
+        told = [line for line in result.stderr.splitlines() if "policy of home failed while being made" in line]
+        assert len(told) == (0 if command.startswith("backup") else 1), result.stderr
+        assert all(line.startswith("warning: ") for line in told)
+        assert "Traceback" not in result.stderr
 
 
 def test_the_classes_are_whole(engine: Engine) -> None:

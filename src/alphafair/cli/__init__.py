@@ -1,7 +1,9 @@
 """The command line: one file per command, named by one line; nothing loads before it is asked for."""
 
 import importlib
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -50,10 +52,36 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
+class _OneLine(logging.Handler):
+    """What an engine logs, each message once and without a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if message not in self.told:
+            self.told.add(message)
+            typer.echo(f"warning: {message}", err=True)
+
+
+@contextmanager
+def _engine_warnings() -> Iterator[None]:
+    """Show what an engine warns of, such as a policy that fails; `serve` logs in its own way instead."""
+    logger, handler = logging.getLogger("alphafair.engine"), _OneLine()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 class _Program(TyperGroup):
     """What the door refuses is the user's to repair: one line, exit code 2. Any other error keeps its traceback.
 
-    A file that cannot be used, a download that failed, or an extra that is not installed, is one line too, exit code 1.
+    A file that cannot be used, a policy in it that fails, a download that failed, or an extra that is not installed, is
+    one line too, exit code 1.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -66,14 +94,15 @@ class _Program(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
         try:
-            return super().invoke(ctx)
+            with _engine_warnings():
+                return super().invoke(ctx)
         except ValueError as problem:
             from alphafair.validate import Refusal  # loads NumPy, which a command has loaded by now
 
             if not isinstance(problem, Refusal):
                 raise
             typer.echo(f"error: {problem}", err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(1 if getattr(problem, "code", None) == "policy_failed" else 2) from None
         except Exception as problem:
             extra = isinstance(problem, ImportError) and "pip install 'alphafair[" in str(problem)
             if not extra and type(problem).__module__ not in ("alphafair.engine.errors", "alphafair.data"):
