@@ -54,6 +54,7 @@ _METHODS = [
 ]
 _BODIES = [
     *(b'{"context": "v", "id": "again"}', b'{"context": "v"}', b'{"id": "again", "reward": 0.5}', b'{"id": "again"}'),
+    *(b'{"id": "again", "reward": 5e-324}', b'{"items": [{"id": "again", "reward": 1.2e-285}]}'),
     *(b'{"items": [{"context": "v"}, {"context": ""}, 3]}', b'{"items": [{"id": "again", "reward": 1e999}]}'),
     *(b"", b"{", b"null", b"[]", b"\xff", b"[" * 5000, b'{"context": "\\ud800"}', b'{"context": ' + b"1" * 5000 + b"}"),
     *(b'{"context": "v", "available": ["ada", "ada"]}', b'{"context": "v", "deferred": 1}', b"0" * 70_000),
