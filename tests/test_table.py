@@ -73,7 +73,7 @@ CONTENT = "context{0}jazz{0}rock\nnew{0}1{0}0\nold{0}0{0}1\nnew{0}0.25{0}1\n"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
 def test_text_is_read_however_it_was_saved(name: str, separator: str, encoding: str, tmp_path: Path) -> None:
     written = CONTENT.format(separator).encode(encoding)
@@ -106,8 +106,9 @@ def test_rows_of_any_text_are_named_by_their_line(tmp_path: Path) -> None:
     [
         (CONTENT.format(",").encode("utf-16-le"), "with a byte order mark; got 'UTF-16 without one, it seems'. Save"),
         (CONTENT.format(",").encode("utf-16")[:-1], "that can be decoded; got 'UTF-16, damaged or cut off'. Save it"),
+        (b"sep=;\n" + CONTENT.format(";").encode(), "a header in its first line; got 'sep=;'. Delete that line"),
     ],
-    ids=["no mark", "cut off"],
+    ids=["no mark", "cut off", "separator line"],
 )
 def test_text_that_cannot_be_decoded_gets_a_hint(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(content)

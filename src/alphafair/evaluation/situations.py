@@ -56,12 +56,6 @@ class Situations(NamedTuple):
         """How often each arm is shown in each context, as a part of its rounds."""
         return self.by_context(self.parts[:, None] * distributions)
 
-    def restricted(self, table: Matrix) -> Matrix:
-        """A table of contexts and arms, renormalised in every situation."""
-        kept = np.where(self.sets, table[self.contexts], 0.0)
-        sums = np.broadcast_to(kept.sum(axis=1, keepdims=True), kept.shape)
-        return divided(kept, sums, self.sets / self.sets.sum(axis=1, keepdims=True))
-
     def table(self, shown: Matrix) -> Matrix:
         """The table (n_contexts, n_arms) that shows arms as often as this, renormalised over what is available."""
         rates = divided(shown, self.available, np.zeros_like(shown))

@@ -31,7 +31,7 @@ Where = Callable[[int], str]  # the place of a row, counted from 0, in words
 _TEXT = (".csv", ".tsv", ".csv.gz")
 _BINARY = (".parquet", ".arrow", ".ipc", ".feather")
 _FORMATS = (*_TEXT, ".jsonl", *_BINARY)
-_SEPARATORS = (",", ";", "\t")
+_SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {  # byte order marks; that of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -50,7 +50,7 @@ def table(
     source
         A path (.csv, .tsv, .csv.gz, .jsonl, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a
         pandas DataFrame, any Arrow table, or a mapping of columns. Text files may have commas, semicolons (then with
-        decimal commas, if you like) or tabs between their columns; they are UTF-8, or UTF-16 with a byte order mark.
+        decimal commas, if you like), tabs or | between their columns; they are UTF-8, or UTF-16 with a byte order mark.
     context
         The column that says who or what is served: any labels, text or numbers. Contexts are numbered in their
         order, whole numbers by size and all else by the alphabet.
@@ -150,6 +150,10 @@ def _scan_text(path: Path, **settings: Any) -> pl.LazyFrame:
     if "\0" in "".join(found.header):
         got = "UTF-16 without one, it seems"
         raise validate.Refusal(str(path), "UTF-8, or UTF-16 with a byte order mark", got, "Save it as UTF-8.")
+    if found.header and found.header[0].lower().startswith("sep="):
+        got = found.separator.join(found.header)
+        repair = "Delete that line: how columns are separated is seen from the others."
+        raise validate.Refusal(str(path), "a table with a header in its first line", got, repair)
     _refuse_repeated(str(path), [name for name in found.header if name])
     source: Any = path
     if found.encoding != "utf-8-sig":
