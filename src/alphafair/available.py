@@ -137,3 +137,12 @@ def _booleans(argument: str, value: Any) -> NDArray[np.bool_]:
 def _owned(array: NDArray[Any]) -> Any:
     """Read-only; a copy of what somebody could still write to."""
     return frozen(array.copy() if array.flags.writeable else array)
+
+
+def packed(mask: NDArray[np.bool_]) -> bytes:
+    """A bit per arm, as a decision is written down with."""
+    return np.packbits(mask).tobytes()
+
+
+def unpacked(blob: bytes, n_arms: int) -> NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(blob, dtype=np.uint8), count=n_arms).astype(np.bool_)

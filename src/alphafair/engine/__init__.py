@@ -1,14 +1,43 @@
-"""Decide and learn durably: an append-only log in SQLite, and policies whose state is a fold over it."""
+"""Decide and learn durably: an append-only log in SQLite, and policies whose state is a fold over it.
 
-from alphafair.engine.engine import Engine as Engine
-from alphafair.engine.engine import restore as restore
-from alphafair.engine.errors import Mismatch as Mismatch
-from alphafair.engine.errors import PolicyFailed as PolicyFailed
-from alphafair.engine.errors import Refused as Refused
-from alphafair.engine.errors import Unavailable as Unavailable
-from alphafair.engine.requests import Activate as Activate
-from alphafair.engine.requests import Decide as Decide
-from alphafair.engine.requests import Outcome as Outcome
-from alphafair.engine.requests import Receipt as Receipt
-from alphafair.engine.requests import Reward as Reward
-from alphafair.engine.requests import Status as Status
+Nothing loads before it is used: an export, in a process of its own, needs neither policies nor their kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_NAMES = {
+    "engine": ("Engine", "restore"),
+    "errors": ("Mismatch", "PolicyFailed", "Refused", "Unavailable"),
+    "requests": ("Activate", "Decide", "Outcome", "Receipt", "Reward", "Status"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = [*_MODULES]
+
+if TYPE_CHECKING:
+    from alphafair.engine.engine import Engine as Engine
+    from alphafair.engine.engine import restore as restore
+    from alphafair.engine.errors import Mismatch as Mismatch
+    from alphafair.engine.errors import PolicyFailed as PolicyFailed
+    from alphafair.engine.errors import Refused as Refused
+    from alphafair.engine.errors import Unavailable as Unavailable
+    from alphafair.engine.requests import Activate as Activate
+    from alphafair.engine.requests import Decide as Decide
+    from alphafair.engine.requests import Outcome as Outcome
+    from alphafair.engine.requests import Receipt as Receipt
+    from alphafair.engine.requests import Reward as Reward
+    from alphafair.engine.requests import Status as Status
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

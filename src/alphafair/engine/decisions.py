@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from alphafair import __version__, validate
+from alphafair.available import packed
 from alphafair.engine import memory
 from alphafair.engine.erasures import Erasures
 from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled
-from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment, checked_label, packed
+from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment, checked_label
 from alphafair.engine.expiry import Expiry
 from alphafair.engine.fold import Fold
 from alphafair.engine.ids import NewIds

@@ -27,6 +27,7 @@ from alphafair.engine.experiment import (
     checked_start,
     state_of,
 )
+from alphafair.engine.export_job import ExportJob
 from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.fold import Fold
 from alphafair.engine.history import ChangeRecord
@@ -388,6 +389,15 @@ class Engine(Decisions):
         with self._reading():
             experiment, until = self._find_experiment(name), self.position
         return export.write(self._ledger, experiment, until, target, format)
+
+    def export_job(self, name: str, format: str) -> ExportJob:
+        """The same, to be done by another process: the log as it stands now."""
+        from alphafair.engine import export
+
+        with self._reading():
+            experiment, until = self._find_experiment(name), self.position
+        format = export.checked_format(experiment, format)
+        return ExportJob(str(self._ledger.files.path), experiment.key, experiment.full, until, format)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.

@@ -496,14 +496,6 @@ def grow_by_one(policy: BasePolicy, body: Mapping[str, Any]) -> None:
     policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **said)
 
 
-def packed(mask: NDArray[np.bool_]) -> bytes:
-    return np.packbits(mask).tobytes()
-
-
-def unpacked(blob: bytes, n_arms: int) -> NDArray[np.bool_]:
-    return np.unpackbits(np.frombuffer(blob, dtype=np.uint8), count=n_arms).astype(np.bool_)
-
-
 def same_state(first: State, second: State) -> bool:
     """Whether two policies have learned the same, to the last bit; random numbers are not part of it."""
     return (

@@ -1,4 +1,8 @@
-"""The exploration log of an experiment, as a `Log` or as a file that any table library reads."""
+"""The exploration log of an experiment, as a `Log` or as a file that any table library reads.
+
+A file is written page by page, each read in a moment of its own: whoever takes it slowly holds up no checkpoint of the
+write-ahead log. It is what the log said at one position all the same, since events are only ever added.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,43 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.available import ALL, AvailableArms, SetNumbers
+from alphafair.available import ALL, AvailableArms, SetNumbers, unpacked
 from alphafair.csv_text import marked
 from alphafair.engine.errors import Refused
-from alphafair.engine.experiment import Experiment, unpacked
+from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
-from alphafair.types import Log
+
+if TYPE_CHECKING:
+    from alphafair.types import Log
 
 FORMATS = ("parquet", "csv", "jsonl")
-CHUNK = 100_000  # rows in memory at a time
+CHUNK = 20_000  # rows in memory at a time
 ROWS = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version, d.available from decision d left join reward r on r.decision = d.seq
+    r.source, d.at, r.at, d.policy_version, d.available from decision d
+    left join reward r on r.decision = d.seq and r.seq <= ?3
     left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.experiment = ? and d.seq > ? and d.seq <= ? order by d.seq limit ?"""
+    where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
 TIME = pl.Datetime("us", "UTC")
+
+
+class Exported(Protocol):
+    """What is asked of an experiment; no policy is needed, and none is loaded."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def full(self) -> bool: ...  # a reward per arm
+    @property
+    def changes(self) -> Sequence[Change]: ...
 
 
 class DrawnAmong:
@@ -37,7 +57,7 @@ class DrawnAmong:
     `mask_arm` left out.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Exported) -> None:
         created, *changes = list(experiment.changes)
         arms: list[str] = list(json.loads(created.body)["arms"])
         live = set(range(len(arms)))
@@ -79,7 +99,7 @@ class DrawnAmong:
         return pl.Series(lists, dtype=pl.String if format == "csv" else pl.List(pl.String)).gather(places)
 
 
-def pages(ledger: Ledger, experiment: Experiment, until: int, format: str) -> Iterator[pl.DataFrame]:
+def pages(ledger: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """The decisions up to a position, some at a time; rewards per arm are a list under full information."""
     kinds, after, among = schema(experiment, format), 0, DrawnAmong(experiment)
     with ledger.reader() as reader:
@@ -95,7 +115,7 @@ def pages(ledger: Ledger, experiment: Experiment, until: int, format: str) -> It
             yield pl.DataFrame(dict(zip(kinds, values, strict=True)), schema_overrides=kinds, strict=False)
 
 
-def schema(experiment: Experiment, format: str) -> dict[str, Any]:
+def schema(experiment: Exported, format: str) -> dict[str, Any]:
     """The columns of an exported log, which are the same however few rows there are."""
     return {
         "seq": pl.Int64,
@@ -112,9 +132,18 @@ def schema(experiment: Experiment, format: str) -> dict[str, Any]:
     }
 
 
+def checked_format(experiment: Exported, format: str | None) -> str:
+    """One that the log of this experiment can be written in."""
+    format = validate.choice("format", format, FORMATS)
+    if format == "csv" and experiment.full:
+        repair = "Choose parquet or jsonl."
+        raise Refused("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
+    return format
+
+
 def write(
     ledger: Ledger,
-    experiment: Experiment,
+    experiment: Exported,
     until: int,
     target: str | os.PathLike[str] | IO[bytes],
     format: str | None = None,
@@ -122,10 +151,7 @@ def write(
     """All decisions up to a position into a file, page by page; how many there were."""
     if format is None and isinstance(target, str | os.PathLike):
         format = Path(target).suffix.lstrip(".").lower()
-    format = validate.choice("format", format, FORMATS)
-    if format == "csv" and experiment.full:
-        repair = "Choose parquet or jsonl."
-        raise Refused("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
+    format = checked_format(experiment, format)
     n_rows = 0
 
     def counted(*_: Any) -> Iterator[pl.DataFrame]:
@@ -156,8 +182,10 @@ def write(
     return n_rows
 
 
-def log(ledger: Ledger, experiment: Experiment) -> Log:
+def log(ledger: Ledger, experiment: Exported) -> Log:
     """The decisions that have a reward, as arrays; under full information the reward of the arm that was drawn."""
+    from alphafair.types import Log
+
     query = """select d.context, d.arm, {reward}, d.propensity, d.at, d.policy_version, d.available
         from decision d join reward r on r.decision = d.seq
         where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""

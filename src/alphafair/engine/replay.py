@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.available import unpacked
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
 from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Change
-from alphafair.engine.experiment import COUNTED_AS, LOG, Experiment, Tally, same_state, unpacked
+from alphafair.engine.experiment import COUNTED_AS, LOG, Experiment, Tally, same_state
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger

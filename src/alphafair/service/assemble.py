@@ -17,6 +17,7 @@ from alphafair.engine import Engine, Mismatch, Unavailable
 from alphafair.service.app import Service
 from alphafair.service.connections import MOST_CONNECTIONS, Connections, Timeouts
 from alphafair.service.door import Door
+from alphafair.service.exports import Exports
 from alphafair.service.framework import framework
 from alphafair.service.keys import Keyring
 from alphafair.service.logs import log
@@ -49,7 +50,7 @@ def service(
     """The application over an engine, which it closes at its end."""
     measures = Measures()
     writer = Writer(engine, most_waiting=limits.most_waiting, observe=measures.committed)
-    keyring = Keyring(path)
+    keyring, exports = Keyring(path), Exports()
     compiled = asyncio.Event()
 
     def readiness() -> Readiness:
@@ -61,7 +62,7 @@ def service(
         return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
 
     connections = Connections(limits.most_connections or MOST_CONNECTIONS, limits.timeouts, measures.connection_closed)
-    measures.watch(engine, lambda: writer.n_waiting, readiness, lambda: len(connections.open))
+    measures.watch(engine, lambda: writer.n_waiting, readiness, lambda: len(connections.open), exports)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -97,10 +98,11 @@ def service(
         with suppress(asyncio.CancelledError):
             await ticking
         await writer.drain()
+        exports.close()
         keyring.close()
         engine.close()
 
-    parts = {"engine": engine, "writer": writer, "measures": measures, "readiness": readiness}
+    parts = {"engine": engine, "writer": writer, "measures": measures, "readiness": readiness, "exports": exports}
     state = State({**parts, "keyring": keyring, "path": path})
     routes = framework(lifespan, state, root_path=root_path, most_bytes=limits.most_bytes)
     door = Door(keyring, rate=limits.rate)

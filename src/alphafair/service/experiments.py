@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import tempfile
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -31,7 +28,6 @@ Format = Annotated[Literal["parquet", "csv", "jsonl"], QueryParameter(descriptio
 Begun = Annotated[NewExperiment, example(name="home", arms=["ada", "ben"], alpha=0.9)]
 Changed = Annotated[Change, example(alpha=0.5)]
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "jsonl": "application/jsonl"}
-CHUNK = 1 << 20
 OF_ENGINE = {*inspect.signature(Engine.create).parameters, *NewExperiment.__struct_fields__}  # no policy's own
 
 
@@ -114,26 +110,11 @@ def history(name: Name, state: State) -> History:
 
 @get(PATH + "/{name:str}/log", responses=ERRORS_OF_NAMES, tags=TAGS, media_type="application/octet-stream")
 async def download_log(name: Name, state: State, format: Format = "parquet") -> Stream:
-    """The exploration log: context, arm, propensity and reward of every decision."""
-    handle, path = tempfile.mkstemp(suffix=f".{format}")
-    os.close(handle)
-    try:
-        await asyncio.to_thread(state.engine.export, name, path, format=format)
-    except BaseException:
-        Path(path).unlink()
-        raise
+    """The exploration log: context, arm, propensity and reward of every decision. Few clients at a time."""
+    job = await asyncio.to_thread(state.engine.export_job, name, format)
+    chunks = await state.exports.begin(job)
     disposition = {"content-disposition": f'attachment; filename="{name}.{format}"'}
-    return Stream(_chunks(Path(path)), media_type=MEDIA[format], headers=disposition)
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
-    """A file, piece by piece; then it is gone."""
-    try:
-        with path.open("rb") as file:
-            while chunk := await asyncio.to_thread(file.read, CHUNK):
-                yield chunk
-    finally:
-        path.unlink()
+    return Stream(chunks, media_type=MEDIA[format], headers=disposition)
 
 
 def described(engine: Engine, name: str) -> ExperimentAnswer:

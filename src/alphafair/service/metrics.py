@@ -16,6 +16,7 @@ from alphafair.engine import Engine, Mismatch, Unavailable
 from alphafair.service.connections import REASONS
 from alphafair.service.door import current_caller
 from alphafair.service.experiments import fairness
+from alphafair.service.exports import Exports
 from alphafair.service.messages import Readiness
 
 REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
@@ -80,9 +81,10 @@ class Measures:
         waiting: Callable[[], int],
         readiness: Callable[[], Readiness],
         connections: Callable[[], int],
+        exports: Exports,
     ) -> None:
         """Ask these whenever Prometheus asks."""
-        self.registry.register(_Live(self, engine, waiting, readiness, connections))
+        self.registry.register(_Live(self, engine, waiting, readiness, connections, exports))
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
@@ -103,9 +105,10 @@ class _Live:
         waiting: Callable[[], int],
         readiness: Callable[[], Readiness],
         connections: Callable[[], int],
+        exports: Exports,
     ) -> None:
         self.measures, self.engine, self.waiting, self.readiness = measures, engine, waiting, readiness
-        self.connections = connections
+        self.connections, self.exports = connections, exports
 
     def describe(self) -> list[Metric]:
         return []  # so that registering asks for nothing
@@ -130,6 +133,10 @@ class _Live:
         yield closed
         yield self.measures.delays()
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", self.waiting())
+        exports = self.exports
+        yield GaugeMetricFamily("alphafair_exports", "Exports that are being written.", len(exports.running))
+        yield CounterMetricFamily("alphafair_exports_refused", "Exports refused as too many.", exports.n_refused)
+        yield CounterMetricFamily("alphafair_exports_cut", "Exports cut off as they took too long.", exports.n_cut)
         now = self.readiness()
         yield GaugeMetricFamily("alphafair_ready", "1 while decisions are made.", float(now.ready))
         help = "1 while no decisions are made, with the reason."

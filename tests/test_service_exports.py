@@ -1,0 +1,258 @@
+"""Exports beside requests: few at a time, streamed, and never for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+import polars as pl
+import pytest
+
+from alphafair import Engine
+from alphafair.engine import Decide, Reward, Unavailable, export
+from alphafair.service import exports
+from alphafair.service.assemble import Limits
+from alphafair.service.connections import Timeouts
+from tests.serving import ARMS, Running, running
+
+LOG = "/v1/experiments/home/log"
+N_DECISIONS = 60
+
+
+class FakeProcess:
+    """A process that writes what it is told to, when it is told to."""
+
+    gate = threading.Event()
+    chunks: ClassVar[list[bytes | Exception]] = []
+    made: ClassVar[list[FakeProcess]] = []
+
+    def __init__(self, job: Any) -> None:
+        self.left = iter(self.chunks)
+        self.killed = self.closed = False
+        self.made.append(self)
+
+    def read(self) -> bytes:
+        assert self.gate.wait(30.0)
+        chunk = next(self.left, b"")
+        if isinstance(chunk, Exception):
+            raise chunk
+        return chunk
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeProcess]]:
+    monkeypatch.setattr(exports, "Process", FakeProcess)
+    FakeProcess.gate.set()
+    FakeProcess.made.clear()
+    yield FakeProcess
+    FakeProcess.gate.set()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("exports") / "shop.db") as shop:
+        shop.post("", {"name": "home", "arms": ARMS})
+        fill(shop.engine)
+        yield shop
+
+
+def fill(engine: Engine) -> None:
+    ids = [f"id-{k}" for k in range(N_DECISIONS)]
+    engine.submit([Decide("home", f"v{k % 7}", id) for k, id in enumerate(ids)])
+    engine.submit([Reward(id, 0.5) for id in ids[: N_DECISIONS // 2]])
+
+
+def until(condition: Callable[[], object]) -> None:
+    patience = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
+def metric(shop: Running, name: str) -> float:
+    (line,) = (line for line in shop.http.get("/metrics").text.splitlines() if line.startswith(f"{name} "))
+    return float(line.split()[1])
+
+
+def test_few_at_a_time_and_the_rest_later(shop: Running, fake: type[FakeProcess]) -> None:
+    fake.gate.clear()
+    fake.chunks = [b"one\n", b"two\n"]
+    before, answers = metric(shop, "alphafair_exports_refused_total"), list[str]()
+    clients = [
+        threading.Thread(target=lambda: answers.append(httpx.get(shop.url + LOG, timeout=30.0).text))
+        for _ in range(exports.MOST)
+    ]
+    for client in clients:
+        client.start()
+    until(lambda: metric(shop, "alphafair_exports") == exports.MOST)
+    refused = shop.http.get(LOG)
+    assert refused.status_code == 503
+    assert refused.json()["error"]["code"] == "exports_busy"
+    assert int(refused.headers["retry-after"]) == exports.RETRY_AFTER
+    assert metric(shop, "alphafair_exports_refused_total") == before + 1
+    assert shop.post("/home/decisions", {"context": "v"}).status_code == 200  # nobody else notices
+    fake.gate.set()
+    for client in clients:
+        client.join()
+    assert answers == ["one\ntwo\n"] * exports.MOST
+    until(lambda: metric(shop, "alphafair_exports") == 0)
+    assert len(fake.made) == exports.MOST
+    until(lambda: all(process.closed for process in fake.made))
+    assert shop.http.get(LOG).status_code == 200
+
+
+def test_who_does_not_read_loses_the_place(tmp_path: Path, fake: type[FakeProcess]) -> None:
+    fake.chunks = [bytes(1 << 18)] * 1_000  # more than any buffer takes
+    with running(tmp_path / "shop.db", limits=Limits(timeouts=Timeouts(answer=0.5))) as shop, socket.socket() as slow:
+        shop.post("", {"name": "home", "arms": ARMS})
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", shop.port))
+        slow.sendall(f"GET {LOG} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        until(lambda: fake.made and fake.made[0].closed)
+        assert fake.made[0].killed
+        assert metric(shop, "alphafair_exports") == 0
+        slow.settimeout(30.0)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := slow.recv(1 << 20):
+                received = received[-10:] + more
+        assert not received.endswith(b"0\r\n\r\n"), "the end of an answer that has none"
+
+
+def test_a_process_that_hangs_is_given_up(
+    shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "STALLED", 0.2)
+    before = metric(shop, "alphafair_exports_cut_total")
+    fake.gate.clear()
+    fake.chunks = [Unavailable("The export was ended.")]
+    answer = list[httpx.Response]()
+    client = threading.Thread(target=lambda: answer.append(httpx.get(shop.url + LOG, timeout=30.0)))
+    client.start()
+    until(lambda: fake.made and fake.made[0].killed)
+    assert metric(shop, "alphafair_exports") == 0
+    assert metric(shop, "alphafair_exports_cut_total") == before + 1
+    fake.gate.set()  # as the end of a killed process would
+    client.join()
+    assert answer[0].status_code == 503
+
+
+def test_who_reads_slowly_gets_it_all(shop: Running, fake: type[FakeProcess]) -> None:
+    fake.chunks = [bytes(1 << 16)] * 40
+    with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
+        n_bytes = 0
+        for chunk in answer.iter_raw(1 << 18):
+            n_bytes += len(chunk)
+            time.sleep(0.02)
+    assert n_bytes == 40 << 16
+
+
+def test_no_export_lasts_for_ever(shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "LONGEST", 0.5)
+    fake.chunks = [b"x"] * 100_000_000
+    with pytest.raises(httpx.TransportError), httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
+        for _ in answer.iter_raw():
+            pass
+    until(lambda: metric(shop, "alphafair_exports") == 0)
+
+
+def test_one_that_goes_away_makes_place(shop: Running, fake: type[FakeProcess]) -> None:
+    fake.chunks = [bytes(1 << 18)] * 1_000
+    for _ in range(exports.MOST + 1):
+        with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
+            assert answer.status_code == 200
+        until(lambda: metric(shop, "alphafair_exports") == 0)
+    until(lambda: all(process.closed for process in fake.made))
+
+
+def test_a_failure_is_an_error_or_a_cut_and_never_a_short_file(shop: Running, fake: type[FakeProcess]) -> None:
+    fake.chunks = [Unavailable("the disk is gone")]
+    answer = shop.http.get(LOG)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+    assert "the disk is gone" in answer.json()["error"]["message"]
+    fake.chunks = [b"half of", Unavailable("the disk is gone")]
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(shop.url + LOG, timeout=30.0)
+    until(lambda: metric(shop, "alphafair_exports") == 0)
+
+
+# the real process
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
+def test_what_is_streamed_is_what_the_engine_writes(shop: Running, tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"home.{format}"
+    n_rows = shop.engine.export("home", path)
+    answer = shop.http.get(LOG, params={"format": format})
+    if format == "parquet":
+        streamed = pl.read_parquet(io.BytesIO(answer.content))
+        assert streamed.equals(pl.read_parquet(path))
+        assert len(streamed) == n_rows
+    else:
+        assert answer.content == path.read_bytes()
+
+
+def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
+    process = exports.Process(exports.ExportJob(str(tmp_path / "nowhere.db"), 1, False, 1, "csv"))
+    with pytest.raises(Unavailable, match="unable to open"):
+        process.read()
+    process.close()
+    with pytest.raises(Unavailable, match="was ended"):
+        process.read()
+
+
+def test_an_export_needs_no_kernels() -> None:
+    script = "import sys, alphafair.engine.export_job, alphafair.engine.export; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+# the engine's part: how much is read at once, and when
+
+
+def test_pages_are_short_and_nobody_reads_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly a file is taken: the write-ahead log can be moved into the main file meanwhile."""
+    monkeypatch.setattr(export, "CHUNK", 7)
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS)
+        fill(engine)
+        sizes = []
+        for page in export.pages(engine._ledger, engine._experiments["home"], engine.position, "csv"):
+            sizes.append(len(page))
+            engine.decide("home", "v0")
+            assert engine._ledger.empty_log(), "somebody reads"
+        assert (max(sizes), sum(sizes)) == (7, N_DECISIONS)
+
+
+def test_an_export_is_of_one_moment(tmp_path: Path) -> None:
+    """That in which it was asked for: what comes while it is written is not half in it."""
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS)
+        fill(engine)
+        job = engine.export_job("home", "jsonl")
+        engine.submit([Reward(f"id-{k}", 0.25) for k in range(N_DECISIONS // 2, N_DECISIONS)])
+        engine.decide("home", "later")
+        engine.add_arm("home", "dan")
+        target = io.BytesIO()
+        type(job)(*json.loads(json.dumps(job))).run(target)
+        rows = [json.loads(line) for line in target.getvalue().splitlines()]
+        assert [row["id"] for row in rows] == [f"id-{k}" for k in range(N_DECISIONS)]
+        half = N_DECISIONS // 2
+        assert [row["reward"] for row in rows] == [0.5] * half + [None] * half
+        assert all(row["available"] is None for row in rows)
