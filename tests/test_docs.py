@@ -295,3 +295,10 @@ def test_speeds_are_those_that_were_measured() -> None:
     assert all(speed > 3.0 for speed in measured["over_log, .*?"])
     assert all(measured.values())
     assert "millions of r" not in readme + production
+
+
+def test_nobody_promises_seconds_where_kernels_may_have_to_be_compiled() -> None:
+    cli = (DOCS / "cli.md").read_text(encoding="utf-8")
+    promised = [line for line in re.findall(r"^  --smoke .*(?:\n {10,}.*)*", cli, re.MULTILINE) if "second" in line]
+    assert promised == []
+    assert "about 140 without it: a minute or two on two cores" in cli

@@ -36,7 +36,7 @@ LONGEST = ("ratings", "stationary-large")
 
 
 def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = False) -> tuple[Match, ...]:
-    """All courses, or those with features, whose contenders are others; or the same in seconds."""
+    """All courses, or those with features, whose contenders are others; or the same, small."""
     courses, contenders = (DESCRIBED_COURSES, DESCRIBED_CONTENDERS) if described else (COURSES, CONTENDERS)
     courses = tuple(course.smoke() if smoke else course for course in courses)
     if n_seeds is not None:

@@ -108,7 +108,7 @@ class Experiment:
     n_records: int = 100
 
     def smoke(self) -> Self:
-        """The same in seconds: few rows, few seeds, few alphas."""
+        """The same, small: few rows, few seeds, few alphas."""
         thin = max(1, len(self.alphas) // 3)
         return replace(
             self,

@@ -63,7 +63,7 @@ class Course:
         return known_limits(streams.described_means(**dict(self.settings), seed=seed), stream, alphas)
 
     def smoke(self) -> Self:
-        """The same in a second: few rounds, few seeds, and synthetic ratings, which need no download."""
+        """The same, small: few rounds, few seeds, and synthetic ratings, which need no download."""
         short = tuple((name, min(value, SMOKE_ROUNDS) if name in LENGTHS else value) for name, value in self.settings)
         delay = None if self.delay is None else min(self.delay, SMOKE_DELAY)
         smaller = replace(self, settings=short, n_seeds=min(self.n_seeds, SMOKE_SEEDS), delay=delay)
