@@ -106,7 +106,7 @@ def simulate_model(
 ) -> Learned:
     """A learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
 
-    Where not all arms were available, the policy plays among those that were, stepwise: some 10 microseconds a round.
+    Where not all arms were available, the policy plays among those that were, step by step instead of compiled.
     `confidence` and `seed` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
