@@ -246,8 +246,6 @@ class Model:
         values = request.reward if isinstance(request.reward, list) else [request.reward]
         wrong_length = experiment.full and len(values) != decision.n_arms
         numbers = all(type(value) is float for value in values)
-        if not numbers and experiment.full:
-            return "bad_request"
         if not numbers or wrong_length or not all(experiment.low <= value <= experiment.high for value in values):
             return "bad_reward"
         if decision.source == "client":

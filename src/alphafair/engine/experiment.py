@@ -359,7 +359,10 @@ class Experiment:
                     )
                     raise Refused("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
                 value = [value.get(arm, self.low) for arm in arms]
-            rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
+            try:
+                rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
+            except validate.Refusal as refused:
+                raise Refused("bad_reward", *refused.args) from None
             if rewards.shape != (n_arms,) or not ((rewards >= self.low) & (rewards <= self.high)).all():
                 repair = "Give one per arm, in the order of the experiment's arms."
                 raise Refused("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
