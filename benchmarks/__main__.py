@@ -27,6 +27,7 @@ SECTIONS = (
     "image",
     "service",
     "client",
+    "stalls",
     "crashes",
 )
 

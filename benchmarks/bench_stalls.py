@@ -77,7 +77,7 @@ def saving(path: Path) -> Iterator[Row]:
         size = len(policy.snapshot().to_bytes())
     with serving(path) as port:
         feed(port, 20_000)  # compiles
-        before = waits(port, lambda: feed(port, 50_000))
+        before = waits(port, lambda: feed(port, 50_000), seconds=4 * SECONDS)
         n_kept = snapshots(path)
         during = waits(port, lambda: feed(port, 50_000), seconds=4 * SECONDS)
         assert snapshots(path) > n_kept, "no snapshot was finished"

@@ -125,6 +125,18 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
     engine.verify()
 
 
+def test_memory_is_looked_for_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In short steps, while it learns on: the snapshot is of the moment of the copy."""
+    monkeypatch.setattr(snapshots, "TOUCHED", 5_000)
+    n_bytes, position = engine._experiments["large"].state_bytes, begin(engine)
+    rows = engine._snapshots._rows(engine._experiments["large"])
+    assert [next(rows) for _ in range(n_bytes // 5_000)] == [None] * (n_bytes // 5_000)
+    while not kept(engine):
+        engine.decide("large", "v0")
+    assert kept(engine)[0] >= position
+    engine.verify()
+
+
 def test_maintenance_writes_the_rest(engine: Engine) -> None:
     begin(engine)
     n_steps = 0

@@ -213,6 +213,11 @@ class Experiment:
         """The policy as bytes that can be read again; None while it is unhealthy, or cannot be saved."""
         return self._while_saving(state_of)
 
+    @property
+    def state_bytes(self) -> int:
+        """About how many bytes the state of the policy has."""
+        return 0 if self._policy is None else self._policy.n_contexts * self._policy.bytes_per_context
+
     def copied_state(self) -> State | None:
         """What the policy has learned up to now, to be written later; None while it is unhealthy, or says nothing."""
         return self._while_saving(lambda policy: policy.snapshot())
