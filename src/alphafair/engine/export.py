@@ -38,7 +38,7 @@ TIME = pl.Datetime("us", "UTC")
 
 
 class Exported(Protocol):
-    """What is asked of an experiment; no policy is needed, and none is loaded."""
+    """What is asked of an experiment; no policy is needed, and only one that an experiment began with is loaded."""
 
     @property
     def key(self) -> int: ...
@@ -60,7 +60,7 @@ class DrawnAmong:
     def __init__(self, experiment: Exported) -> None:
         created, *changes = list(experiment.changes)
         arms: list[str] = list(json.loads(created.body)["arms"])
-        live = set(range(len(arms)))
+        live = set(range(len(arms)) if created.state is None else _live_arms(created.state, len(arms)))
         self._since, epochs = [created.seq], [sorted(live)]
         for change in changes:
             if change.kind not in ("add_arm", "retire_arm"):
@@ -97,6 +97,17 @@ class DrawnAmong:
             lists = [json.dumps(labels, ensure_ascii=False) for labels in lists]
         places = pl.Series(available.of_rounds).replace(ALL, None).cast(pl.UInt32)
         return pl.Series(lists, dtype=pl.String if format == "csv" else pl.List(pl.String)).gather(places)
+
+
+def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
+    """Those of the policy that an experiment began with: in files of older versions it may have retired some before."""
+    from alphafair.policies import load_policy
+    from alphafair.types import State
+
+    try:
+        return [int(arm) for arm in load_policy(State.from_bytes(state)).live_arms]
+    except validate.Refusal:  # a policy that this process does not know, and that was never checked
+        return range(n_arms)
 
 
 def pages(ledger: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
