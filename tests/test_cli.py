@@ -33,8 +33,9 @@ SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--al
 HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
 
 
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments), prog_name="alphafair", env={"COLUMNS": "80", "NO_COLOR": "1"})
+def run(*arguments: str, columns: int = 80) -> Any:
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    return CliRunner().invoke(app, list(arguments), prog_name="alphafair", env=environment)
 
 
 def python(code: str) -> str:

@@ -69,6 +69,29 @@ def test_evaluate_lets_policies_learn(log_file: Path, tmp_path: Path) -> None:
     assert found["alpha-fair-adaptive, on the model"]["rounds"] == 3000
 
 
+def test_a_table_of_long_names_keeps_its_verdicts(log_file: Path, tmp_path: Path) -> None:
+    chosen = ["--policy", "uniform", "--policy", "alpha-fair-adaptive", "--replicates", "100"]
+    for width in (80, 100, 200):
+        told = run("evaluate", str(log_file), "--context", "who", "--output", str(tmp_path), *chosen, columns=width)
+        assert told.exit_code == 0, told.output
+        lines = told.stdout.splitlines()
+        heading = next(line.rstrip() for line in lines if line.startswith("policy"))
+        assert heading.endswith("verdict"), heading
+        assert "performance" in heading
+        row = next(line.rstrip() for line in lines if line.startswith("uniform"))
+        assert row.endswith("trustworthy"), row
+
+
+def test_rewards_that_a_policy_cannot_learn_from_are_to_be_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "euros.csv"
+    path.write_text("context,arm,reward,propensity\n" + "a,x,10,0.5\na,y,0,0.5\n" * 20)
+    refused = run("evaluate", str(path), "--policy", "alpha-fair-adaptive")
+    assert refused.exit_code == 2
+    assert "log.rewards[0] must be a number in [0, 1]; got 10.0. Map them with alphafair.rescale_rewards" in " ".join(
+        refused.stderr.split()
+    )
+
+
 LEARNS = ["--policy", "alpha-fair-adaptive"]
 
 

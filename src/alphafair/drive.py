@@ -394,7 +394,7 @@ def _check_log(policy: Policy, log: Log) -> Vector:
         repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
         raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
     _fits(policy, "log", log.n_contexts, log.n_arms)
-    return validate.column("log.rewards", log.rewards, log.n_rounds, *policy.reward_range)
+    return validate.learnable(log.rewards, policy.reward_range)
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

@@ -325,7 +325,14 @@ def whole_numbers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64
 
 
 def column(
-    argument: str, value: Any, n_entries: int, low: float, high: float, *, low_open: bool = False
+    argument: str,
+    value: Any,
+    n_entries: int,
+    low: float,
+    high: float,
+    *,
+    low_open: bool = False,
+    repair: str = "Leave out entries for which nobody knows it.",
 ) -> NDArray[np.float64]:
     """One number between two bounds per entry."""
     allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}]"
@@ -333,8 +340,15 @@ def column(
     if array.shape != (n_entries,):
         raise Refusal(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
     inside = ((array > low) if low_open else (array >= low)) & (array <= high)
-    every(argument, array, inside, allowed, "Leave out entries for which nobody knows it.")
+    every(argument, array, inside, allowed, repair)
     return array
+
+
+def learnable(rewards: NDArray[np.float64], reward_range: tuple[float, float]) -> NDArray[np.float64]:
+    """The rewards of a log, for a policy that learns from rewards of this range."""
+    return column(
+        "log.rewards", rewards, len(rewards), *reward_range, repair="Map them with alphafair.rescale_rewards."
+    )
 
 
 def timestamps(argument: str, value: Any, n_entries: int) -> NDArray[np.datetime64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +46,8 @@ Output = Annotated[
 ]
 
 LONGEST_NUMBER = 40  # letters, with its interval
-LONGEST_WORD = 20  # letters that are not broken, in a table's first column
+SHORT = 15  # letters: a column of so few is not broken
+LONGEST_WORD = 20  # letters that are not broken in a table
 ASSUMPTIONS = (
     "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
     "nothing in the next.",
@@ -84,10 +85,9 @@ def tell(report: LogReport, draw: Callable[[], Figure], folder: Path | None, as_
     table = plain_table()
     for place, heading in enumerate(report.headings):
         is_prose = place == 0 or max((len(row[place]) for row in report.rows), default=0) > LONGEST_NUMBER
-        word = max((len(word) for row in report.rows for word in row[place].split()), default=0) if place == 0 else 0
-        table.add_column(
-            heading, justify="left" if is_prose else "right", overflow="fold", min_width=min(word, LONGEST_WORD)
-        )
+        table.add_column(heading, justify="left" if is_prose else "right", overflow="fold")
+    for column, width in zip(table.columns, widths([report.headings, *report.rows], console.width), strict=True):
+        column.width = width
     for row in report.rows:
         table.add_row(*row)
     console.print(table)
@@ -96,6 +96,25 @@ def tell(report: LogReport, draw: Callable[[], Figure], folder: Path | None, as_
     console.print(f"\n{report.caption}")
     if page is not None:
         console.print(f"\nPage: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
+
+
+def widths(rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
+    """How wide the columns of a table shall be, with a blank behind each, so that no word is broken.
+
+    A column gets its longest word, or all of it if it is short, and those that lack most share what room is left. None
+    where everything has room, or not even the words have.
+    """
+    columns = list(zip(*rows, strict=True))
+    whole = [max(map(len, column)) for column in columns]
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    found = [all_ if all_ <= SHORT else min(word, LONGEST_WORD) for all_, word in zip(whole, words, strict=True)]
+    spare = room - sum(found) - len(columns)
+    if sum(whole) + len(columns) <= room or spare < 0:
+        return [None] * len(columns)
+    for _ in range(spare):
+        lacks = [all_ - given for all_, given in zip(whole, found, strict=True)]
+        found[lacks.index(max(lacks))] += 1
+    return [*found]
 
 
 def sizes(log: LogFile, owed: Groups) -> str:
