@@ -231,6 +231,27 @@ def test_batches_of_any_size_keep_their_order(shop: Running, run: Run) -> None:
 
 
 @BOTH
+def test_an_item_is_refused_as_the_single_call_is(shop: Running, run: Run) -> None:
+    name = f"alike-{run.__name__}"
+    taken, waiting, undone = f"{name}-taken", f"{name}-waiting", f"{name}-undone"
+    run(shop.url, lambda client: client.create(name, ARMS), lambda client: client.decide(name, "v", id=taken))
+    run(shop.url, lambda client: client.reward(name, taken, 1.0))
+    position = shop.engine.position
+    run(shop.url, lambda client: client.decide(name, "v", id=undone))
+    shop.engine.rollback(name, position)
+    run(shop.url, lambda client: client.decide(name, "v", id=waiting, deferred=True))
+    rewards = [("nobody", 1.0), (taken, 0.5), (undone, 1.0), (waiting, 1.0), (taken, 7.0)]
+    (outcomes,) = run(shop.url, lambda client: client.reward_many(name, rewards))
+    assert [each.status for each in outcomes] == [404, 409, 410, 409, 422]
+    single = run(shop.url, *[lambda client, each=each: client.reward(name, *each) for each in rewards])
+    assert [each.args for each in outcomes] == [each.args for each in single]
+    (drawn,) = run(
+        shop.url, lambda client: client.decide_many(name, ["w", "v"], ids=[taken, "x"], available=[ARMS, ["no"]])
+    )
+    assert [(each.status, each.code) for each in drawn] == [(409, "id_taken"), (404, "unknown_arm")]
+
+
+@BOTH
 def test_a_bad_item_does_not_touch_the_others(shop: Running, run: Run) -> None:
     name = f"items-{run.__name__}"
     now, later = f"{name}-now", f"{name}-later"

@@ -31,6 +31,7 @@ import numpy as np
 
 from alphafair import validate
 from alphafair.service.client_http import Lost, Reply, Request
+from alphafair.service.codes import status_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds
 LONGEST_TIMEOUT = 1e6  # seconds
@@ -203,15 +204,17 @@ def _json_of(reply: Reply) -> Any:
         return None
 
 
-def _own_error(body: Any, status: int = 200) -> ServiceError | None:
-    """The error in a body, if it has the form of the service; fields that are not known are left alone."""
+def _own_error(body: Any, status: int | None = None) -> ServiceError | None:
+    """The error in a body, if it has the form of the service; its code says the status where no answer has it."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
         return None
     message, argument, repair = (
         text if isinstance(text := error.get(field), str) else None for field in ("message", "argument", "repair")
     )
-    return ServiceError(status, error["code"], message or "The service gives no reason.", argument, repair)
+    code = error["code"]
+    status = status_of(code) if status is None else status
+    return ServiceError(status, code, message or "The service gives no reason.", argument, repair)
 
 
 def _error(reply: Reply) -> ServiceError:

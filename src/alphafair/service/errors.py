@@ -11,27 +11,15 @@ import msgspec
 from litestar.exceptions import HTTPException
 
 from alphafair.engine import Mismatch, Refused, Unavailable
+from alphafair.service.codes import status_of
 from alphafair.service.messages import ErrorAnswer, Problem
 from alphafair.validate import Refusal
 
-STATUS = {
-    "unknown_experiment": 404,
-    "unknown_arm": 404,
-    "unknown_context": 404,
-    "unknown_key": 404,
-    "experiment_exists": 409,
-    "arm_exists": 409,
-    "paused": 409,
-    "too_many_contexts": 409,
-    "id_taken": 409,
-    "not_activated": 409,
-    "policy_failed": 503,
-}
 LOST = {
-    "unknown": (404, "There is no such decision here.", "Send the id that the decision was answered with."),
-    "conflict": (409, "Another reward was booked for this decision.", "The first one stands; send each reward once."),
-    "expired": (410, "The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
-    "rolled_back": (410, "A rollback of the experiment has closed this decision.", "Go on with new decisions."),
+    "unknown": ("There is no such decision here.", "Send the id that the decision was answered with."),
+    "conflict": ("Another reward was booked for this decision.", "The first one stands; send each reward once."),
+    "expired": ("The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
+    "rolled_back": ("A rollback of the experiment has closed this decision.", "Go on with new decisions."),
 }
 OVERSIGHT = "Try again later; whoever runs the service finds the request id of this answer in its log."
 LONGEST = 600  # characters of a message, an argument or a repair
@@ -66,7 +54,7 @@ def as_failure(problem: Exception) -> Failure:
         return problem
     if isinstance(problem, Refusal):
         code = problem.code if isinstance(problem, Refused) else "bad_request"
-        return Failure(STATUS.get(code, 422), Problem(code, str(problem), problem.argument, problem.repair))
+        return Failure(status_of(code), Problem(code, str(problem), problem.argument, problem.repair))
     if isinstance(problem, Unavailable | Mismatch):
         repair = "Nothing was written and nothing is lost: send the same again."
         return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
@@ -94,5 +82,5 @@ def lost(outcome: str) -> Failure | None:
     """The failure that an outcome is, if it is one."""
     if outcome not in LOST:
         return None
-    status, message, repair = LOST[outcome]
-    return Failure(status, Problem(f"{outcome}_decision", message, "id", repair), outcome=outcome)
+    code, (message, repair) = f"{outcome}_decision", LOST[outcome]
+    return Failure(status_of(code), Problem(code, message, "id", repair), outcome=outcome)
