@@ -32,8 +32,9 @@ COMPUTING = (  # all code that a table depends on
     "kernels/*.py",
     "policies/*.py",
     "streams/*.py",
-    *(f"{name}.py" for name in ("arrays", "contexts", "decision", "drive", "groups", "jit", "log", "metrics")),
-    *(f"{name}.py" for name in ("offline", "played", "reduction", "rewards", "simulation", "types")),
+    *(f"{name}.py" for name in ("arrays", "available", "contexts", "csv_text", "data", "decision", "drive", "groups")),
+    *(f"{name}.py" for name in ("jit", "log", "memory_limit", "metrics", "offline", "played", "reduction", "rewards")),
+    *(f"{name}.py" for name in ("simulation", "types")),
     *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
