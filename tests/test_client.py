@@ -231,6 +231,13 @@ def test_batches_of_any_size_keep_their_order(shop: Running, run: Run) -> None:
 
 
 @BOTH
+def test_a_list_of_rewards_is_told_to_name_its_arms(shop: Running, run: Run) -> None:
+    (refused,) = run(shop.url, lambda client: client.reward("home", "x", [0.1, 0.2]))
+    assert (refused.status, refused.code) == (422, "bad_reward")
+    assert refused.repair == 'Pass a float, or one for every arm by its name: {"ada": 0.2, "ben": 1.0}.'
+
+
+@BOTH
 def test_an_item_is_refused_as_the_single_call_is(shop: Running, run: Run) -> None:
     name = f"alike-{run.__name__}"
     taken, waiting, undone = f"{name}-taken", f"{name}-waiting", f"{name}-undone"

@@ -339,7 +339,8 @@ def _number(argument: str, value: Any) -> float:
     except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise _refused(argument, "a finite number", value, "Pass a float, or one for every arm.", "bad_reward")
+        repair = 'Pass a float, or one for every arm by its name: {"ada": 0.2, "ben": 1.0}.'
+        raise _refused(argument, "a finite number", value, repair, "bad_reward")
     return number
 
 
