@@ -52,6 +52,8 @@ WAYS: dict[str, Callable[[Path], object]] = {
     "log deleted": lambda path: Path(f"{path}-wal").unlink(),
     "log replaced": lambda path: (Path(f"{path}-wal").unlink(), Path(f"{path}-wal").touch()),
     "index deleted": lambda path: Path(f"{path}-shm").unlink(),
+    "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "emptied": lambda path: os.truncate(path, 0),
 }
 
 

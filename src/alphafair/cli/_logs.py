@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from alphafair.groups import Groups
 
 File = Annotated[
-    Path, typer.Argument(metavar="LOG", help="CSV, Parquet or Arrow: one row per decision, as alphafair export writes.")
+    Path,
+    typer.Argument(
+        metavar="LOG", help="CSV, Parquet, Arrow or JSON lines: one row per decision, as alphafair export writes."
+    ),
 ]
 Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]
 Arm = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of arms shown.")]

@@ -16,7 +16,9 @@ from alphafair.words import counted, exact, fitting
 def command(
     table: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="CSV, Parquet or Arrow: a column of contexts, and one of rewards per arm."),
+        typer.Argument(
+            metavar="FILE", help="CSV, Parquet, Arrow or JSON lines: a column of contexts, and one of rewards per arm."
+        ),
     ],
     context: Context = "context",
     arm: Arms = None,

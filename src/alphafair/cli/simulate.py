@@ -40,7 +40,9 @@ def command(
     ] = "stochastic",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own rounds instead: CSV, Parquet or Arrow, one row per round."),
+        typer.Option(
+            metavar="FILE", help="Your own rounds instead: CSV, Parquet, Arrow or JSON lines, one row per round."
+        ),
     ] = None,
     context: Context = "context",
     arm: Arms = None,

@@ -12,6 +12,7 @@ from alphafair.validate import Refusal
 
 PRIVATE = 0o600  # a database, its copies and its lock are for their owner: they hold people's labels and hashes of keys
 LOG, INDEX, JOURNAL = COMPANIONS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
+RESTORE = "Stop the process, put the file back or restore a backup, and start again."
 
 
 class DatabaseFiles:
@@ -24,6 +25,7 @@ class DatabaseFiles:
         self.name = Path(os.path.abspath(path))
         self.path = self.name.resolve()
         self._opened: dict[Path, tuple[int, int]] = {}  # device and inode
+        self._n_bytes: int | None = None  # of the main file; None: it may become shorter
 
     @property
     def is_empty(self) -> bool:
@@ -50,13 +52,14 @@ class DatabaseFiles:
     def readable_by_others(self) -> bool:
         return bool(self.path.stat().st_mode & 0o077)
 
-    def remember(self) -> None:
-        """These are the files that are open now."""
+    def remember(self, *, only_grows: bool) -> None:
+        """These are the files that are open now; the main one gets no shorter, as nobody else writes to it."""
         files = (self.name, Path(f"{self.path}{LOG}"), Path(f"{self.path}{INDEX}"))
         self._opened = {file: _identity(file) for file in files if file.exists()}
+        self._n_bytes = os.stat(self.name).st_size if only_grows else None
 
     def check(self) -> None:
-        """Raise `Unavailable` if a file was deleted, moved or replaced since it was opened."""
+        """Raise `Unavailable` if a file was deleted, moved, replaced or cut since it was opened."""
         for file, opened in self._opened.items():
             try:
                 found = _identity(file)
@@ -67,9 +70,13 @@ class DatabaseFiles:
             if found != opened:
                 happened = "deleted or moved" if found is None else "replaced"
                 raise Unavailable(
-                    f"{file} was {happened} while it was in use: what is written now would be lost. "
-                    "Stop the process, put the file back or restore a backup, and start again."
+                    f"{file} was {happened} while it was in use: what is written now would be lost. {RESTORE}"
                 )
+        if self._n_bytes is not None:
+            n_bytes = os.stat(self.name).st_size
+            if n_bytes < self._n_bytes:
+                raise Unavailable(f"{self.name} was cut off while it was in use. {RESTORE}")
+            self._n_bytes = n_bytes
 
 
 def _identity(file: Path) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class Ledger:
             if not read_only:
                 self.files.make_private()
             self.connection = self._open()
-            self.files.remember()
+            self.files.remember(only_grows=not read_only)
         except BaseException:
             self.close()
             raise
@@ -201,7 +201,9 @@ class Ledger:
             if not self.empty_log():
                 return False
             self.connection.execute("vacuum")
-            return self.empty_log()
+            is_rewritten = self.empty_log()
+            self.files.remember(only_grows=is_rewritten)  # else it becomes shorter with some later checkpoint
+            return is_rewritten
         except sqlite3.Error:
             return False
 
