@@ -1,49 +1,132 @@
-"""The one way a function of `kernels/` becomes machine code.
+"""Kernels: plain Python functions on arrays and numbers that can also run as machine code.
 
-`kernel` compiles on first call and keeps the machine code on disk. Numba notices when a kernel's own file
-changes but not when a kernel that it calls, in another file, does; so the disk cache lives in a folder named
-by a fingerprint of every file in `kernels/`, and no stale code can be loaded.
+`@kernel` leaves a function as it is, so that it can be read, tested and called like any other. `compiled` turns it and
+every kernel that it calls into machine code with Numba, which is imported only then. Both give the same bits: no kernel
+uses `fastmath`, a NumPy reduction or a LAPACK call.
 
-A kernel keeps the GIL: a single step takes less time than giving it up and getting it back. A `long_kernel`,
-such as a whole run or the optimum, gives it up, so that threads use all cores.
+Which of the two runs is decided by `Bundle`, from the environment variable ALPHAFAIR_JIT:
 
-Set `NUMBA_DISABLE_JIT=1` before Python starts and every kernel runs as the plain Python it is written in,
-with the same results to the last bit: no kernel uses `fastmath`, a NumPy reduction or a LAPACK call.
+    auto    (default) interpreted at first; machine code once it saves more time than it takes to load or to make
+    now     machine code from the first call on
+    off     interpreted always; NUMBA_DISABLE_JIT=1 says the same
+
+Machine code is kept on disk. Numba notices when a kernel's own file changes, but not when a kernel that it calls does,
+so the cache lives in a folder named after a fingerprint of every file of this package that holds kernels.
+
+A kernel keeps the GIL: a single step takes less time than giving it up and getting it back. A `long_kernel`, such as a
+whole run or the optimum, releases it, so that threads use all cores.
 
 Kernels copy arrays in loops: for one array assigned to a slice of another Numba compiles several seconds longer.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import stat
+import subprocess
+import sys
+import threading
+import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numba
-import platformdirs
+Function = Callable[..., Any]
+Mode = Literal["auto", "now", "off"]
 
-_KERNELS = Path(__file__).parent / "kernels"
+_PACKAGE = Path(__file__).parent
+FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation")  # where kernels are
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
+    "no_cfunc_wrapper": True,  # nobody calls kernels from C
 }
-Function = Callable[..., Any]
+
+
+def mode() -> Mode:
+    """How kernels run: see the module's docstring."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return "off"
+    chosen = os.environ.get("ALPHAFAIR_JIT", "auto").lower()
+    if chosen not in ("auto", "now", "off"):
+        raise ValueError(f"ALPHAFAIR_JIT must be auto, now or off; got {chosen!r}. Unset it for auto.")
+    return chosen  # type: ignore[return-value]
+
+
+# marking functions
+
+
+def kernel(function: Function) -> Any:
+    """Mark a function of arrays and numbers as one that can be compiled; the function itself is returned."""
+    function.__kernel__ = {}  # type: ignore[attr-defined]
+    return function
+
+
+def is_kernel(value: Any) -> bool:
+    return hasattr(value, "__kernel__")
+
+
+def entry_kernel(function: Function) -> Any:
+    """Mark a kernel that Python calls as well, by way of `repeated`."""
+    function.__kernel__ = {"entry": True}  # type: ignore[attr-defined]
+    return function
+
+
+def repeated(kernel: Any, n_calls: int) -> Any:
+    """A kernel to be called so many times from Python: the function itself, or machine code where that is sooner done.
+
+    Compiling takes about a second, an interpreted call some fifty microseconds.
+    """
+    chosen = mode()
+    worth_it = chosen == "now" or (chosen == "auto" and n_calls > 20_000)
+    return compiled(kernel) if worth_it else kernel
+
+
+class LongKernel:
+    """A kernel that Python calls for a large piece of work: it releases the GIL, and is compiled at its first call."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+        self.__kernel__ = {"nogil": True, "entry": True}
+        self.__wrapped__ = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        run = self.function if mode() == "off" else compiled(self)
+        return run(*arguments)
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def long_kernel(function: Function) -> Any:
+    """Mark a kernel that does a large piece of work in one call."""
+    return LongKernel(function)
+
+
+# machine code
 
 
 def fingerprint() -> str:
-    """Digest of every kernel's source and of this file, so that no machine code is older than what it came from."""
+    """Digest of every file with kernels and of this one, so that no machine code is older than what it came from."""
     digest = hashlib.sha256()
-    for path in (Path(__file__), *sorted(_KERNELS.glob("*.py"))):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", *FOLDERS)]
+    paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
+    for path in paths:
+        if path.exists():
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def cache_folder() -> Path | None:
     """Where machine code is kept; None if there is no such folder that only we can write, and then nothing is kept."""
+    import platformdirs
+
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     base = Path(chosen) if chosen else platformdirs.user_cache_path("alphafair", appauthor=False)
     folder = base / f"kernels-{fingerprint()}"
@@ -54,10 +137,10 @@ def cache_folder() -> Path | None:
     except OSError:
         return None
     if problem is not None:
-        said = (
+        message = (
             f"Machine code is not kept or loaded: {problem}. Delete that folder, or name your own in NUMBA_CACHE_DIR."
         )
-        warnings.warn(said, RuntimeWarning, stacklevel=2)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return folder if os.access(folder, os.W_OK) else None
 
@@ -102,48 +185,172 @@ def _entries(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
                 yield from _entries(entry)
 
 
-_FOLDER = cache_folder()
+@cache
+def _cache_folder() -> Path | None:
+    """The same, decided once per process."""
+    return cache_folder()
 
 
-def kernel(function: Function, *, nogil: bool = False) -> Any:
-    """Compile a function of arrays and scalars; see the module's docstring for what that entails."""
-    ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
-    allocates = not {"np", "copy"}.isdisjoint(function.__code__.co_names)
-    options: dict[str, Any] = {**OPTIONS, "nogil": nogil}
-    if _FOLDER is None or not ours:  # the fingerprint speaks for no code but our own
-        return numba.njit(**options)(function)
+_compiled: dict[tuple[Any, ...], Any] = {}
+_compiling = threading.RLock()
+
+
+def compiled(kernel: Any, **flags: bool) -> Any:
+    """The Numba dispatcher of a kernel, in which every kernel that it calls is compiled as well.
+
+    `flags` replace global names in all of them: `compiled(draw, GROUPS=False)` leaves out every branch `if GROUPS ...`.
+    Only kernels with `entry` can be called from Python; the others exist inside those that call them.
+    """
+    key = (kernel, *sorted(flags.items()))
+    with _compiling:
+        if key not in _compiled:
+            _compiled[key] = _dispatcher(kernel, flags)
+        return _compiled[key]
+
+
+def _dispatcher(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    import numba
+
+    options: dict[str, Any] = {**OPTIONS, **kernel.__kernel__}
+    if "instead" in options:  # something that only machine code can do
+        return options["instead"]()
+    entry = options.pop("entry", False)
+    function = getattr(kernel, "function", kernel)
+    code = function.__code__
+    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in code.co_names}}
+    for name in code.co_names:
+        if is_kernel(globals_.get(name)):
+            globals_[name] = compiled(globals_[name], **flags)
+    own = types.FunctionType(code, globals_, function.__name__, function.__defaults__)
+    suffix = "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
+    own.__qualname__, own.__module__ = function.__qualname__ + suffix, function.__module__
+    options["_nrt"] = not {"np", "copy"}.isdisjoint(code.co_names)  # no array made, no references to count
+    options["no_cpython_wrapper"] = not entry
+    folder = _cache_folder() if entry and function.__module__.startswith(f"{__package__}.") else None
+    if folder is None:  # the fingerprint speaks for no code but our own
+        return numba.njit(**options)(own)
     settings: Any = numba.config
-    before, settings.CACHE_DIR = settings.CACHE_DIR, str(_FOLDER)
-    options |= {"_nrt": allocates, "cache": True}  # who makes no array need not count references either
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
     try:
-        return numba.njit(**options)(function)
+        return numba.njit(cache=True, **options)(own)
     finally:
         settings.CACHE_DIR = before
 
 
-def long_kernel(function: Function) -> Any:
-    """A kernel that gives up the GIL while it runs."""
-    return kernel(function, nogil=True)
-
-
-def machine_code(compiled: Any) -> Any:
+def machine_code(dispatcher: Any) -> Any:
     """What a kernel compiled to, to be called from Python with arguments of just the types it was compiled for.
 
     Numba's own entrance looks at the type of every argument first, which takes longer than a short kernel does.
     """
-    if len(getattr(compiled, "overloads", ())) != 1:
-        return compiled
-    (version,) = compiled.overloads.values()
+    if len(getattr(dispatcher, "overloads", ())) != 1:
+        return dispatcher
+    (version,) = dispatcher.overloads.values()
     return version.entry_point
 
 
-def specialise(template: Function, name: str, **steps: Function) -> Any:
-    """Compile `template`, a whole run, with the kernels that its free names stand for.
+def specialise(template: Function, name: str, **steps: Any) -> Any:
+    """A kernel made of `template`, a whole run, with the kernels that its free names stand for.
 
-    Numba resolves global names at compile time and can keep the result on disk, which it cannot do for
-    kernels that arrive as arguments or sit in a closure; so the template's code is given globals of its own.
+    Numba resolves global names when it compiles and can keep the result on disk, which it cannot do for kernels that
+    arrive as arguments or sit in a closure; so the template's code is given globals of its own.
     """
     own = types.FunctionType(template.__code__, {**template.__globals__, **steps}, name)
-    own.__qualname__, own.__module__ = name, template.__module__
-    ours = all(step.__module__.startswith("alphafair.kernels.") for step in steps.values())
-    return long_kernel(own) if ours else numba.njit(**OPTIONS, nogil=True)(own)
+    own.__qualname__ = name
+    ours = all(step.__module__.startswith(f"{__package__}.") for step in steps.values())
+    own.__module__ = template.__module__ if ours else "__main__"
+    made = LongKernel(own)
+    made.__kernel__ = {"nogil": True, "entry": True}
+    return made
+
+
+# when to switch
+
+LOADING = 0.5  # seconds to import Numba and to load machine code from disk
+MAKING = 8.0  # seconds to compile the kernels of a policy
+HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
+LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made
+
+
+class Bundle:
+    """The kernels of one kind of policy, as one decision: interpreted still, or machine code from now on.
+
+    Interpreted work is counted. Once it has taken as long as loading would, machine code is loaded if it is on disk; if
+    it is not, a helper process makes it while this one goes on. `name` says what the helper is to compile: an argument
+    of `python -m alphafair.compile`; None for policies of other packages, which are compiled in this process once that
+    has become cheaper.
+    """
+
+    _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.spent = 0.0
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._tried = False
+        self._next_look = 0.0
+        self._use_machine_code = False
+
+    @classmethod
+    def of(cls, kind: str, name: str | None) -> Bundle:
+        """The one of this process."""
+        return cls._all.setdefault((kind, name), cls(name))
+
+    def spend(self, seconds: float) -> None:
+        """So much more interpreted work has been done."""
+        self.spent += seconds
+
+    def use_machine_code(self, more: float = 0.0) -> bool:
+        """Whether machine code is to be used from now on, where about `more` seconds of interpreted work are to come."""
+        if self._use_machine_code:
+            return True
+        chosen = mode()
+        if chosen == "auto":
+            self._use_machine_code = self._pays(more)
+        return self._use_machine_code or chosen == "now"
+
+    def _pays(self, more: float) -> bool:
+        if more > MAKING:
+            return True
+        if self.spent + more < HELPER_AFTER or time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + LOOK_EVERY
+        if self.on_disk():
+            return max(self.spent, more) > LOADING
+        if not self._tried:
+            self._tried = True
+            self._helper = self._start_helper()
+        if self._helper is not None and self._helper.poll() is None:
+            return False
+        return self.spent > MAKING
+
+    def on_disk(self) -> bool:
+        """Whether a helper, or an earlier process, has made all of it."""
+        marker = self._marker()
+        return marker is not None and marker.exists()
+
+    def _marker(self) -> Path | None:
+        folder = None if self.name is None else _cache_folder()
+        return None if folder is None else folder / f"compiled-{self.name}"
+
+    def mark_on_disk(self) -> None:
+        marker = self._marker()
+        if marker is not None:
+            marker.touch(mode=0o600)
+
+    def _start_helper(self) -> subprocess.Popen[bytes] | None:
+        if self._marker() is None:
+            return None
+        quiet = subprocess.DEVNULL
+        command = [sys.executable, "-P", "-m", "alphafair.compile", str(self.name)]
+        try:
+            return subprocess.Popen(  # noqa: S603 - this Python, our own names
+                command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()
+            )
+        except OSError:
+            return None
+
+
+def _helper_environment() -> dict[str, str]:
+    """This process's, with the same search path, and kernels compiled at once."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}

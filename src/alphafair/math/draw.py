@@ -9,7 +9,7 @@ from alphafair.jit import kernel
 def draw_arm(probabilities, uniform):
     """First arm whose cumulative probability exceeds the uniform; never an arm of probability 0.
 
-    Where there is nothing to draw from, it is an arm of probability 0 or NaN: those who ask look at that.
+    Where the probabilities are no distribution, the arm returned has probability 0 or NaN, which callers check.
     """
     cumulative = 0.0
     for i in range(probabilities.shape[0]):
@@ -27,7 +27,16 @@ def draw_arm(probabilities, uniform):
 
 
 @kernel
-def mask_distribution(work, probabilities, available):
+def draw_from(x, uniform, out):
+    """Copy the distribution x to `out` and draw an arm from it: the arm and its probability."""
+    for i in range(out.shape[0]):
+        out[i] = x[i]
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def mask_distribution(probabilities, available):
     """Renormalise over the available arms, in place; uniform over them if they hold no probability."""
     total = 0.0
     n_available = 0
@@ -42,6 +51,12 @@ def mask_distribution(work, probabilities, available):
             probabilities[i] = 1.0 / n_available
         else:
             probabilities[i] /= total
+
+
+@kernel
+def mask_alone(memory, probabilities, available):
+    """What most policies do about arms that are not available: renormalise over the others."""
+    mask_distribution(probabilities, available)
 
 
 @kernel
@@ -62,3 +77,7 @@ def is_distribution(vector):
             return False
         total += vector[i]
     return abs(total - 1.0) <= 1e-6
+
+
+for _called_from_python in (all_within, is_distribution, draw_arm):
+    _called_from_python.__kernel__["entry"] = True

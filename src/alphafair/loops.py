@@ -1,4 +1,4 @@
-"""Whole runs in one call: the very same `draw` and `learn`, once per round.
+"""Whole runs in one call: the same `draw` and `learn` that single steps call, once per round.
 
 play    rounds of a stream, every reward learned from at once
 face    the same against an adversary, which says what arms pay once it has seen the distribution
@@ -7,18 +7,23 @@ fold    what a log says was done before, in its order: LEARN a reward, EXPECT on
 match   rounds of a log, of which only those count in which the arm drawn is the arm that was shown
 """
 
+from __future__ import annotations
+
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from alphafair.jit import kernel, specialise
-from alphafair.kernels import Kernels
-from alphafair.kernels.adversaries import react as adversary_reacts
-from alphafair.kernels.draw import draw_arm, mask_distribution
-from alphafair.kernels.prefetch import prefetch
+from alphafair.math.adversaries import react as adversary_reacts
+from alphafair.math.draw import draw_arm, mask_alone
+from alphafair.math.prefetch import prefetch
 
-draw: Any = None  # the policy's kernels, put in by `loop`
+if TYPE_CHECKING:
+    from alphafair.algorithm import Algorithm
+
+draw: Any = None  # the algorithm's kernels, put in by `loop`
+prepare: Any = None
 learn: Any = None
 expect: Any = None
 forgo: Any = None
@@ -102,10 +107,11 @@ class LogSteps(NamedTuple):
 
 
 @kernel
-def _ask_ahead(t, learners, rounds):
+def _ask_ahead(t, memory, rounds):
     """Have the rows of a round to come in the cache when its turn comes."""
     later = min(t + AHEAD, rounds.contexts.shape[0] - 1)
-    prefetch(learners, rounds.contexts[later])
+    prefetch(memory.contexts, rounds.contexts[later])
+    prefetch(memory.context_scalars, rounds.contexts[later])
     prefetch(rounds.reward_table, rounds.items[later])
 
 
@@ -156,39 +162,39 @@ def _next_due(delays, t, n_rounds):
     return -1
 
 
-def _play_full(work, shared, learners, rounds, book, kind, state):
+def _play_full(memory, rounds, book, kind, state):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(rounds.contexts.shape[0]):
-        _ask_ahead(t, learners, rounds)
+        _ask_ahead(t, memory, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
         _check_drawn(propensity)
         react(kind, state, context, probabilities, rounds.reward_table, item)
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
             book.earned[i] += probabilities[i] * rewards[i]
-        learn(work, shared, learners, context, probabilities, rewards)
+        learn(memory, context, probabilities, rewards)
         _note(t, arm, propensity, book)
 
 
-def _play_bandit(work, shared, learners, rounds, book, kind, state):
+def _play_bandit(memory, rounds, book, kind, state):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(rounds.contexts.shape[0]):
-        _ask_ahead(t, learners, rounds)
+        _ask_ahead(t, memory, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t], probabilities)
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
         _check_drawn(propensity)
         react(kind, state, context, probabilities, rounds.reward_table, item)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
-        learn(work, shared, learners, context, arm, propensity, reward)
+        learn(memory, context, arm, propensity, reward)
         _note(t, arm, propensity, book)
 
 
-def _late_full(work, shared, learners, rounds, book, delays, start, stop):
+def _late_full(memory, rounds, book, delays, start, stop):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(start, stop + 1):  # pragma: no branch - the last one returns
@@ -200,14 +206,15 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
             for i in range(n):
                 probabilities[i] = delays.waiting[delays.slots[past], i]
                 rewards[i] = rounds.reward_table[item, i]
-            show(work, rounds.features, past)
-            learn(work, shared, learners, context, probabilities, rewards)
+            show(memory, rounds.features, past)
+            prepare(memory, context)
+            learn(memory, context, probabilities, rewards)
             _release(delays, past)
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
         _check_drawn(propensity)
         slot = _slot(delays, t)
         for i in range(n):
@@ -216,7 +223,7 @@ def _late_full(work, shared, learners, rounds, book, delays, start, stop):
         _note(t - start, arm, propensity, book)
 
 
-def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
+def _late_bandit(memory, rounds, book, delays, start, stop):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(start, stop + 1):  # pragma: no branch - the last one returns
         while True:
@@ -226,69 +233,80 @@ def _late_bandit(work, shared, learners, rounds, book, delays, start, stop):
             context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
             waiting = delays.waiting[delays.slots[past]]
             arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
-            show(work, rounds.features, past)
-            learn(work, shared, learners, context, arm, propensity, rounds.reward_table[item, arm])
+            show(memory, rounds.features, past)
+            prepare(memory, context)
+            learn(memory, context, arm, propensity, rounds.reward_table[item, arm])
             _release(delays, past)
         if t == stop:
             return
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
-        show(work, rounds.features, t)
-        arm, propensity = draw(work, shared, learners, context, rounds.uniforms[t - start], probabilities)
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
         _check_drawn(propensity)
         book.earned[arm] += rounds.reward_table[item, arm]
-        expect(work, shared, learners, context, arm)
+        expect(memory, context, arm)
         slot = _slot(delays, t)
         delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
         _note(t - start, arm, propensity, book)
 
 
-def _fold_full(work, shared, learners, features, contexts, probabilities, rewards):
+def _fold_full(memory, features, contexts, probabilities, rewards):
     n = rewards.shape[1]
     used, seen = np.empty(n), np.empty(n)
     for t in range(contexts.shape[0]):
         for i in range(n):
             used[i], seen[i] = probabilities[t, i], rewards[t, i]
-        show(work, features, t)
-        learn(work, shared, learners, np.int64(contexts[t]), used, seen)
+        show(memory, features, t)
+        prepare(memory, np.int64(contexts[t]))
+        learn(memory, np.int64(contexts[t]), used, seen)
 
 
-def _fold_bandit(work, shared, learners, log, p):
+def _fold_bandit(memory, log, p):
     """The first step that was refused, or -1; `p` is scratch."""
-    n_steps = log.steps.shape[0]
+    n_steps, prepared = log.steps.shape[0], -1  # the context that `prepare` was last called for, with this memory
     for t in range(n_steps):
-        prefetch(learners, log.contexts[min(t + AHEAD, n_steps - 1)])
+        later = log.contexts[min(t + AHEAD, n_steps - 1)]
+        prefetch(memory.contexts, later)
+        prefetch(memory.context_scalars, later)
         context, arm, step = np.int64(log.contexts[t]), log.arms[t], log.steps[t]
-        show(work, log.features, t)
+        if show(memory, log.features, t):
+            prepared = -1
         if step == LEARN:
-            if not learn(work, shared, learners, context, arm, log.propensities[t], log.rewards[t]):
+            if prepared != context:
+                prepare(memory, context)
+            if not learn(memory, context, arm, log.propensities[t], log.rewards[t]):
                 return t
+            prepared = -1
         elif step == EXPECT:
-            expect(work, shared, learners, context, arm)
+            expect(memory, context, arm)
+            prepared = -1
         elif step == FORGO:
-            forgo(work, shared, learners, context, arm)
+            forgo(memory, context, arm)
+            prepared = -1
         else:
-            draw(work, shared, learners, context, 0.0, p)
+            draw(memory, context, 0.0, p)
+            prepared = context
             if log.mask_of[t] >= 0:
-                mask(work, p, log.masks[log.mask_of[t]])
+                mask(memory, p, log.masks[log.mask_of[t]])
             log.drawn[t] = p[arm]
     return -1
 
 
-def _match_bandit(work, shared, learners, contexts, arms, rewards, uniforms, sets, of_sets, book):
+def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book):
     """How many rounds counted."""
     probabilities = np.empty(book.earned.shape[0])
     matched = 0
     for t in range(contexts.shape[0]):
         context = np.int64(contexts[t])
-        arm, propensity = draw(work, shared, learners, context, uniforms[t], probabilities)
+        arm, propensity = draw(memory, context, uniforms[t], probabilities)
         if of_sets[t] >= 0:
-            mask(work, probabilities, sets[of_sets[t]])
+            mask(memory, probabilities, sets[of_sets[t]])
             arm = draw_arm(probabilities, uniforms[t])
             propensity = probabilities[arm]
         _check_drawn(propensity)
         if arm == arms[t]:
             book.earned[arm] += rewards[t]
-            learn(work, shared, learners, context, arm, propensity, rewards[t])
+            learn(memory, context, arm, propensity, rewards[t])
             _note(matched, arm, propensity, book)
             matched += 1
     return matched
@@ -308,13 +326,19 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 
 @kernel
-def nothing_to_do(work, shared, learners, context, arm):
+def nothing_to_do(memory, context, arm):
     """What most policies do about rewards on their way."""
 
 
 @kernel
-def show_nothing(work, features, t):
+def nothing_to_prepare(memory, context):
+    """What most policies need before they learn."""
+
+
+@kernel
+def show_nothing(memory, features, t):
     """What most policies make of features."""
+    return False
 
 
 @kernel
@@ -323,10 +347,12 @@ def leave_rewards(kind, state, context, probabilities, reward_table, item):
 
 
 @cache
-def loop(job: str, feedback: str, kernels: Kernels, learn: Any) -> Any:
-    """The compiled loop for one policy's kernels, with this `learn` of theirs."""
-    name = f"{job}.{feedback}.{kernels.draw.__module__}.{kernels.draw.__name__}.{learn.__module__}.{learn.__name__}"
-    steps = {"draw": kernels.draw, "learn": learn, "react": adversary_reacts if job == "face" else leave_rewards}
-    steps |= {"show": kernels.show or show_nothing, "mask": kernels.mask or mask_distribution}
-    steps |= {"expect": kernels.expect or nothing_to_do, "forgo": kernels.forgo or nothing_to_do}
+def loop(job: str, feedback: str, algorithm: Algorithm, in_order: bool) -> Any:
+    """The loop for one algorithm; `in_order`: every reward is learned from at once, and no arm is masked."""
+    learn = (algorithm.learn_in_order if in_order else None) or algorithm.learn
+    name = f"{job}.{feedback}.{algorithm.draw.__module__}.{algorithm.draw.__name__}.{learn.__module__}.{learn.__name__}"
+    steps = {"draw": algorithm.draw, "learn": learn, "react": adversary_reacts if job == "face" else leave_rewards}
+    steps |= {"show": algorithm.show or show_nothing, "mask": algorithm.mask or mask_alone}
+    steps |= {"expect": algorithm.expect or nothing_to_do, "forgo": algorithm.forgo or nothing_to_do}
+    steps["prepare"] = algorithm.prepare or nothing_to_prepare
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -13,39 +13,38 @@ Both extrema are 1/(lambda + v_k) for the right lambda: v = eta L for the leader
 the optimum M = (1/eta) sum_k (a_k - log(1 + a_k)) with a_k = p_k (lambda + eta lt_k): no difference of large
 numbers, never negative. lambda is stationary there, so half the digits of lambda give all digits of M.
 
-    a learner:  P (p), heads RATE (eta), EXPLORATION (gamma), ROUNDS (t)
-                LOSS (L), heads LEVEL (of the leader), STABILITY_SUM, EXPLORATION_SUM
+A learner is two rows with a column per arm, `p` and `losses` (L), and six numbers: `rate` (eta), `exploration` (gamma),
+`rounds` (t), `level` (lambda of the leader, where the next search begins), `stability_sum`, `exploration_sum`.
 """
 
 import math
 
 import numpy as np
 
-from alphafair.jit import kernel
-from alphafair.kernels.draw import draw_arm
-from alphafair.kernels.memory import ARMS, blank, rearranged
+from alphafair.jit import entry_kernel, kernel, repeated
+from alphafair.math.draw import draw_arm
+from alphafair.math.positions import positions
 
-ADAPTIVE, SQRT = 0, 1
-P, LOSS = 0, 1  # rows of a learner
-RATE, EXPLORATION, ROUNDS = 0, 1, 2  # heads of P
-LEVEL, STABILITY_SUM, EXPLORATION_SUM = 0, 1, 2  # heads of LOSS
-MOST_ARMS = 0  # among the settings: how many arms there ever were
-V, W = 1, 2  # scratch
+ADAPTIVE, SQRT = 0, 1  # how gamma is set
+ROWS = positions("p", "losses")
+NUMBERS = positions("rate", "exploration", "rounds", "level", "stability_sum", "exploration_sum")
+SCRATCH = positions("v", "w")
 
 
-def first_learner(n_arms: int) -> np.ndarray:
-    """Uniform; eta = n, gamma = 1/2; the leader's level is n, since every eta L_k is 0."""
-    learner = blank(2, n_arms)
-    learner[P, ARMS:] = 1.0 / n_arms
-    learner[P, RATE], learner[P, EXPLORATION] = n_arms, 0.5
-    learner[LOSS, LEVEL] = n_arms
-    return learner
+def start(rows: np.ndarray, numbers: np.ndarray) -> None:
+    """Uniform; eta = n, gamma = 1/2; the leader's level is n, since every eta L_k is 0. Of one learner, or of many."""
+    n = rows.shape[-1]
+    rows[..., ROWS.p, :] = 1.0 / n
+    rows[..., ROWS.losses, :] = 0.0
+    numbers[...] = 0.0
+    numbers[..., NUMBERS.rate], numbers[..., NUMBERS.exploration], numbers[..., NUMBERS.level] = n, 0.5, n
 
 
-def are_sound(learners: np.ndarray) -> bool:
-    """Whether rounds can have left them so: losses have any sign, sums and rates do not, and p is positive."""
-    positive = learners[:, P, ARMS:].min() > 0.0 and learners[:, P, RATE].min() > 0.0
-    return bool(positive and learners[..., :ARMS].min() >= 0.0 and np.isfinite(learners).all())
+def what_is_wrong(rows: np.ndarray, numbers: np.ndarray) -> str | None:
+    """With learners: losses have any sign, sums and rates do not, and p is positive."""
+    positive = rows[..., ROWS.p, :].min() > 0.0 and numbers[..., NUMBERS.rate].min() > 0.0
+    finite = np.isfinite(rows).all() and np.isfinite(numbers).all()
+    return None if positive and finite and numbers.min() >= 0.0 else "of positive probabilities, rates and sums"
 
 
 @kernel
@@ -75,7 +74,7 @@ def power_sums(w):
     return (s0 + s1) + (s2 + s3), (q0 + q1) + (q2 + q3), (c0 + c1) + (c2 + c3)
 
 
-@kernel
+@entry_kernel
 def level(v, guess, tolerance, w):
     """mu >= 1 with sum_k 1/(mu + v_k) = 1, for v >= 0 with smallest entry 0; `w` is scratch (n).
 
@@ -158,13 +157,12 @@ def exploration(exploration_sum, rounds, n, option):
     return min(0.5, math.sqrt(n / rounds))
 
 
-@kernel
-def follow(learners, k, option, v, w):
-    """eta, gamma and p of learner k from its losses and its two sums."""
-    n = v.shape[0]
-    p_head, p = learners[k, P, :ARMS], learners[k, P, ARMS:]
-    loss_head, losses = learners[k, LOSS, :ARMS], learners[k, LOSS, ARMS:]
-    eta = n / (1.0 + loss_head[STABILITY_SUM])
+@entry_kernel
+def follow(rows, numbers, option, scratch):
+    """eta, gamma and p of a learner from its losses and its two sums."""
+    p, losses, v, w = rows[ROWS.p], rows[ROWS.losses], scratch[SCRATCH.v], scratch[SCRATCH.w]
+    n = p.shape[0]
+    eta = n / (1.0 + numbers[NUMBERS.stability_sum])
     m0 = m1 = losses[0]
     for i in range(1, n - 1, 2):
         m0 = min(m0, losses[i])
@@ -172,68 +170,63 @@ def follow(learners, k, option, v, w):
     smallest = min(min(m0, m1), losses[n - 1])
     for i in range(n):
         v[i] = eta * (losses[i] - smallest)
-    mu = level(v, loss_head[LEVEL], 1e-5, w)
+    mu = level(v, numbers[NUMBERS.level], 1e-5, w)
     for i in range(n):
         w[i] = 1.0 / (mu + v[i])
     total, _, _ = power_sums(w)
     for i in range(n):
         p[i] = w[i] / total
-    p_head[RATE], loss_head[LEVEL] = eta, mu
-    p_head[EXPLORATION] = exploration(loss_head[EXPLORATION_SUM], p_head[ROUNDS], n, option)
+    numbers[NUMBERS.rate], numbers[NUMBERS.level] = eta, mu
+    numbers[NUMBERS.exploration] = exploration(numbers[NUMBERS.exploration_sum], numbers[NUMBERS.rounds], n, option)
 
 
 @kernel
-def absorb(learners, k, arm, propensity, loss, option, v, w):
-    """One round of learner k: take in the loss of an arm that was drawn with that probability."""
-    p_head, p = learners[k, P, :ARMS], learners[k, P, ARMS:]
-    loss_head, losses = learners[k, LOSS, :ARMS], learners[k, LOSS, ARMS:]
+def absorb(rows, numbers, arm, propensity, loss, option, scratch):
+    """One round of a learner: take in the loss of an arm that was drawn with that probability."""
+    p, losses = rows[ROWS.p], rows[ROWS.losses]
     estimate = loss / propensity
-    loss_head[STABILITY_SUM] += stability(p, p_head[RATE], arm, estimate, v, w)
-    loss_head[EXPLORATION_SUM] += p_head[EXPLORATION] * abs(estimate)
-    p_head[ROUNDS] += 1.0
+    moved = stability(p, numbers[NUMBERS.rate], arm, estimate, scratch[SCRATCH.v], scratch[SCRATCH.w])
+    numbers[NUMBERS.stability_sum] += moved
+    numbers[NUMBERS.exploration_sum] += numbers[NUMBERS.exploration] * abs(estimate)
+    numbers[NUMBERS.rounds] += 1.0
     losses[arm] += estimate
-    follow(learners, k, option, v, w)
+    follow(rows, numbers, option, scratch)
 
 
 @kernel
-def explore(learners, k, uniform, out):
+def explore(rows, numbers, uniform, out):
     """Write p' = (1 - gamma) p + gamma/n to `out` and draw an arm from it."""
     n = out.shape[0]
-    p, gamma = learners[k, P, ARMS:], learners[k, P, EXPLORATION]
+    p, gamma = rows[ROWS.p], numbers[NUMBERS.exploration]
     for i in range(n):
         out[i] = (1.0 - gamma) * p[i] + gamma / n
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
 
-@kernel
-def least_propensity(learners, k, most_arms, option):
-    """gamma/n now, with as many arms as there ever were: no decision of learner k was drawn with less."""
-    exploration_sum, rounds = learners[k, LOSS, EXPLORATION_SUM], learners[k, P, ROUNDS]
-    return exploration(exploration_sum, max(rounds, 1.0), most_arms, option) / most_arms
+@entry_kernel
+def least_propensity(numbers, most_arms, option):
+    """gamma/n now, with as many arms as there ever were: no decision of the learner was drawn with less."""
+    rounds = max(numbers[NUMBERS.rounds], 1.0)
+    return exploration(numbers[NUMBERS.exploration_sum], rounds, most_arms, option) / most_arms
 
 
-@kernel
-def is_possible(learners, k, propensity, most_arms, option):
-    """Whether learner k can have drawn an arm with that probability, up to rounding."""
-    return propensity >= least_propensity(learners, k, most_arms, option) * (1.0 - 1e-9)
+def admit(rows: np.ndarray, numbers: np.ndarray, n_kept: int, option: int) -> None:
+    """Of many learners, (learner, row, arm): arms after the first `n_kept` are new.
 
-
-def change_arms(learners, kept, n_new, option):
-    """New arms enter with an equal share of p, the others share the rest as before; so far as they are there."""
-    learners = rearranged(learners, kept, n_new)
-    n, n_kept = learners.shape[2] - ARMS, len(kept)
-    v, w = np.empty(n), np.empty(n)
+    They enter with an equal share of p, and the others share the rest as before.
+    """
+    n, scratch = rows.shape[2], np.empty((SCRATCH.size, rows.shape[2]))
+    find_level, update = repeated(level, len(rows)), repeated(follow, len(rows))
     share = n_kept / n  # of the arms that stay, together
-    for k, learner in enumerate(learners):
-        if learner[P, ROUNDS] == 0.0:
-            learners[k] = first_learner(n)
+    for learner, own in zip(rows, numbers, strict=True):
+        if own[NUMBERS.rounds] == 0.0:
+            start(learner, own)
             continue
-        losses = learner[LOSS, ARMS:]
-        eta = n / (1.0 + learner[LOSS, STABILITY_SUM])
+        losses = learner[ROWS.losses]
+        eta = n / (1.0 + own[NUMBERS.stability_sum])
         smallest = losses[:n_kept].min()
         # sum_k 1/(mu + eta L_k) = share over those that stay, and 1/(mu + eta L_new) = 1/n
-        mu = level(share * eta * (losses[:n_kept] - smallest), 1.0, 1e-5, w[:n_kept]) / share
+        mu = find_level(share * eta * (losses[:n_kept] - smallest), 1.0, 1e-5, scratch[SCRATCH.w, :n_kept]) / share
         losses[n_kept:] = smallest + (n - mu) / eta
-        follow(learners, k, option, v, w)
-    return learners
+        update(learner, own, option, scratch)

@@ -1,0 +1,90 @@
+"""Adaptive gradient ascent on the simplex: with the gradient g of a round,
+
+    S += ||g||^2 ;   x <- projection of  x + g/sqrt(S)
+
+The step is D/sqrt(2 S) with D = sqrt(2), the diameter of the simplex. With a floor nu under every arm the distribution
+used is nu + (1 - n nu) x, and g is (1 - n nu) times as much; with floors under groups x keeps them itself.
+
+`closed_roots` adds up sqrt(S) at the end of every epoch, that is, whenever arms came or went and S had grown since
+(`closed_norms`): with it the regret certificate holds for the best policy of every epoch.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from alphafair.jit import kernel, repeated
+from alphafair.math.floors import F, at_stake, project_on_floors
+from alphafair.math.simplex import project, settle
+
+GROUPS = True  # see `floors`
+
+
+@kernel
+def climb(slope, x, squared_norms, rewards, part, step):
+    """Write x + g/sqrt(S), with g = phi'(R) r or a part of it, to `step`; the new S, and below the projection's theta.
+
+    It is theta itself if the support of x stays; NaN if there is no gradient, and so no step.
+    """
+    n = rewards.shape[0]
+    count = 0
+    for i in range(n):
+        step[i] = slope[i] * (part * rewards[i])
+        count += 1 if x[i] > 0.0 else 0
+    q0 = q1 = s0 = s1 = 0.0  # the sums of g^2, and of g over the support of x, two side by side
+    for i in range(0, n - 1, 2):
+        g0, g1 = step[i], step[i + 1]
+        q0 += g0 * g0
+        q1 += g1 * g1
+        s0 += g0 if x[i] > 0.0 else 0.0
+        s1 += g1 if x[i + 1] > 0.0 else 0.0
+    if n % 2 == 1:
+        q0 += step[n - 1] * step[n - 1]
+        s0 += step[n - 1] if x[n - 1] > 0.0 else 0.0
+    squared_norms += q0 + q1
+    if q0 + q1 == 0.0:
+        return squared_norms, np.nan
+    step_size = 1.0 / math.sqrt(squared_norms)
+    for i in range(n):
+        step[i] = x[i] + step_size * step[i]
+    return squared_norms, step_size * ((s0 + s1) / count)
+
+
+@kernel
+def ascend(slope, x, squared_norms, rewards, step):
+    """x <- projection of x + g/sqrt(S), in place; returns the new S."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, 1.0, step)
+    if not math.isnan(theta):
+        settle(step, theta, x)
+    return squared_norms
+
+
+@kernel
+def ascend_on_floors(groups, slope, x, squared_norms, rewards, step, out):
+    """The same on the distributions that keep floors; writes the new x to `out`."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups), step)
+    if math.isnan(theta):
+        for i in range(out.shape[0]):
+            out[i] = x[i]
+    elif GROUPS and groups.numbers[F.group_floored] > 0.0:
+        project_on_floors(groups, step, theta, out)
+    else:
+        settle(step, theta, out)
+    return squared_norms
+
+
+def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, some_left: bool) -> None:
+    """Arms came or went: x loses those that left, newcomers have none; who has learned nothing is uniform again.
+
+    Of many learners: x is (learner, arm); `numbers` are (learner, number), with `names` for their positions.
+    """
+    project_one = repeated(project, len(x))
+    for own, row in zip(numbers, x, strict=True):
+        if own[names.squared_norms] > own[names.closed_norms]:
+            own[names.closed_roots] += math.sqrt(own[names.squared_norms])
+            own[names.closed_norms] = own[names.squared_norms]
+        if own[names.squared_norms] == 0.0:
+            row[:] = 1.0 / len(row)
+        elif some_left:
+            project_one(row[:n_kept].copy(), row[:n_kept])
