@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 # The room each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
-# come first: every class of `alphafair.policies` is a name of this package too.
+# come first: every class of `alphafair.algorithms` is a name of this package too.
 _NAMES = {
-    "policies": ("POLICIES", "BasePolicy", "register", "load_policy"),
+    "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
+    "groups": ("Groups",),
     "types": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
     "simulation": ("simulate",),
     "offline": ("offline_optimum", "offline_curve"),
@@ -24,12 +25,10 @@ _MODULES = (
     "checks",
     "contexts",
     "data",
-    "drive",
     "engine",
     "evaluation",
     "figures",
     "metrics",
-    "policies",
     "streams",
     "types",
 )
@@ -38,18 +37,17 @@ if TYPE_CHECKING:
     from alphafair import checks as checks
     from alphafair import contexts as contexts
     from alphafair import data as data
-    from alphafair import drive as drive
     from alphafair import engine as engine
     from alphafair import evaluation as evaluation
     from alphafair import figures as figures
     from alphafair import metrics as metrics
-    from alphafair import policies as policies
     from alphafair import streams as streams
     from alphafair import types as types
     from alphafair.engine import Engine as Engine
+    from alphafair.groups import Groups as Groups
     from alphafair.offline import offline_curve as offline_curve
     from alphafair.offline import offline_optimum as offline_optimum
-    from alphafair.policies import *
+    from alphafair.algorithms import *
     from alphafair.rewards import rescale_rewards as rescale_rewards
     from alphafair.service.client import AsyncClient as AsyncClient
     from alphafair.service.client import Client as Client
@@ -68,15 +66,15 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        value: Any = [*_room("policies").CLASSES, *_ROOMS, *_MODULES, "__version__"]
+        value: Any = [*_room("algorithms").CLASSES, *_ROOMS, *_MODULES, "__version__"]
     elif name in _ROOMS:
         value = getattr(_room(_ROOMS[name]), name)
     elif name in _CLIENTS:
         value = getattr(_room("service.client"), name)
     elif name in _MODULES:
         value = _room(name)
-    elif name[:1].isupper() and name in _room("policies").CLASSES:  # no module's name: those load while policies do
-        value = _room("policies").CLASSES[name]
+    elif name[:1].isupper() and name in _room("algorithms").CLASSES:  # no module's name: those load while they do
+        value = _room("algorithms").CLASSES[name]
     else:
         raise AttributeError(f"module 'alphafair' has no attribute {name!r}")
     globals()[name] = value

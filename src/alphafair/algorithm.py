@@ -42,6 +42,7 @@ class Algorithm:
     simplex_rows: str | None = None  # the row of `contexts` that keeps the floors of groups itself
     before_arms_change: Callable[[Memory], None] | None = None  # finish what cannot wait until other arms are there
     reopen: Callable[[Memory, Any], None] | None = None  # (memory, columns): accounts have changed from outside
+    groups_changed: Callable[[Memory], None] | None = None  # arms came or went among groups that share accounts
     alpha_changed: Callable[[Memory], None] | None = None
     check: Callable[[Memory], str | None] = lambda memory: None  # what is wrong with a memory that was read
     least_propensity: Callable[[Memory, int], float] = lambda memory, context: 0.0

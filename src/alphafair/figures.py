@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from alphafair import fonts, metrics, validate
 from alphafair.groups import Groups
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from alphafair.spread import spread as spread
 from alphafair.types import Feedback, Policy, Trace, Vector
 from alphafair.words import ALPHA, clipped, counted, percentage, short

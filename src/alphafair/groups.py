@@ -28,7 +28,51 @@ MOST_ENTITLED = 1e6  # times one, and one over it at least
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Of every arm its group, counted from 0 in the order of appearance; of every group what it is owed.
+    """Whom to be fair to: the argument `groups` of everything that can be fair to groups.
+
+    Parameters
+    ----------
+    labels
+        The group of every arm, a string or an integer each. None: every arm is a group of its own.
+    entitlements
+        What groups are entitled to: a mapping from label to number, where those left out have 1, or one number per
+        group in the order of their first arms. None: all alike.
+    pull_floor
+        The least share of every round's draw: one number for each arm, or a mapping or sequence by group. None: none.
+
+    A plain list of labels is accepted wherever a `Groups` is.
+
+    >>> from alphafair import AlphaFair, Groups
+    >>> policy = AlphaFair(1, 3, groups=Groups(["north", "south", "north"], entitlements={"south": 2}))
+    >>> policy.groups.labels, policy.groups.entitlements.tolist()
+    (('north', 'south'), [1.0, 2.0])
+    """
+
+    labels: Labels | None = None
+    entitlements: PerGroup | None = None
+    pull_floor: PerGroup | None = None
+
+    @classmethod
+    def of(cls, value: Groups | Labels | None) -> Groups:
+        """A `Groups`, from one or from a list of labels."""
+        return value if isinstance(value, Groups) else cls(value)
+
+    def for_arms(self, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
+        """Resolved for so many arms, and checked.
+
+        Where arms come and go, at most `n_live` of them are there at one time, and no more need room for their floor.
+        """
+        floor = 0.0 if self.pull_floor is None else self.pull_floor
+        return ArmGroups.of(n_arms, self.labels, self.entitlements, floor, n_live=n_live)
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return f"Groups({', '.join(f'{name}={validate.shown(value)}' for name, value in given.items())})"
+
+
+@dataclass(frozen=True, eq=False)
+class ArmGroups:
+    """`Groups` of a known number of arms: of every arm its group, counted from 0 in the order of appearance; of every group what it is owed.
 
     `named` is False where nobody spoke of groups: every arm is then a group of its own, labelled by its number. Whether
     groups were `named`, `entitled` or, one by one, `floored` is as it was said of all arms, and stays so of some.
@@ -52,12 +96,12 @@ class Groups:
         pull_floor: PerGroup = 0.0,
         *,
         n_live: int | None = None,
-    ) -> Groups:
+    ) -> ArmGroups:
         """From what a user says: a label per arm, numbers by group; one floor for every arm, or floors by group.
 
         Where arms come and go, at most `n_live` of them are there at one time, and no more need room for their floor.
 
-        >>> Groups.of(3, ["north", "south", "north"], entitlements={"south": 2}).entitlements.tolist()
+        >>> ArmGroups.of(3, ["north", "south", "north"], entitlements={"south": 2}).entitlements.tolist()
         [1.0, 2.0]
         """
         of_arms, labels = _numbered(groups, n_arms)
@@ -113,7 +157,7 @@ class Groups:
     def accounts(self, cumulative_rewards: ArrayLike) -> Matrix:
         """R_G = 1 + sum over its arms of (R_i - 1), along the last axis.
 
-        >>> Groups.of(3, ["a", "b", "a"]).accounts([3.0, 2.0, 5.0]).tolist()
+        >>> ArmGroups.of(3, ["a", "b", "a"]).accounts([3.0, 2.0, 5.0]).tolist()
         [7.0, 2.0]
         """
         earned = np.asarray(cumulative_rewards, dtype=np.float64)
@@ -130,7 +174,7 @@ class Groups:
         pulls = np.bincount(self.of_arms, trace.pulls, self.n_groups).astype(np.int64)
         return replace(trace, cumulative_rewards=self.accounts(trace.cumulative_rewards), pulls=pulls)
 
-    def among(self, arms: NDArray[np.int64]) -> Groups:
+    def among(self, arms: NDArray[np.int64]) -> ArmGroups:
         """The same for some of the arms: groups without any of them are left out."""
         present, of_arms = np.unique(self.of_arms[arms], return_inverse=True)
         return replace(
@@ -141,7 +185,7 @@ class Groups:
             group_floors=self.group_floors[present],
         )
 
-    def grown(self, n_new: int, groups: Labels | None, entitlements: PerGroup | None) -> Groups:
+    def grown(self, n_new: int, groups: Labels | None, entitlements: PerGroup | None) -> ArmGroups:
         """With so many more arms at the end, in groups that exist or in new ones, entitled as `entitlements` say.
 
         New arms that nobody speaks of are groups of their own, labelled by their number.
@@ -151,7 +195,7 @@ class Groups:
             arrived: list[Label] = [n if n not in self.labels else f"arm {n}" for n in numbers]
         else:
             if not self.named:
-                repair = "Make the policy with groups=, one per arm, to speak of them later."
+                repair = "Make the policy with groups, one label per arm, to add arms to groups later."
                 raise validate.Refusal("groups", "left out: every arm of this policy is on its own", groups, repair)
             arrived = _labels(groups, n_new)
         labels = [*(self.labels[g] for g in self.of_arms), *arrived]
@@ -166,7 +210,7 @@ class Groups:
                 raise validate.Refusal(
                     "entitlements", f"of groups that are new, {validate.listed(new)}", entitlements, repair
                 )
-            owed = Groups.of(n_more, new, entitlements).entitlements
+            owed = ArmGroups.of(n_more, new, entitlements).entitlements
         return replace(
             self,
             of_arms=of_arms,
@@ -176,16 +220,16 @@ class Groups:
         )
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that say the same, as JSON can hold them; none where there is nothing to say."""
+        """The arguments of a `Groups` that says the same, as JSON can hold them; none where nothing was said."""
         if self.are_plain:
             return {}
         return {
-            "groups": [self.labels[g] for g in self.of_arms] if self.named else None,
+            "labels": [self.labels[g] for g in self.of_arms] if self.named else None,
             "entitlements": self.entitlements.tolist() if self.entitled else None,
             "pull_floor": self.group_floors.tolist() if self.floored else self.arm_floor,
         }
 
-    def agree_with(self, other: Groups) -> bool:
+    def agree_with(self, other: ArmGroups) -> bool:
         """Whether one says of the first arms what the other says of all of its own."""
         few, many = sorted((self, other), key=lambda groups: groups.n_arms)
         first = many.among(np.arange(few.n_arms))

@@ -21,6 +21,7 @@ Kernels copy arrays in loops: for one array assigned to a slice of another Numba
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import os
 import stat
@@ -217,8 +218,9 @@ def _dispatcher(kernel: Any, flags: Mapping[str, bool]) -> Any:
     entry = options.pop("entry", False)
     function = getattr(kernel, "function", kernel)
     code = function.__code__
-    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in code.co_names}}
-    for name in code.co_names:
+    names = _global_names(code)
+    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
+    for name in names:
         if is_kernel(globals_.get(name)):
             globals_[name] = compiled(globals_[name], **flags)
     own = types.FunctionType(code, globals_, function.__name__, function.__defaults__)
@@ -235,6 +237,11 @@ def _dispatcher(kernel: Any, flags: Mapping[str, bool]) -> Any:
         return numba.njit(cache=True, **options)(own)
     finally:
         settings.CACHE_DIR = before
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """The global names that a function reads; `co_names` has those of attributes as well."""
+    return {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
 
 
 def machine_code(dispatcher: Any) -> Any:

@@ -21,6 +21,7 @@ from alphafair.types import State
 
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
+FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in the snapshots of policies with features
 ALWAYS = ("live", "retired_accounts")  # in every snapshot, beside what the layout names
 
 
@@ -58,7 +59,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         learned = [name for part in (self.scalars, self.arms, self.context_scalars, self.contexts) for name in part._fields]
-        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & {*ALWAYS, *LEARNED, "group_accounts"}
+        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & {*ALWAYS, *FEATURES, "group_accounts"}
         assert not twice, f"names that stand for two things: {sorted(twice)}"
 
     def blank(self, n_contexts: int, n_arms: int, *, pooled: bool = False, features: Any = ()) -> Memory:
@@ -91,7 +92,8 @@ class Layout:
                     place: Any = start if width == 1 else slice(start, start + width)
                     found[name] = cells[(slice(None),) * axis + (place, ...)]
         if memory.features:
-            found |= {name: getattr(memory.features, name) for name in LEARNED if len(memory.features.theta)}
+            learned = {f"feature_{name}": getattr(memory.features, name) for name in LEARNED}
+            found |= learned if len(memory.features.theta) else {}
         return found
 
 
@@ -178,7 +180,7 @@ class Learned:
         self.memory = self.memory._replace(context_scalars=grown_scalars[1], contexts=grown_rows[1])
         self._retired_storage, self.retired_accounts = retired
 
-    def change_arms(self, kept: NDArray[np.int64], n_new: int) -> None:
+    def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
         """Leave out the columns that were not kept, and add zeros for new ones at the end."""
         self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
         arrived = self.n_arms + np.arange(n_new)
@@ -188,12 +190,12 @@ class Learned:
         self.all_live = bool(self.live.all())
         memory = self.memory
         features = memory.features
-        if features and features.theta.shape[1:] == (memory.arms.shape[1],) and features.z.shape[1] == 1:
-            features = features._replace(**{name: _columns(getattr(features, name), kept, n_new) for name in PER_ARM})
-        elif features and len(features.theta):
+        if features and features_of_arms:
             z = np.zeros((len(features.z), len(self.live_arms)))
-            z[0] = 1.0
+            z[:1] = 1.0
             features = features._replace(z=z)
+        elif features:
+            features = features._replace(**{name: _columns(getattr(features, name), kept, n_new) for name in PER_ARM})
         self.memory = memory._replace(
             arms=_columns(memory.arms, kept, n_new),
             contexts=_columns(memory.contexts, kept, n_new),
@@ -276,7 +278,9 @@ class Learned:
 
 def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArray[Any]:
     """The same rows with the arms that stay, in their order, and zeros for new ones after them."""
-    return np.concatenate([cells[..., kept], np.zeros((*cells.shape[:-1], n_new))], axis=-1)
+    changed = np.zeros((*cells.shape[:-1], len(kept) + n_new))  # in C order, as machine code takes it for granted
+    changed[..., : len(kept)] = cells[..., kept]
+    return changed
 
 
 def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -> tuple[Matrix, Matrix]:

@@ -384,7 +384,7 @@ def certificates(
     OPT is 484.7, at most 485.7: 1.0042 times what was achieved
     """
     # with its compiler, which no other metric needs
-    from alphafair.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
+    from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 
     alpha = validate.alpha(alpha)
     earned = _earned("cumulative_rewards", cumulative_rewards)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.kernels.loops import Book
+from alphafair.loops import Book
 from alphafair.types import Indices, Matrix, Vector
 
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
-from alphafair import drive, validate
+from alphafair import run, validate
 from alphafair.available import AvailableArms
 from alphafair.groups import Groups, Labels
 from alphafair.played import Played
-from alphafair.policies.fitting import matching_features
+from alphafair.algorithms.fitting import matching_features
 from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
 
 
@@ -67,7 +67,7 @@ def simulate(
         _check_groups(groups, policy, stream.n_arms)
     generator = validate.random_generator("seed", seed)
     with _bar(policy.name, stream.n_rounds, progress) as advance:
-        played = drive.over_stream(
+        played = run.over_stream(
             policy,
             stream,
             generator,
@@ -104,7 +104,7 @@ def simulate_against(
     every = adversary.stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, adversary.stream)
     generator = validate.random_generator("seed", seed)
-    played, stream = drive.against(policy, adversary, generator, every=every, compiled=compiled)
+    played, stream = run.against(policy, adversary, generator, every=every, compiled=compiled)
     return _trace(policy, stream, seed, played, None), stream
 
 

@@ -23,11 +23,10 @@ from alphafair.arrays import frozen as frozen
 from alphafair.decision import ChosenDecision as ChosenDecision
 from alphafair.decision import Decision as Decision
 from alphafair.decision import DescribedDecision as DescribedDecision
-from alphafair.kernels import Kernels
 from alphafair.log import Log as Log
 
 if TYPE_CHECKING:
-    from alphafair.groups import Groups
+    from alphafair.groups import ArmGroups
 
 
 class Feedback(StrEnum):
@@ -48,7 +47,7 @@ Account = Literal["least", "fresh"] | float  # what a new arm is taken to have e
 
 @runtime_checkable
 class Policy(Protocol):
-    """What every policy can do. Derive from `alphafair.policies.BasePolicy`, or from this and write the rest yourself.
+    """What every policy can do. Derive from `alphafair.BasePolicy`, or from this and write the rest yourself.
 
     It is made as `Policy(n_contexts, n_arms, seed=None, ...)`. What it promises, and `alphafair check` looks for:
 
@@ -71,7 +70,7 @@ class Policy(Protocol):
       learned nothing, and starts its seed over.
     - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
     - Many threads may use it: every call is done as a whole. One that has `cumulative_rewards` books every reward once.
-    - Where it offers `kernels`, whole runs equal single steps to the last bit, and its memory does not grow.
+    - One derived from `BasePolicy`: whole runs equal single steps to the last bit, and its memory does not grow.
 
     How it starts, what it makes of a mask, and how close to certainty it comes are its own affair.
     """
@@ -86,11 +85,10 @@ class Policy(Protocol):
     learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
     feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
     look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
-    kernels: Kernels | None = None  # for whole runs in compiled code
     alpha: float | None = None  # how fair it is, for one that is
-    groups: Groups | None = None  # whom it is fair to, where that is not every arm by itself
+    groups: ArmGroups | None = None  # whom it is fair to, where that is not every arm by itself
+    accounts: Vector | Matrix | None = None  # R, for one that keeps accounts: 1 and what arms, or groups, have earned
     cumulative_rewards: Vector | Matrix | None = None  # what arms have earned, for one that keeps accounts
-    accounts: Vector | None = None  # the same of groups
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
@@ -381,12 +379,12 @@ class Trace:
     feedback: Feedback
     seed: int | None
     rounds: NDArray[np.int64]
-    cumulative_rewards: Matrix
+    accounts: Matrix
     pulls: NDArray[np.int64]
     log: Log | None = None
 
     @property
     def final(self) -> Vector:
-        """Cumulative rewards after the last round."""
-        last: Vector = self.cumulative_rewards[-1]
+        """Accounts after the last round."""
+        last: Vector = self.accounts[-1]
         return last

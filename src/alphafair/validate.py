@@ -171,8 +171,20 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
     """
     try:
         seen, arm, propensity, probabilities = value
-    except (TypeError, ValueError):
-        raise Refusal("decision", "what choose returned", value, AS_CHOSEN) from None
+        if (  # the rules below, for the types that `choose` makes: nothing has to be converted
+            type(seen) is int
+            and 0 <= seen < n_contexts
+            and type(arm) is int
+            and 0 <= arm < n_arms == len(probabilities)
+            and type(propensity) is float
+            and 0.0 < propensity <= 1.0
+            and probabilities.ndim == 1
+            and probabilities.item(arm) == propensity
+        ):
+            return value  # type: ignore[no-any-return]
+    except (TypeError, ValueError, AttributeError):
+        if not _has_four(value):
+            raise Refusal("decision", "what choose returned", value, AS_CHOSEN) from None
     seen = context(seen, n_contexts)
     arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
     propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
@@ -182,6 +194,14 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
             allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
             raise Refusal("decision.propensity", allowed, propensity, AS_CHOSEN)
     return seen, arm, propensity, probabilities
+
+
+def _has_four(value: Any) -> bool:
+    try:
+        _, _, _, _ = value
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def decision_probabilities(value: Any, n_arms: int) -> NDArray[np.float64]:

@@ -116,7 +116,7 @@ def _unreached(
 ) -> Iterator[str]:
     """Which policies an option that was given changes nothing in, in words; refused if that is all of them."""
     from alphafair import validate
-    from alphafair.policies.fitting import accepted
+    from alphafair.algorithms.fitting import accepted
     from alphafair.words import listed
 
     for option in OF_FIXED:
@@ -183,7 +183,7 @@ def _learning_kind(name: str) -> type[Policy]:
     """One of ours with bandit feedback by its name, or a user's own class."""
     from alphafair import validate
     from alphafair.cli.check import find_policy
-    from alphafair.policies import POLICIES
+    from alphafair.algorithms import POLICIES
 
     known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
     names = dict.fromkeys([*FIXED, *known])
@@ -192,7 +192,7 @@ def _learning_kind(name: str) -> type[Policy]:
 
 def _player(kind: type[Policy], log: LogFile, said: dict[str, Any]) -> Policy:
     from alphafair.cli.check import make
-    from alphafair.policies.fitting import accepted
+    from alphafair.algorithms.fitting import accepted
 
     offered = accepted(kind, {"horizon": log.n_rounds, "feedback": "bandit", **said})
     made: Policy = make(kind, log.n_contexts, log.n_arms, offered)

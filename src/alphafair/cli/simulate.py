@@ -73,7 +73,7 @@ def command(
     that are fair to groups then are, and keep the floors.
     """
     from alphafair import figures, validate
-    from alphafair.policies import POLICIES
+    from alphafair.algorithms import POLICIES
 
     kinds = [_find(name) for name in dict.fromkeys(policy or POLICIES)]
     alpha = validate.alpha(alpha)
@@ -127,7 +127,7 @@ def _find(name: str) -> type[Policy]:
     """One of ours by its name, or a user's own class."""
     from alphafair import validate
     from alphafair.cli.check import find_policy
-    from alphafair.policies import POLICIES
+    from alphafair.algorithms import POLICIES
 
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, POLICIES)]
 
@@ -148,7 +148,7 @@ def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
     """A synthetic stream by its name, with as many of the settings as it takes."""
     from alphafair import streams, validate
-    from alphafair.policies.fitting import accepted
+    from alphafair.algorithms.fitting import accepted
 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
@@ -164,7 +164,7 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, owed: Groups) -> 
     no difference to it, and expected rewards are the less noisy book.
     """
     from alphafair.cli.check import make
-    from alphafair.policies.fitting import accepted, known_settings
+    from alphafair.algorithms.fitting import accepted, known_settings
 
     settings = known_settings(kind, stream, alpha)
     said = accepted(kind, owed.settings())

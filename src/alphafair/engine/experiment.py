@@ -22,7 +22,7 @@ from alphafair.engine.errors import PolicyFailed, Refused
 from alphafair.engine.events import Change
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
-from alphafair.policies import POLICIES, BasePolicy, load_policy
+from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits

@@ -101,7 +101,7 @@ class DrawnAmong:
 
 def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
     """Those of the policy that an experiment began with: in files of older versions it may have retired some before."""
-    from alphafair.policies import load_policy
+    from alphafair.algorithms import load_policy
     from alphafair.types import State
 
     try:

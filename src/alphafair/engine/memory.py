@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alphafair.policies import BasePolicy
+from alphafair.algorithms import BasePolicy
 
 SHARE: Final = 0.5  # of the memory, for the contexts of all experiments
 COPIES: Final = 5  # of what a context takes: at most as many while the state grows, is saved or is loaded

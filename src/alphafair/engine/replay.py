@@ -23,8 +23,8 @@ from alphafair.engine.follow import Steps, follow
 from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.snapshots import whole
-from alphafair.kernels.loops import DRAW, FORGO, LEARN
-from alphafair.policies import BasePolicy, load_policy
+from alphafair.loops import DRAW, FORGO, LEARN
+from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.types import State, Vector
 
 UNDONE = """select d.context, d.arm, d.propensity from decision d

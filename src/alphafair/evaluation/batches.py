@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.available import AvailableArms
 from alphafair.evaluation.log_file import LEAST_PROPENSITY, LogFile, refuse_improbable
-from alphafair.kernels.log_scores import Rows
+from alphafair.evaluation.log_scores import Rows
 from alphafair.types import Log
 
 AnyLog = Log | LogFile

@@ -20,9 +20,9 @@ from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_h
 from alphafair.evaluation.situations import Situations, situations_of
 from alphafair.evaluation.verdict import Verdict
 from alphafair.groups import Groups, Labels, PerGroup
-from alphafair.kernels.log_scores import Model
+from alphafair.evaluation.log_scores import Model
 from alphafair.offline import offline_optimum
-from alphafair.reduction import MOST_REWARD
+from alphafair.offline.reduction import MOST_REWARD
 from alphafair.types import Matrix, Vector
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from alphafair import drive, metrics, validate
+from alphafair import metrics, run, validate
 from alphafair.evaluation.batches import arm_names, check_log, in_memory, some_rows
 from alphafair.evaluation.doctor import inverse_propensities
 from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured, possible
@@ -88,7 +88,7 @@ def replay(
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
-        n, played = drive.over_matches(player, some_rows(log, kept), generator)
+        n, played = run.over_matches(player, some_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
     return _learned(log, policy, "replay", REPLAY, asked, runs)
 
@@ -124,7 +124,7 @@ def simulate_model(
             final = simulate(policy.fresh(), stream, seed=each).final
         else:
             generator = np.random.default_rng(each)
-            final = drive.over_stream(
+            final = run.over_stream(
                 policy.fresh(), stream, generator, every=log.n_rounds, available=log.available
             ).earned
         runs.append(Run(log.n_rounds, final, final))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alphafair.kernels.log_scores import Model, Rows, add_cells
+from alphafair.evaluation.log_scores import Model, Rows, add_cells
 from alphafair.types import Matrix, Vector
 
 

@@ -13,7 +13,7 @@ from alphafair import validate
 from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, reward_unit, silent
 from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.groups import Groups
-from alphafair.kernels.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
+from alphafair.evaluation.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
 from alphafair.types import Matrix, Vector
 
 NO_CHANCE = 1e-6
@@ -21,7 +21,7 @@ MOST_FREEDOM = 1000  # of Student's t: as good as normal
 
 
 class Estimator(NamedTuple):
-    """How a row is weighed; see `alphafair.kernels.log_scores`. Weights are large from the root of the rows on."""
+    """How a row is weighed; see `alphafair.evaluation.log_scores`. Weights are large from the root of the rows on."""
 
     with_model: bool = False
     normalised: bool = False  # divided by the sum of weights in place of the number of rounds

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from alphafair.evaluation.model import divided
 from alphafair.evaluation.scores import Scores
-from alphafair.kernels.log_scores import (
+from alphafair.evaluation.log_scores import (
     GREATEST,
     LOG,
     LOG_SQUARE,

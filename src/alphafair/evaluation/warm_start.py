@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from alphafair import drive, validate
+from alphafair import run, validate
 from alphafair.evaluation.batches import in_memory, some_rows
 from alphafair.types import Log, Policy
 
@@ -45,5 +45,5 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     places = np.floor(np.arange(log.n_rounds + 1) * weight)
     rows = np.flatnonzero(np.diff(places))
     if len(rows):
-        drive.over_log(policy, some_rows(log, rows, least=0.5 / log.n_arms))
+        run.over_log(policy, some_rows(log, rows, least=0.5 / log.n_arms))
     return policy

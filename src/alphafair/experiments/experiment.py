@@ -17,8 +17,8 @@ from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
 from alphafair.experiments.run import Task, Work, short_digest, stream_digest
 from alphafair.offline import offline_curve
-from alphafair.policies import POLICIES, BasePolicy
-from alphafair.policies.fitting import known_settings
+from alphafair.algorithms import POLICIES, BasePolicy
+from alphafair.algorithms.fitting import known_settings
 from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
 

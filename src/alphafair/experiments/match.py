@@ -13,7 +13,7 @@ from alphafair import contexts, metrics, streams
 from alphafair.experiments.experiment import KINDS, Contender
 from alphafair.experiments.run import Task, Work, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies.fitting import accepted
+from alphafair.algorithms.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
 from alphafair.types import Adversary, Feedback, Matrix, Stream, Vector
 

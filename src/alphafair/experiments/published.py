@@ -1,16 +1,52 @@
 """The policies of the code published with the paper, which differ from its text: for the reproduction only."""
 
+import math
+from dataclasses import replace
 from typing import ClassVar
 
-from alphafair.kernels import published_sign, published_step
-from alphafair.policies import AlphaFair, AlphaFairBandit
+from alphafair.algorithms.alpha_fair import A, AlphaFair, C, K, T
+from alphafair.algorithms.alpha_fair_bandit import A as BANDIT_ARMS
+from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit, S as BANDIT_SETTINGS
+from alphafair.jit import kernel
+from alphafair.math.log_barrier import ADAPTIVE, absorb
+from alphafair.math.simplex import project
+from alphafair.math.utility import earn, marginal_utility
+
+
+@kernel
+def learn_with_published_sign(memory, context, arm, propensity, reward):
+    """Feed the context's learner the loss +phi'(R) r, the slip, then earn r."""
+    account = memory.arms[BANDIT_ARMS.account]
+    gain = marginal_utility(account[arm], memory.settings[BANDIT_SETTINGS.alpha]) * reward
+    numbers = memory.context_scalars[context]
+    absorb(memory.contexts[context], numbers, arm, propensity, gain, ADAPTIVE, memory.scratch)
+    account[arm] += reward
+    return True
+
+
+@kernel
+def learn_with_published_step(memory, context, probabilities, rewards):
+    """S_j += ||g||, the slip; x^j <- projection of x^j + g/sqrt(S_j); R += x r. phi' is read before the round."""
+    n, x, own = rewards.shape[0], memory.contexts[context, C.x], memory.context_scalars[context]
+    slope, step = memory.arms[A.slope], memory.scratch[T.step]
+    squared_norm = 0.0
+    for i in range(n):
+        step[i] = slope[i] * rewards[i]
+        squared_norm += step[i] * step[i]
+    if squared_norm > 0.0:
+        own[K.squared_norms] += math.sqrt(squared_norm)
+        step_size = 1.0 / math.sqrt(own[K.squared_norms])
+        for i in range(n):
+            step[i] = x[i] + step_size * step[i]
+        project(step, x)
+    earn(memory.arms, memory.settings, probabilities, rewards)
 
 
 class PublishedSign(AlphaFairBandit):
     """`AlphaFairBandit` with the sign of the code published with the paper; not for use, so not in POLICIES."""
 
     name: ClassVar[str] = "published-sign"
-    kernels = AlphaFairBandit.kernels._replace(learn=published_sign.learn)
+    algorithm = replace(AlphaFairBandit.algorithm, learn=learn_with_published_sign)
     look = ("#661100", "*")
 
 
@@ -18,6 +54,6 @@ class PublishedStep(AlphaFair):
     """`AlphaFair` with the step size of the code published with the paper: no certificate, not for use."""
 
     name: ClassVar[str] = "published-step"
-    kernels = AlphaFair.kernels._replace(learn=published_step.learn, learn_in_order=None)
+    algorithm = replace(AlphaFair.algorithm, learn=learn_with_published_step, learn_in_order=None)
     look = ("#661100", "*")  # never beside the other
     surrogate_regret_bound = None

@@ -1,13 +1,85 @@
-"""For the arena only: the rival from the stochastic literature, and half of the adaptive policy on its own."""
+"""For the arena only: the rival from the stochastic literature, and half of the adaptive policy on its own.
 
-from typing import ClassVar, Literal
+The rival is an optimistic Frank-Wolfe index: round t, context c, play argmax_i R_i^(-alpha) U_ci. With L = ln t and m the
+mean of the n rewards of arm i in context c,
+
+    U = min( 1,  m + sqrt(L/2n),  m + L/n + sqrt((L/n)^2 + 2 m L/n) ),   1 where n = 0.
+
+Both bounds are Chernoff's, n kl(m, U) = L solved with kl(m, u) >= 2 (u - m)^2 and kl(m, u) >= (u - m)^2/2u: the first
+is the shorter for means in the middle, the second for rewards that are rare. Arms that tie share the round.
+
+    R `total` · t - 1 `rounds` · n `counts`, n m `sums` of a context
+"""
+
+import math
+from typing import Any, ClassVar, Literal
 
 from alphafair import validate
-from alphafair.kernels import Kernels, optimistic_index
-from alphafair.kernels.index import LEAD
-from alphafair.kernels.memory import ARMS, blank
-from alphafair.policies import AlphaFairAdaptive, BasePolicy
-from alphafair.types import Feedback, Matrix
+from alphafair.algorithm import Algorithm
+from alphafair.algorithms import AlphaFairAdaptive, BasePolicy
+from alphafair.algorithms.adaptive_bandit import N as OF_ADAPTIVE
+from alphafair.arrays import Vector
+from alphafair.jit import kernel
+from alphafair.math.draw import draw_arm
+from alphafair.math.positions import positions
+from alphafair.math.utility import entry_accounts, marginal_utility
+from alphafair.memory import Layout
+from alphafair.types import Feedback
+
+S = positions("alpha")
+N = positions("rounds")
+A = positions("total")
+C = positions("counts", "sums")
+TIE = 1e-12
+
+
+@kernel
+def upper_bound(count, total, log_rounds):
+    """U of one arm."""
+    if count == 0.0:
+        return 1.0
+    mean, width = total / count, log_rounds / count
+    short = min(math.sqrt(0.5 * width), width + math.sqrt(width * width + 2.0 * mean * width))
+    return min(1.0, mean + short)
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Share 1 among the arms of the largest R^(-alpha) U."""
+    total, counts, sums = memory.arms[A.total], memory.contexts[context, C.counts], memory.contexts[context, C.sums]
+    log_rounds, best = math.log(memory.scalars[N.rounds] + 1.0), 0.0
+    for i in range(out.shape[0]):
+        weight = marginal_utility(total[i], memory.settings[S.alpha])
+        out[i] = weight * upper_bound(counts[i], sums[i], log_rounds)
+        best = max(best, out[i])
+    n_best = 0
+    for i in range(out.shape[0]):
+        n_best += 1 if out[i] >= (1.0 - TIE) * best else 0
+    for i in range(out.shape[0]):
+        out[i] = 1.0 / n_best if out[i] >= (1.0 - TIE) * best else 0.0
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn(memory, context, arm, propensity, reward):
+    """Count the reward, for the context and for the account."""
+    memory.scalars[N.rounds] += 1.0
+    memory.arms[A.total, arm] += reward
+    memory.contexts[context, C.counts, arm] += 1.0
+    memory.contexts[context, C.sums, arm] += reward
+    return True
+
+
+def start(memory: Any) -> None:
+    """R = 1 for every arm."""
+    memory.arms[A.total] = 1.0
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """New arms enter with an account, and nothing known of them."""
+    total = memory.arms[A.total]
+    total[n_kept:] = entry_accounts(total[:n_kept], entries)
 
 
 class OptimisticFrankWolfe(BasePolicy):
@@ -19,33 +91,28 @@ class OptimisticFrankWolfe(BasePolicy):
     References
     ----------
     Agrawal and Devanur, Bandits with Concave Rewards and Convex Knapsacks, EC 2014; Berthet and Perchet, Fast Rates for
-    Bandit Optimization with Upper-Confidence Frank-Wolfe, NIPS 2017. The bounds are Chernoff's, see the kernel.
+    Bandit Optimization with Upper-Confidence Frank-Wolfe, NIPS 2017. The bounds are Chernoff's, see the module.
     """
 
     name: ClassVar[str] = "optimistic-frank-wolfe"
     feedback = Feedback.BANDIT
     alpha: float
     look = ("#117733", "D")
-    _accounts_in = ("shared", optimistic_index.TOTAL)
-    kernels = Kernels(optimistic_index.draw, optimistic_index.learn, optimistic_index.change_arms)
+    algorithm = Algorithm(Layout(S, N, A, contexts=C), draw, learn, start, admit=admit, accounts="total")
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
-        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.alpha = validate.alpha(alpha)
-        super().__init__(n_contexts, n_arms, seed, {"alpha": self.alpha}, optimistic_index.first_shared(n_arms))
+        super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed)
 
-    def _first_learner(self, n_live: int) -> Matrix:
-        return blank(2, n_live)
-
-    def _make_work(self, n_live: int) -> Matrix:
-        return optimistic_index.make_work(n_live, self.alpha)
+    def _numbers(self) -> dict[str, Any]:
+        return {"alpha": self.alpha}
 
 
 class GuaranteedLearner(AlphaFairAdaptive):
-    """`AlphaFairAdaptive` under bandit feedback without its index: the guaranteed learner plays every round itself.
+    """`AlphaFairAdaptive` under bandit feedback without its predictor: the guaranteed learner plays every round itself.
 
-    A master that finds the index behind by 1e100 from the start gives it nothing: q = 1. The learner keeps its hints,
-    what the index predicts, since its guarantee is the same with any. Not in POLICIES.
+    A mixture that finds the predictor behind by 1e100 from the start gives it nothing: q = 1. The learner keeps its
+    hints, what the predictor says, since its guarantee is the same with any. Not in POLICIES.
     """
 
     name: ClassVar[str] = "guaranteed-learner"
@@ -63,4 +130,4 @@ class GuaranteedLearner(AlphaFairAdaptive):
         seed: int | None = None,
     ) -> None:
         super().__init__(n_contexts, n_arms, alpha=alpha, feedback=feedback, seed=seed)
-        self._memory.shared[0, LEAD // ARMS, LEAD % ARMS] = -1e100
+        self._memory.scalars[OF_ADAPTIVE.lead] = -1e100

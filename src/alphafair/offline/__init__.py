@@ -3,7 +3,7 @@
 Every regret stands on max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is proof: `value + gap`
 is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md). With groups G, their
 entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
-keep the floors in every context: the same problem with one arm per group (`alphafair.reduction`), and the same proof.
+keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`), and the same proof.
 """
 
 import warnings
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.groups import Labels, PerGroup
-from alphafair.kernels import hindsight
-from alphafair.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
+from alphafair.offline import hindsight
+from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.types import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows

@@ -7,7 +7,7 @@ out of the running in context j; a row with one candidate left is settled, and a
 asks `certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the
 whole problem at once. Nothing but `certify` has to be trusted.
 
-Groups of arms, and floors under what is drawn, are no part of that problem: `kernels.reduction` makes it out of theirs.
+Groups of arms, and floors under what is drawn, are no part of that problem: `alphafair.offline.reduction` makes it out of theirs.
 """
 
 import math
@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel, long_kernel
-from alphafair.kernels.interior_point import follow
-from alphafair.kernels.reduction import add, merge
+from alphafair.offline.interior_point import follow
+from alphafair.offline.reduction_kernels import add, merge
 
 EPSILON = 2.220446049250313e-16
 LINEAR = 1e-15  # an alpha below this leaves every price at 1, to more digits than any tolerance can ask for

@@ -22,9 +22,9 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.kernels import cholesky
-from alphafair.kernels.cholesky import BLOCK
-from alphafair.kernels.log_barrier import level
+from alphafair.math.cholesky import BLOCK, factor, subtract
+from alphafair.math.cholesky import solve as solve_factored
+from alphafair.math.log_barrier import level
 
 MOST_STEPS = 200
 AHEAD = 1e4  # how far x z may run ahead of the whole gap
@@ -70,7 +70,7 @@ def _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
         for k in range(size):
             block[r, k] = flow[g, k] * root
         if r == BLOCK - 1 or g == n_groups - 1:
-            cholesky.subtract(block, 0, r + 4 - r % 4, 0, square)
+            subtract(block, 0, r + 4 - r % 4, 0, square)
             block[:, :] = 0.0
     for k in range(size):
         square[k, k] = diagonal[k] if wide else diagonal[k] + stiffness[k]
@@ -84,7 +84,7 @@ def _solve(flow, inverse, square, groups, nodes):
         share = groups[g] * inverse[g]
         for k in range(size):
             nodes[k] += flow[g, k] * share
-    cholesky.solve(square, nodes)
+    solve_factored(square, nodes)
     for g in range(n_groups):
         total = groups[g]
         for k in range(size):
@@ -153,7 +153,7 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
             return step
         square[:, :] = 0.0
         _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
-        cholesky.factor(square)
+        factor(square)
         for i in range(n):  # the predictor: straight to x z = 0
             dw[i] = stiffness[i] * prices[i] * residual[i] + earned[i] - base[i]
         dmu[:] = -1.0

@@ -1,134 +1,117 @@
-"""Groups of arms, and floors under what is drawn, out of the offline problem and back into its answer.
+"""The offline problem of groups and floors as one with an arm per group and no floors: the same optimum, exactly.
 
-`merge` makes the problem of `kernels.hindsight` out of theirs, with one arm per group and no floors, and `spread` turns
-its answer back: nothing is lost on either way (docs/theory.md).
+In a context a group is best served by its best arm, so only max_{i in G} W_ji matters; and a policy that keeps floors
+is what they give away for certain, plus `room`, 1 less all of them, times any policy at all. docs/theory.md has the
+proof, `offline.reduction_kernels` the formulas.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from alphafair.jit import kernel, long_kernel
+from alphafair import validate
+from alphafair.arrays import Matrix, Vector
+from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.offline import reduction_kernels as kernels
+
+MOST_REWARD = 1e100  # of an arm in a context, in all
+LEAST_INITIAL = 1e-150  # of an account: below it products of accounts and prices lose their digits
 
 
-class Owed(NamedTuple):
-    """Of every arm its group; who is there, (n_epochs, n_arms); one floor nu for all arms, or nu_G of every group.
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Groups, and who is there in every epoch, (n_epochs, n_arms): everybody, if None. W has as many rows for each.
 
-    Rows of W belong to equal epochs. Floors are kept among those that are there.
+    Floors are kept among the arms, and the groups, that are there.
     """
 
-    of_arms: Any
-    there: Any
-    arm_floor: float
-    group_floors: Any
+    groups: Groups
+    present: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        n_arms: int,
+        groups: Labels | None,
+        entitlements: PerGroup | None,
+        pull_floor: PerGroup,
+        present: NDArray[np.bool_] | None,
+    ) -> Reduction:
+        """From what a user says of groups."""
+        silent = groups is None and entitlements is None and present is None
+        if silent and isinstance(pull_floor, float) and pull_floor == 0.0:
+            return _nothing_said(n_arms)
+        n_live = n_arms if present is None else int(present.sum(axis=1).max())
+        return cls(Groups.of(n_arms, groups, entitlements, pull_floor, n_live=n_live), present)
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether the problem is its own reduction: every arm a group, always there, without floors."""
+        groups, present = self.groups, self.present
+        alone = groups.n_groups == groups.n_arms and groups.arm_floor == 0.0 and not groups.group_floors.any()
+        return alone and (present is None or bool(present.all()))
+
+    @cached_property
+    def owed(self) -> kernels.Owed:
+        """As kernels take it."""
+        groups = self.groups
+        there = _everybody(groups.n_arms) if self.present is None else self.present
+        return kernels.Owed(groups.of_arms, there, groups.arm_floor, groups.group_floors)
+
+    def merge(self, totals: Matrix, initial: Vector) -> tuple[Matrix, Matrix, Vector]:
+        """The best of every group's W, for `spread`; W and R(0) of the problem with an arm per group."""
+        if self.is_identity:
+            return totals, totals, initial
+        best, merged = np.empty((2, len(totals), self.groups.n_groups))
+        base = np.empty(self.groups.n_groups)
+        kernels.merge(totals, initial, self.owed, best, merged, base)
+        return best, merged, base
+
+    def spread(
+        self, totals: Matrix, best: Matrix, shares: Matrix, initial: Vector, accounts: Vector
+    ) -> tuple[Matrix, Vector]:
+        """From the shares and accounts of groups: the distributions over arms, and R by arm."""
+        if self.is_identity:
+            return shares, accounts.copy()
+        distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
+        kernels.spread(totals, initial, self.owed, best, shares, accounts, distributions, earned)
+        return distributions, earned
 
 
-@kernel
-def add(total, carry, term):
-    """total + term, and carry + what rounding lost of it (Knuth's two-sum)."""
-    grown = total + term
-    part = grown - total
-    return grown, carry + ((total - (grown - part)) + (term - part))
+@lru_cache(maxsize=8)
+def _nothing_said(n_arms: int) -> Reduction:
+    """Kept, because making it takes a tenth as long as solving a small problem."""
+    return Reduction(Groups.of(n_arms))
 
 
-@kernel
-def _begin(owed, epoch, order, starts, arm_floors, group_floors):
-    """Who is there in an epoch, the floors of those, and `room`: 1 less all of them.
-
-    Group g has the arms order[starts[g]:starts[g + 1]]; unsigned, so that compiled code need not ask for a sign.
-    """
-    of_arms, there, n_groups = owed.of_arms, owed.there[epoch], group_floors.shape[0]
-    n, n_there, promised = there.shape[0], 0, 0.0
-    for g in range(n_groups + 1):
-        starts[g] = 0
-    for i in range(n):
-        starts[of_arms[i] + 1] += 1 if there[i] else 0
-        n_there += 1 if there[i] else 0
-    floor = min(owed.arm_floor, 1.0 / n_there)
-    for g in range(n_groups):
-        group_floors[g] = owed.group_floors[g] if starts[g + 1] > 0 else 0.0
-        promised += group_floors[g]
-        starts[g + 1] += starts[g]
-    for i in range(n - 1, -1, -1):  # from the back: where a group ends moves to where it begins
-        arm_floors[i] = floor if there[i] else 0.0
-        if there[i]:
-            starts[of_arms[i] + 1] -= 1
-            order[starts[of_arms[i] + 1]] = i
-    for g in range(n_groups):
-        starts[g] = starts[g + 1]
-    starts[n_groups] = n_there
-    return max(0.0, 1.0 - (n_there * floor + promised))
+@lru_cache(maxsize=8)
+def _everybody(n_arms: int) -> NDArray[np.bool_]:
+    return np.ones((1, n_arms), dtype=np.bool_)
 
 
-@long_kernel
-def merge(totals, initial, owed, best, merged, base):
-    """One arm per group in place of its arms, and none of the floors; f and alpha stay.
-
-    best_jG = max_{i in G} W_ji ,   merged = room best
-    base_G = R_G(0) + sum_j (sum_{i in G} nu_i W_ji + nu_G best_jG)
-    """
-    (m, n_groups), n = merged.shape, totals.shape[1]
-    order, starts = np.empty(n, np.uint64), np.empty(n_groups + 1, np.uint64)
-    arm_floors, group_floors, carry = np.empty(n), np.empty(n_groups), np.zeros(n_groups)
-    rows, room = m // owed.there.shape[0], 1.0
-    for g in range(n_groups):
-        base[g] = initial[g]
-    for j in range(m):
-        if j % rows == 0:
-            room = _begin(owed, j // rows, order, starts, arm_floors, group_floors)
-        for g in range(n_groups):
-            most = given = 0.0
-            for k in range(starts[g], starts[g + 1]):
-                i = order[k]
-                most = max(most, totals[j, i])
-                given += arm_floors[i] * totals[j, i]
-            best[j, g], merged[j, g] = most, room * most
-            base[g], carry[g] = add(base[g], carry[g], given + group_floors[g] * most)
-    for g in range(n_groups):
-        base[g] += carry[g]
+def checked_initial(value: ArrayLike, n_groups: int) -> Vector:
+    """What groups have before the first reward: one number for all, or one each."""
+    repair = "Leave it out for 1."
+    first = validate.floats("initial", "positive numbers", value, repair)
+    if first.shape not in ((), (n_groups,)) or not ((first >= LEAST_INITIAL) & (first <= MOST_REWARD)).all():
+        allowed = f"a number in [{LEAST_INITIAL:g}, {MOST_REWARD:g}], or {n_groups} of them, one per group"
+        raise validate.Refusal("initial", allowed, value, repair)
+    return np.full(n_groups, first)
 
 
-@long_kernel
-def spread(totals, initial, owed, best, y, accounts, x, earned):
-    """What y, the answer to the merged problem, means to arms: the best arms of a group have all of its share.
-
-    x_ji = nu_i + (nu_G + room y_jG)/k if i is one of the k best arms of G that are there, else nu_i. What y leaves for
-    groups that are not there goes to those that are, in proportion. Arm i has sum_j W_ji x_ji and its part, equal for
-    all arms of the group, of what that began with, so that R_G = 1 + sum (R_i - 1): alone, the account itself.
-    """
-    (m, n_groups), n = y.shape, totals.shape[1]
-    order, starts = np.empty(n, np.uint64), np.empty(n_groups + 1, np.uint64)
-    arm_floors, group_floors, size = np.empty(n), np.empty(n_groups), np.zeros(n_groups)
-    rows, room = m // owed.there.shape[0], 1.0
-    for i in range(n):
-        earned[i] = 0.0
-        size[owed.of_arms[i]] += 1.0
-    for j in range(m):
-        if j % rows == 0:
-            room = _begin(owed, j // rows, order, starts, arm_floors, group_floors)
-        played = 1.0
-        for g in range(n_groups):
-            played -= 0.0 if starts[g + 1] > starts[g] else y[j, g]
-        for i in range(n):
-            x[j, i] = arm_floors[i]
-            earned[i] += totals[j, i] * arm_floors[i]
-        for g in range(n_groups):
-            if starts[g + 1] > starts[g]:
-                count, one, most = 0, order[starts[g]], best[j, g]
-                for k in range(starts[g], starts[g + 1]):
-                    i = order[k]
-                    one = i if totals[j, i] == most else one
-                    count += 1 if totals[j, i] == most else 0
-                share = (group_floors[g] + room * y[j, g] / played) / count
-                if count == 1:
-                    x[j, one] += share
-                    earned[one] += share * most
-                else:
-                    for k in range(starts[g], starts[g + 1]):
-                        i = order[k]
-                        own = share if totals[j, i] == most else 0.0
-                        x[j, i] += own
-                        earned[i] += own * most
-    for i in range(n):
-        g = owed.of_arms[i]
-        earned[i] = accounts[g] if size[g] == 1.0 else 1.0 + (initial[g] - 1.0) / size[g] + earned[i]
+def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:
+    """A row of booleans per epoch, each for as many rows of the totals; who is not there earns nothing."""
+    (m, n), there = totals.shape, np.asarray(present)
+    repair = "Pass present_arms(stream) with context_reward_totals(stream)."
+    if there.dtype != np.bool_ or there.ndim != 2 or there.shape[1] != n or not len(there) or m % len(there):
+        allowed = f"booleans, {n} per epoch, in a number of epochs that divides {m} rows"
+        raise validate.Refusal("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
+    if not there.any(axis=1).all():
+        raise validate.Refusal("present", "at least one arm in every epoch", there, repair)
+    absent = np.repeat(~there, m // len(there), axis=0)
+    validate.every("context_reward_totals", totals, ~absent | (totals == 0.0), "0 for arms not present", repair)
+    return np.ascontiguousarray(there)

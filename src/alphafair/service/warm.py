@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from alphafair.engine import Engine
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from alphafair.types import Feedback
 
 DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")

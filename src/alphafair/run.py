@@ -20,12 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.available import AvailableArms
 from alphafair.groups import Labels
-from alphafair.kernels.adversaries import first_state, react
-from alphafair.kernels.loops import NOBODY, Delays, LogSteps, Rounds
+from alphafair.math.adversaries import first_state, react
+from alphafair.loops import NOBODY, Delays, LogSteps, Rounds
 from alphafair.played import Played
-from alphafair.policies.base import BasePolicy
-from alphafair.policies.fitting import matching_features
-from alphafair.policies.whole_runs import feature_table
+from alphafair.algorithms.fitting import matching_features
+from alphafair.policy import BasePolicy, feature_table
 from alphafair.types import (
     ADVERSARIES,
     Account,
@@ -43,8 +42,7 @@ from alphafair.types import (
     frozen,
 )
 
-BLOCK = 1 << 16  # rounds per compiled call: random numbers stay small in memory, the progress bar moves
-STEPS = 1024  # the same where rounds are played one by one
+STEPS = 1024  # rounds between two moves of the progress bar, where they are played one by one
 
 
 def over_stream(
@@ -110,14 +108,17 @@ def _play(
         table = stream.reward_table
         if len(live) < stream.n_arms:
             table = frozen(np.ascontiguousarray(table[:, live]))
-        for start in range(first, last, BLOCK if whole else STEPS):
-            stop = min(start + (BLOCK if whole else STEPS), last)
+        start = first
+        while start < last:
+            size = cast(BasePolicy, policy).rounds_per_call(n_rounds - start) if whole else STEPS
+            stop = min(start + size, last)
             uniforms = generator.random(stop - start)
             if whole:
                 _run(cast(BasePolicy, policy), stream, live, table, start, stop, uniforms, played, waits)
             else:
                 _step(policy, stream, start, stop, uniforms, played, delays, waiting, available)
             advance(stop - start)
+            start = stop
     for _, _, decision, reward in sorted(waiting, key=lambda entry: entry[:2]):
         policy.update(decision, reward)
 
@@ -135,7 +136,7 @@ def against(
     if compiled and has_whole_runs(policy):
         ours = cast(BasePolicy, policy)
         rounds = Rounds(given.contexts, items, table, uniforms, feature_table(given.features, ours.live_arms))
-        ours.run(ours.live_arms, "face", rounds, played.book(0, n_rounds), kind, state, in_order=True)
+        ours.run(ours.live_arms, "face", n_rounds, rounds, played.book(0, n_rounds), kind, state, in_order=True)
     else:
         replay = _Replay(uniforms)
         for t, context in enumerate(given.contexts.tolist()):
@@ -175,11 +176,8 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
 
 
 def has_whole_runs(policy: Policy) -> bool:
-    """Not one that has its own way to choose or to learn on top of the kernels."""
-    if policy.kernels is None or not isinstance(policy, BasePolicy):
-        return False
-    kind = type(policy)
-    return policy.compiles and kind.choose is BasePolicy.choose and kind.update is BasePolicy.update
+    """Whether whole runs can be played in one call."""
+    return isinstance(policy, BasePolicy) and policy.plays_whole_runs()
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: Labels | None) -> None:
@@ -218,10 +216,10 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy.run(live, "play", rounds, book, *NOBODY, in_order=True)
+        policy.run(live, "play", stream.n_rounds - start, rounds, book, *NOBODY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
-        policy.run(live, "late", rounds, book, waits, start, stop)
+        policy.run(live, "late", stream.n_rounds - start, rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -327,7 +325,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
         ours = cast(BasePolicy, policy)
         every = AvailableArms.every(log.n_rounds, log.n_arms)
         columns = log.contexts, log.arms, log.rewards, uniforms, *(log.available or every)
-        matched = int(ours.run(ours.live_arms, "match", *columns, played.book(0, log.n_rounds), in_order=True))
+        matched = int(ours.run(ours.live_arms, "match", log.n_rounds, *columns, played.book(0, log.n_rounds), in_order=True))
     else:
         matched, replay = 0, _Replay(uniforms)
         rounds = zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), strict=True)

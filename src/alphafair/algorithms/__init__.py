@@ -1,19 +1,19 @@
-"""The policies. To add one: write its file, then import it here, where tables and pictures shall have it."""
+"""The policies, one file per algorithm. To add one: write its file, then import it here, in the order of tables."""
 # ruff: noqa: I001 - not sorted by name: this is the order of every table and picture
 
 from alphafair import validate
-from alphafair.policies.base import BasePolicy as BasePolicy
-from alphafair.policies.memory import check_kind, check_state, live_of
+from alphafair.policy import BasePolicy as BasePolicy
+from alphafair.memory import check_kind, check_state, live_of
 from alphafair.types import State
 
-from alphafair.policies.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
-from alphafair.policies.alpha_fair import AlphaFair as AlphaFair
-from alphafair.policies.alpha_fair_bandit import AlphaFairBandit as AlphaFairBandit
-from alphafair.policies.independent_alpha_fair import IndependentAlphaFair as IndependentAlphaFair
-from alphafair.policies.scale_free import ScaleFree as ScaleFree
-from alphafair.policies.hedge import Hedge as Hedge
-from alphafair.policies.fair_cb import FairCB as FairCB
-from alphafair.policies.uniform import Uniform as Uniform
+from alphafair.algorithms.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
+from alphafair.algorithms.alpha_fair import AlphaFair as AlphaFair
+from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit as AlphaFairBandit
+from alphafair.algorithms.independent_alpha_fair import IndependentAlphaFair as IndependentAlphaFair
+from alphafair.algorithms.scale_free import ScaleFree as ScaleFree
+from alphafair.algorithms.hedge import Hedge as Hedge
+from alphafair.algorithms.fair_cb import FairCB as FairCB
+from alphafair.algorithms.uniform import Uniform as Uniform
 
 CLASSES: dict[str, type[BasePolicy]] = {
     name: kind

@@ -20,16 +20,16 @@ class Regressors:
             repair = "Pass, for example, sklearn.linear_model.SGDRegressor()."
             raise validate.Refusal("regressor", "one with partial_fit and predict", blank, repair)
         self.blank, self.of_arms = copy.deepcopy(blank), of_arms
-        self.fitted: list[Any] = [None] * (1 if of_arms else n_arms)  # None: has seen nothing, and says 0
+        self.fitted: list[Any] = [None] * (1 if of_arms else n_arms)  # None: has seen nothing, and predicts 0
 
-    def say(self, features: NDArray[np.float64]) -> Vector:
+    def predict(self, features: NDArray[np.float64]) -> Vector:
         """f of every live arm: what it will pay over the mean reward, in [-1, 1]."""
         if self.of_arms:
-            said = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
+            predicted = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
         else:
             row = features[None]
-            said = np.array([0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted])
-        return np.clip(np.nan_to_num(np.asarray(said, dtype=np.float64)), -1.0, 1.0)
+            predicted = np.array([0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted])
+        return np.clip(np.nan_to_num(np.asarray(predicted, dtype=np.float64)), -1.0, 1.0)
 
     def fit(self, arm: int, features: NDArray[np.float64], y: float) -> None:
         """One more reward of an arm, over the mean."""

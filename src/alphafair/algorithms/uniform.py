@@ -1,14 +1,34 @@
-"""Every arm alike."""
+"""Every arm alike, whatever happens."""
 
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
-from alphafair.kernels import Kernels, uniform
-from alphafair.kernels.memory import blank
-from alphafair.policies.base import BasePolicy
+from alphafair.algorithm import Algorithm
+from alphafair.jit import kernel
+from alphafair.math.draw import draw_arm
+from alphafair.memory import Layout
+from alphafair.policy import BasePolicy
 from alphafair.types import Feedback
 
-LEARN = {Feedback.FULL: uniform.learn_full, Feedback.BANDIT: uniform.learn_bandit}
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write 1/n to `out` and draw an arm from it."""
+    for i in range(out.shape[0]):
+        out[i] = 1.0 / out.shape[0]
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn_full(memory, context, probabilities, rewards):
+    """Nothing."""
+
+
+@kernel
+def learn_bandit(memory, context, arm, propensity, reward):
+    """Nothing."""
+    return True
 
 
 class Uniform(BasePolicy):
@@ -34,6 +54,10 @@ class Uniform(BasePolicy):
     learns: ClassVar[bool] = False
     feedbacks = tuple(Feedback)
     look = ("#7F7F7F", "X")
+    algorithm: ClassVar = {
+        Feedback.FULL: Algorithm(Layout(), draw, learn_full),
+        Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit),
+    }
 
     def __init__(
         self,
@@ -43,10 +67,8 @@ class Uniform(BasePolicy):
         feedback: Literal["full", "bandit"] = "full",
         seed: int | None = None,
     ) -> None:
-        n_contexts, n_arms = self._sizes(n_contexts, n_arms)
         self.feedback = validate.choice("feedback", feedback, Feedback)
-        self.kernels = Kernels(uniform.draw, LEARN[self.feedback], uniform.change_arms)
-        super().__init__(n_contexts, n_arms, seed, {"feedback": self.feedback.value}, blank(0, n_arms)[None])
+        super().__init__(n_contexts, n_arms, settings={"feedback": self.feedback.value}, seed=seed)
 
     @classmethod
     def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,211 @@
+"""`AlphaFairAdaptive` with full information: the predictor's favourite mixed with Algorithm 1, on one account.
+
+With w = R^-alpha before the round, a uniform on the largest w m of the predictor, x^j of `gradient_ascent` and g = w r:
+
+    p = (1-h) a + h x^j ;   d = <x^j - a, g> ;   D += d^2 ;   h <- clip(h + d/sqrt(2 D), 0, 1), h = 1 first
+    S_j += ||g||^2 ;   x^j <- projection of x^j + g/sqrt(S_j) ;   then the predictor learns, and R += p r
+
+A d that is nothing but rounding, or too small to be squared, takes no step, and is added to `drift` instead, with <g, p
+held - p used>, which late and masked decisions cost. With groups R is R_G/s_G, with floors p keeps them; a then plays
+the best arm of every group as well. On every run, whatever happens,
+
+    OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 D) + drift).
+
+    R `account`, w `slope` · m `predicted` · a `scores` · h `share` · D `spread` · x^j `x` · S_j `squared_norms`
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from alphafair.algorithm import Algorithm
+from alphafair.arrays import Vector
+from alphafair.jit import kernel
+from alphafair.math import predictor
+from alphafair.math.draw import draw_arm
+from alphafair.math.floors import (
+    TIE,
+    F,
+    at_stake,
+    earn_together,
+    favourites_of_groups,
+    mask_and_keep_floors,
+)
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
+from alphafair.math.positions import positions
+from alphafair.math.predictor import (
+    DESCRIBED_PRIOR,
+    LEAST_REWARD,
+    PRIOR,
+    count,
+    fade,
+    learn_features_of_all,
+    octave,
+    predict,
+    regress_all,
+    remember,
+    show_features,
+    solve,
+)
+from alphafair.math.utility import entry_accounts, open_accounts, slopes_are_wrong
+from alphafair.memory import Layout
+
+GROUPS = True  # False in the machine code of policies without groups and floors
+FEATURES = True  # False in the machine code of policies without features
+ROUNDING = 1e-12
+
+S = predictor.SETTINGS
+N = positions(predictor.SCALARS, "share", "spread", "drift")
+A = positions(predictor.ARMS, "earned")
+K = positions(predictor.CONTEXT_SCALARS, "squared_norms", "closed_roots", "closed_norms")
+C = positions(predictor.CONTEXTS, "x")
+T = positions(predictor.SCRATCH, "step")
+
+
+@kernel
+def prepare(memory, context):
+    """a, uniform on the largest w m, into `scores`."""
+    predict(memory, context)
+    predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
+    n, best, ties = scores.shape[0], 0.0, 0.0
+    for i in range(n):
+        scores[i] = slope[i] * predicted[i]
+        best = max(best, scores[i])
+    for i in range(n):
+        ties += 1.0 if scores[i] >= TIE * best else 0.0
+    if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
+        favourites_of_groups(memory.groups, scores, best, ties)
+        return
+    for i in range(n):
+        scores[i] = 1.0 / ties if scores[i] >= TIE * best else 0.0
+
+
+@kernel
+def held_back(groups):
+    """nu and 1 - n nu; where groups have floors, a and x keep them themselves."""
+    if groups.numbers[F.group_floored] > 0.0:
+        return 0.0, 1.0
+    return groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write p = (1 - h) a + h x to `out` and draw an arm from it."""
+    prepare(memory, context)
+    scores, x, share = memory.scratch[T.scores], memory.contexts[context, C.x], memory.scalars[N.share]
+    floor, keep = held_back(memory.groups)
+    for i in range(out.shape[0]):
+        out[i] = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn(memory, context, probabilities, rewards):
+    """Teach the mixture, Algorithm 1 and the predictor, then earn."""
+    n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
+    scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
+    rows = memory.contexts[context]
+    x = rows[C.x]
+    share, ahead, both, drift = numbers[N.share], 0.0, 0.0, 0.0
+    part, (floor, keep) = at_stake(memory.groups), held_back(memory.groups)
+    for i in range(n):
+        gain = slope[i] * (part * rewards[i])
+        ahead += (x[i] - scores[i]) * gain
+        both += (x[i] + scores[i]) * gain
+        held = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+        drift += (held - probabilities[i]) * (slope[i] * rewards[i])
+    numbers[N.drift] += drift
+    # the first step has full length whatever its size: never from rounding alone, nor from what cannot be squared
+    if abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
+        numbers[N.spread] += ahead * ahead
+        numbers[N.share] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[N.spread])))
+    else:
+        numbers[N.drift] += abs(ahead)
+    step = memory.scratch[T.step]
+    own[K.squared_norms] = ascend_on_floors(memory.groups, slope, x, own[K.squared_norms], rewards, step, x)
+    regress_all(memory, rewards)
+    numbers[N.rounds] += 1.0
+    for i in range(n):
+        count(memory, rewards[i])
+    fade(rows)
+    mean, age = numbers[N.reward_sum] / numbers[N.seen], octave(own[K.visits])
+    solve(memory)
+    if FEATURES and memory.settings[S.described] > 0.0:
+        from_features = memory.scratch[T.from_features]
+        for i in range(n):
+            remember(memory.arms, rows, age, i, rewards[i] - mean - from_features[i])
+        learn_features_of_all(memory, rewards)
+    else:
+        for i in range(n):
+            remember(memory.arms, rows, age, i, rewards[i] - mean)
+    own[K.visits] += 1.0
+    earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+
+
+def start(memory: Any) -> None:
+    """Nothing earned, nothing seen; Algorithm 1 plays."""
+    open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
+    prior = DESCRIBED_PRIOR if memory.settings[S.described] > 0.0 else PRIOR
+    memory.scalars[N.coefficients : N.coefficients + len(prior)] = prior
+    memory.scalars[N.share] = 1.0
+
+
+def start_contexts(memory: Any) -> None:
+    """Uniform, with no gradient seen."""
+    memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """A new epoch, as in `alpha_fair`: x is projected on the arms that stay and 0 for those that come."""
+    account, alpha = memory.arms[A.account], memory.settings[S.alpha]
+    open_accounts(memory.arms[:, n_kept:], entry_accounts(account[:n_kept], entries), alpha)
+    close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
+
+
+def reopen(memory: Any, columns: Any) -> None:
+    """Slopes and anchors of accounts that have changed from outside."""
+    opened = memory.arms[:, columns]
+    open_accounts(opened, opened[A.account].copy(), memory.settings[S.alpha])
+    memory.arms[:, columns] = opened
+
+
+def alpha_changed(memory: Any) -> None:
+    """New slopes, and a certificate that begins anew."""
+    reopen(memory, np.arange(memory.arms.shape[1]))
+    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
+
+
+def what_is_wrong(memory: Any) -> str | None:
+    """Slopes that are not those of accounts, or counts that cannot be."""
+    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread, N.share]]
+    if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
+        return "finite, counts not negative"
+    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+
+
+ALGORITHM = Algorithm(
+    Layout(S, N, A, K, C, T, predictor.PARTS, only_with_groups="earned"),
+    draw,
+    learn,
+    start,
+    start_contexts,
+    admit,
+    prepare=prepare,
+    show=show_features,
+    mask=mask_and_keep_floors,
+    accounts="account",
+    simplex_rows="x",
+    reopen=reopen,
+    alpha_changed=alpha_changed,
+    check=what_is_wrong,
+    flags=("GROUPS", "FEATURES"),
+)
+
+
+def surrogate_regret_bound(memory: Any) -> float:
+    """The most by which any policy, fixed per epoch, can be ahead in sum_t <g, x>."""
+    own, numbers = memory.context_scalars, memory.scalars
+    roots = 2.0 * np.sqrt(own[:, K.squared_norms]).sum() + own[:, K.closed_roots].sum()
+    return float(roots + np.sqrt(2.0 * numbers[N.spread]) + numbers[N.drift])

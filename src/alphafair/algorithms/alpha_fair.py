@@ -1,0 +1,291 @@
+"""alpha-FairCB with full information (Algorithm 1): adaptive gradient ascent per context, one shared account R.
+
+Round t, context j, distribution x used, rewards r, g = phi'(R_*) r:
+
+    S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R += x r
+
+R_* is R before the round (what the lemmas analyse), after it, or as it stands when the context comes again (the paper's
+pseudo-code to the letter). With groups and entitlements R is R_G/s_G of the arm's group, with floors the distribution
+used is above them: see `alphafair.math.floors`.
+
+    R `account` (with its slope phi'(R): `alphafair.math.utility`) · x^j `x` · S_j `squared_norms`
+    `drift` adds up <g, x held - x used>: zero while rewards arrive in order and no arm is masked. With it the regret
+    certificate holds for late and masked decisions as well. `waiting` are the rewards of a step that waits for the
+    next visit. `closed_roots`, `closed_norms`: see `alphafair.math.gradient_ascent`.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from alphafair import validate
+from alphafair.algorithm import Algorithm
+from alphafair.arrays import Matrix, Vector
+from alphafair.groups import Groups, Labels
+from alphafair.jit import entry_kernel, kernel, repeated
+from alphafair.math.draw import draw_arm
+from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
+from alphafair.math.positions import positions
+from alphafair.math.utility import (
+    ACCOUNT,
+    SETTINGS,
+    account_settings,
+    entry_accounts,
+    marginal_utility,
+    open_accounts,
+    slopes_are_wrong,
+)
+from alphafair.memory import Layout
+from alphafair.policy import BasePolicy
+from alphafair.types import Feedback
+
+GROUPS = True  # False in the machine code of policies without groups and floors
+READINGS = True  # False in the machine code of policies that read phi' before the round
+BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
+MARGINALS = {"before": BEFORE, "next_visit": NEXT_VISIT, "after": AFTER}
+
+S = positions(SETTINGS, "reading")
+N = positions("drift")
+A = positions(ACCOUNT, "earned")
+K = positions("squared_norms", "closed_roots", "closed_norms")  # of a context
+C = positions("x", "waiting")  # of a context, by arm
+T = positions("step", "held")  # scratch
+
+
+@entry_kernel
+def catch_up(memory, context, out):
+    """Write x to `out` and return S, both with the step that has waited for the next visit; the memory stays."""
+    x, waiting, slope = memory.contexts[context, C.x], memory.contexts[context, C.waiting], memory.arms[A.slope]
+    squared_norms = memory.context_scalars[context, K.squared_norms]
+    return ascend_on_floors(memory.groups, slope, x, squared_norms, waiting, memory.scratch[T.step], out)
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write the context's distribution to `out`, above the floors, and draw an arm from it."""
+    if READINGS and memory.settings[S.reading] == NEXT_VISIT:
+        catch_up(memory, context, out)
+    else:
+        x = memory.contexts[context, C.x]
+        for i in range(out.shape[0]):
+            out[i] = x[i]
+    if GROUPS and memory.groups.numbers[F.arm_floor] > 0.0:
+        keep_floors(memory.groups, out)
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn_in_order(memory, context, probabilities, rewards):
+    """Take the ascent step and earn x r, in the order that the reading asks for."""
+    x, slope, step = memory.contexts[context, C.x], memory.arms[A.slope], memory.scratch[T.step]
+    reading = memory.settings[S.reading] if READINGS else BEFORE
+    if READINGS and reading == AFTER:
+        earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+    read = memory.contexts[context, C.waiting] if READINGS and reading == NEXT_VISIT else rewards
+    squared_norms = memory.context_scalars[context, K.squared_norms]
+    squared_norms = ascend_on_floors(memory.groups, slope, x, squared_norms, read, step, x)
+    memory.context_scalars[context, K.squared_norms] = squared_norms
+    if READINGS and reading == NEXT_VISIT:
+        for i in range(rewards.shape[0]):
+            read[i] = rewards[i]
+    if not READINGS or reading != AFTER:
+        earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+
+
+@kernel
+def learn(memory, context, probabilities, rewards):
+    """The same for a decision that may be late or masked: first the drift, zero if it is neither."""
+    held, account, slopes = memory.scratch[T.held], memory.arms[A.account], memory.arms[A.slope]
+    reading = memory.settings[S.reading] if READINGS else BEFORE
+    pooled = GROUPS and memory.groups.numbers[F.pooled] > 0.0
+    draw(memory, context, 0.0, held)
+    if READINGS and GROUPS and pooled and reading == AFTER:
+        pool(memory.groups, probabilities, rewards)
+    for i in range(rewards.shape[0]):
+        ahead = held[i] - probabilities[i]
+        slope = slopes[i]
+        if READINGS and reading == AFTER and ahead != 0.0:
+            more = probabilities[i] * rewards[i]
+            if GROUPS and pooled:
+                more = memory.groups.rows[R.increment, i]
+            slope = marginal_utility(account[i] + more, memory.settings[S.alpha])
+        if READINGS and reading == NEXT_VISIT:  # g will be read later and can only be smaller: an upper bound
+            ahead = max(ahead, 0.0)
+        memory.scalars[N.drift] += slope * rewards[i] * ahead
+    learn_in_order(memory, context, probabilities, rewards)
+
+
+def start(memory: Any) -> None:
+    """Nothing earned."""
+    open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
+
+
+def start_contexts(memory: Any) -> None:
+    """Uniform, with no gradient seen and nothing waiting."""
+    memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
+
+
+def take_waiting_steps(memory: Any) -> None:
+    """A step that still waits for the next visit is taken now."""
+    if memory.settings[S.reading] == NEXT_VISIT:
+        catch_up_one, out = repeated(catch_up, len(memory.contexts)), np.empty(memory.contexts.shape[2])
+        for context in range(len(memory.contexts)):
+            memory.context_scalars[context, K.squared_norms] = catch_up_one(memory, context, out)
+            memory.contexts[context, C.x] = out
+            memory.contexts[context, C.waiting] = 0.0
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """A new epoch: arms that leave take their probability with them, new ones enter with none and with an account."""
+    account, alpha = memory.arms[A.account], memory.settings[S.alpha]
+    open_accounts(memory.arms[:, n_kept:], entry_accounts(account[:n_kept], entries), alpha)
+    close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
+
+
+def reopen(memory: Any, columns: Any) -> None:
+    """Slopes and anchors of accounts that have changed from outside."""
+    opened = memory.arms[:, columns]
+    open_accounts(opened, opened[A.account].copy(), memory.settings[S.alpha])
+    memory.arms[:, columns] = opened
+
+
+def alpha_changed(memory: Any) -> None:
+    """New slopes, and a certificate that begins anew."""
+    reopen(memory, np.arange(memory.arms.shape[1]))
+    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
+
+
+def what_is_wrong(memory: Any) -> str | None:
+    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+
+
+class AlphaFair(BasePolicy):
+    """Maximise the alpha-fair utility of what every arm earns over the whole run, seeing all rewards.
+
+    The utility is linearised where it stands: in round t, context j, the gain of arm i is
+    $g_i = R_i^{-\\alpha} r_i(t)$, so an arm that has earned little counts for more. Each context runs its own
+    gradient ascent on the simplex, with a step that adapts to the gradients it has met,
+
+    $$S_j \\mathrel{+}= \\|g\\|^2, \\qquad x^j \\leftarrow \\Pi_\\Delta\\big(x^j + g/\\sqrt{S_j}\\big), \\qquad
+    R \\mathrel{+}= x^j \\odot r,$$
+
+    and contexts are coupled only through the shared R. Against any adversary
+    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `metrics.regret_certificate` says, on every run.
+
+    Parameters
+    ----------
+    n_contexts, n_arms
+        How many of each; `grow` and `retire` change it later.
+    alpha
+        Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+    marginal
+        When the slope of the utility is read. `"before"` the round's own reward is booked: what the theorem
+        analyses. `"after"` it. `"next_visit"`: when the context comes again, the paper's pseudo-code to the
+        letter. All three keep the guarantee.
+    groups
+        Whom to be fair to: a `Groups`, or a label per arm. See docs/groups.md.
+    seed
+        For `choose` without `rng`.
+
+    Notes
+    -----
+    Rewards must lie in [0, 1], and the guarantee's constants want them above a positive floor: see
+    `alphafair.rescale_rewards`. The paper prints $\\phi'(R)$ without saying when R is taken, and its step size
+    without the root that the lemma it cites has; here both are as the proof needs them. For an arm that was
+    masked report what it would have earned, so that being out of stock is not unlearned.
+
+    Examples
+    --------
+    >>> from alphafair import AlphaFair
+    >>> policy = AlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
+    >>> decision = policy.choose(0)
+    >>> policy.update(decision, [1.0, 0.2, 0.6])
+    >>> policy.probabilities(0).round(6).tolist()
+    [0.669031, 0.0, 0.330969]
+
+    References
+    ----------
+    Chaudhary and Sinha, alpha-Fair Contextual Bandits, arXiv 2310.14164, Algorithm 1.
+    """
+
+    name: ClassVar[str] = "alpha-fair"
+    feedback = Feedback.FULL
+    alpha: float
+    look = ("#0072B2", "o")
+    algorithm = Algorithm(
+        Layout(S, N, A, K, C, T, only_with_groups="earned"),
+        draw,
+        learn,
+        start,
+        start_contexts,
+        admit,
+        learn_in_order=learn_in_order,
+        mask=mask_and_keep_floors,
+        accounts="account",
+        simplex_rows="x",
+        before_arms_change=take_waiting_steps,
+        reopen=reopen,
+        alpha_changed=alpha_changed,
+        check=what_is_wrong,
+        flags=("GROUPS", "READINGS"),
+    )
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float = 0.9,
+        marginal: Literal["before", "next_visit", "after"] = "before",
+        groups: Groups | Labels | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.alpha = validate.alpha(alpha)
+        self.marginal = validate.choice("marginal", marginal, MARGINALS)
+        settings = {"alpha": self.alpha, "marginal": self.marginal}
+        super().__init__(n_contexts, n_arms, settings=settings, seed=seed, groups=groups)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {**account_settings(self.alpha), "reading": MARGINALS[self.marginal]}
+
+    def _flags(self) -> dict[str, bool]:
+        return {**super()._flags(), "READINGS": self.marginal != "before"}
+
+    @classmethod
+    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+        alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
+        return alone | {marginal: {"marginal": marginal} for marginal in MARGINALS if marginal != "before"}
+
+    @property
+    def distributions(self) -> Matrix:
+        """The distribution held by every context (n_contexts, n_arms)."""
+        with self._lock:
+            return self._learned.per_arm(self._memory.contexts[:, C.x])
+
+    @property
+    def squared_gradient_norms(self) -> Vector:
+        """S_j of every context, a gradient that waits for its next visit included."""
+        with self._lock:
+            norms = self._memory.context_scalars[:, K.squared_norms].copy()
+            if self.marginal == "next_visit":
+                catch_up_one, out = repeated(catch_up, self.n_contexts), np.empty(len(self._learned.live_arms))
+                for context in range(self.n_contexts):
+                    norms[context] = catch_up_one(self._memory, context, out)
+            return norms
+
+    @property
+    def drift(self) -> float:
+        """What late and masked decisions add to the certificate; 0 if there were none."""
+        return float(self._memory.scalars[N.drift])
+
+    @property
+    def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
+        """The most by which any policy, fixed between arms' comings and goings, can be ahead in sum_t <g, x>.
+
+        Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; and the drift.
+        """
+        with self._lock:
+            norms, closed = self.squared_gradient_norms, self._memory.context_scalars[:, K.closed_roots].sum()
+            return float(2.0 * np.sqrt(norms).sum() + closed + self._memory.scalars[N.drift])

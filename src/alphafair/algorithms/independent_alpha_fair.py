@@ -1,0 +1,114 @@
+"""alpha-FairCB in every context on its own: as `alpha_fair`, with an account per context.
+
+    S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g = phi'(R^j) r
+"""
+
+from typing import Any, ClassVar
+
+from alphafair import validate
+from alphafair.algorithm import Algorithm
+from alphafair.arrays import Vector
+from alphafair.jit import kernel
+from alphafair.math.draw import draw_from
+from alphafair.math.gradient_ascent import ascend, close_epoch
+from alphafair.math.positions import positions
+from alphafair.math.utility import (
+    ACCOUNT,
+    SETTINGS as S,
+    account_settings,
+    earn,
+    entry_accounts,
+    open_accounts,
+    slopes_are_wrong,
+)
+from alphafair.memory import Layout
+from alphafair.policy import BasePolicy
+from alphafair.types import Feedback
+
+K = positions("squared_norms", "closed_roots", "closed_norms")
+C = positions(ACCOUNT, "x")
+T = positions("step")
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write the context's distribution to `out` and draw an arm from it."""
+    return draw_from(memory.contexts[context, C.x], uniform, out)
+
+
+@kernel
+def learn(memory, context, probabilities, rewards):
+    """Take the ascent step and earn x r."""
+    rows, own = memory.contexts[context], memory.context_scalars[context]
+    own[K.squared_norms] = ascend(rows[C.slope], rows[C.x], own[K.squared_norms], rewards, memory.scratch[T.step])
+    earn(rows, memory.settings, probabilities, rewards)
+
+
+def start_contexts(memory: Any) -> None:
+    """Uniform, with nothing earned and no gradient seen."""
+    memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
+    open_accounts(memory.contexts.swapaxes(0, 1), 1.0, memory.settings[S.alpha])
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """A new epoch in every context."""
+    for rows in memory.contexts:
+        account = rows[C.account, :n_kept]
+        open_accounts(rows[:, n_kept:], entry_accounts(account, entries), memory.settings[S.alpha])
+    close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
+
+
+def alpha_changed(memory: Any) -> None:
+    """Slopes and anchors anew."""
+    open_accounts(memory.contexts.swapaxes(0, 1), memory.contexts[:, C.account].copy(), memory.settings[S.alpha])
+
+
+def what_is_wrong(memory: Any) -> str | None:
+    return slopes_are_wrong(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
+
+
+class IndependentAlphaFair(BasePolicy):
+    """Be fair inside every context instead of across them: what the coupling in `AlphaFair` is compared with.
+
+    Context j keeps rewards $R^j$ of its own and takes the same steps on $g_i = (R^j_i)^{-\\alpha} r_i(t)$. An arm
+    that is worst everywhere is then propped up everywhere, which a fair share of the whole does not need.
+
+    Parameters
+    ----------
+    n_contexts, n_arms
+        How many of each; `grow` and `retire` change it later.
+    alpha
+        Fairness, in [0, 1).
+    seed
+        For `choose` without `rng`.
+
+    Examples
+    --------
+    >>> from alphafair import IndependentAlphaFair
+    >>> policy = IndependentAlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
+    >>> policy.update(policy.choose(0), [1.0, 0.2, 0.6])
+    >>> policy.accounts.round(4).tolist()
+    [[1.3333, 1.0667, 1.2], [1.0, 1.0, 1.0]]
+    """
+
+    name: ClassVar[str] = "independent-alpha-fair"
+    feedback = Feedback.FULL
+    alpha: float
+    look = ("#009E73", "^")
+    algorithm = Algorithm(
+        Layout(settings=S, context_scalars=K, contexts=C, scratch=T),
+        draw,
+        learn,
+        start_contexts=start_contexts,
+        admit=admit,
+        accounts="account",
+        alpha_changed=alpha_changed,
+        check=what_is_wrong,
+    )
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
+        self.alpha = validate.alpha(alpha)
+        super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed)
+
+    def _numbers(self) -> dict[str, Any]:
+        return account_settings(self.alpha)
