@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# The tests of kernels, policies and metrics, which run a second time with the JIT off: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance drive \
-	edges_policies errata evaluation evaluation_available features follow golden grouped groups kernels learning_once \
-	metrics offline offline_groups policies simulation snapshots streams))
+# The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance \
+	edges_policies errata evaluation evaluation_available features follow golden grouped groups learning_once math \
+	metrics offline offline_groups policies run simulation snapshots streams))
 
 .PHONY: run serve test bench lint lock sbom clean
 
@@ -21,7 +21,7 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not compiled" $(INTERPRETED) \
 		--cov=alphafair --cov-branch --cov-report=
-	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/kernels/*,*/alphafair/policies/*,*/alphafair/metrics.py"
+	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/math/*,*/alphafair/algorithms/*,*/alphafair/offline/*,*/alphafair/memory.py,*/alphafair/metrics.py"
 	$(MAKE) --no-print-directory lint
 
 bench: $(VENV)/installed-bench

@@ -9,9 +9,12 @@ asked for is that of docs/theory.md, without the c_alpha n that `metrics.regret_
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import numpy as np
+
+os.environ.setdefault("ALPHAFAIR_JIT", "now")  # what is tested is machine code, unless NUMBA_DISABLE_JIT says otherwise
 
 from alphafair import metrics, offline_optimum, simulation
 from alphafair.groups import Groups
@@ -40,9 +43,8 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     trace = play(policy, stream, **options)
     if policy.surrogate_regret_bound is not None:
         fair: Any = policy
-        n, alpha = len(fair.cumulative_rewards), fair.alpha
-        groups = policy.groups or Groups.of(n)
-        accounts = fair.cumulative_rewards if policy.accounts is None else policy.accounts
+        n, alpha = fair.n_arms, fair.alpha
+        groups, accounts = fair.groups, fair.accounts
         initial = np.ones(groups.n_groups)
         if stream.arrivals is not None:
             first = np.full(groups.n_groups, stream.n_rounds)
@@ -50,8 +52,8 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
             entered = accounts - (groups.accounts(trace.final[:n]) - 1.0)  # what newcomers were taken to have earned
             initial = np.where(first > 0, entered, 1.0)
         totals, there = booked_totals(stream, options.get("delay"))[:, :n], present_arms(stream)[:, :n]
-        best = offline_optimum(totals, alpha, initial=initial, present=there, **groups.settings())
-        regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, entitlements=groups.entitlements)
+        best = offline_optimum(totals, alpha, initial=initial, present=there, groups=Groups(**groups.settings()))
+        regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, groups=Groups(**groups.settings()))
         bound = (1.0 - alpha) ** alpha * policy.surrogate_regret_bound
         rounding = 1e-10 * best.value
         assert regret <= bound + rounding, f"{policy.name} breaks its certificate: {regret} > {bound}"

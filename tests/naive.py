@@ -37,15 +37,15 @@ def approximation_factor(alpha: float) -> float:
     return float((1 - alpha) ** -(1 - alpha))
 
 
-def alpha_performance(cumulative_rewards: Vector, alpha: float) -> float:
+def alpha_performance(accounts: Vector, alpha: float) -> float:
     """sum_i phi(R_i)."""
-    return float(utility(cumulative_rewards, alpha).sum())
+    return float(utility(accounts, alpha).sum())
 
 
-def jain_index(cumulative_rewards: Vector) -> float:
+def jain_index(accounts: Vector) -> float:
     """(sum R)^2 / (N sum R^2)."""
-    total, squares = cumulative_rewards.sum(), (cumulative_rewards**2).sum()
-    return float(total**2 / (len(cumulative_rewards) * squares))
+    total, squares = accounts.sum(), (accounts**2).sum()
+    return float(total**2 / (len(accounts) * squares))
 
 
 def project_on_simplex(v: Vector) -> Vector:
@@ -102,7 +102,7 @@ class AlphaFair(Policy):
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, marginal: Marginal = "before") -> None:
         super().__init__(n_contexts, n_arms)
         self.alpha, self.marginal = alpha, marginal
-        self.cumulative_rewards, self.norms = np.ones(n_arms), np.zeros(n_contexts)
+        self.accounts, self.norms = np.ones(n_arms), np.zeros(n_contexts)
         self.closed_roots, self.closed_norms = np.zeros(n_contexts), np.zeros(n_contexts)
         self.pending: dict[int, Vector] = {}
 
@@ -116,7 +116,7 @@ class AlphaFair(Policy):
 
     def current(self, context: int) -> tuple[Vector, float]:
         """x^j and S_j with the pending step, if there is one, taken at the R of now."""
-        return self.stepped(context, self.pending.get(context, 0.0), self.cumulative_rewards)
+        return self.stepped(context, self.pending.get(context, 0.0), self.accounts)
 
     def probabilities(self, context: int) -> Vector:
         """x^j, the pending step included but not stored."""
@@ -124,14 +124,14 @@ class AlphaFair(Policy):
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
         """R += x r with the decision's own x, and the step of the chosen reading."""
-        before = self.cumulative_rewards
+        before = self.accounts
         after = before + p * outcome
         if self.marginal == "next_visit":
             new, self.pending[context] = self.current(context), np.array(outcome)
         else:
             new = self.stepped(context, outcome, before if self.marginal == "before" else after)
         self.distributions[context], self.norms[context] = new
-        self.cumulative_rewards = after
+        self.accounts = after
 
     def grow(self, n_contexts: int) -> None:
         more = np.zeros(n_contexts - self.n_contexts)
@@ -146,7 +146,7 @@ class AlphaFair(Policy):
         self.pending = {}
         self.closed_roots += np.where(self.norms > self.closed_norms, np.sqrt(self.norms), 0.0)
         self.closed_norms = self.norms.copy()
-        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        self.accounts = with_newcomers(self.accounts[kept], entries)
         rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
         self.n_arms = len(kept) + len(entries)
         self.distributions = np.array(rows)
@@ -180,8 +180,8 @@ class IndependentAlphaFair(Policy):
         super().change_arms(kept, entries)
 
     @property
-    def cumulative_rewards(self) -> Matrix:
-        return np.array([copy.cumulative_rewards for copy in self.copies])
+    def accounts(self) -> Matrix:
+        return np.array([copy.accounts for copy in self.copies])
 
     def probabilities(self, context: int) -> Vector:
         return self.copies[context].probabilities(0)
@@ -310,7 +310,7 @@ class AlphaFairBandit(Policy):
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
         super().__init__(n_contexts, n_arms)
-        self.alpha, self.cumulative_rewards = alpha, np.ones(n_arms)
+        self.alpha, self.accounts = alpha, np.ones(n_arms)
         self.learners = [ScaleFree(1, n_arms) for _ in range(n_contexts)]
 
     def grow(self, n_contexts: int) -> None:
@@ -319,7 +319,7 @@ class AlphaFairBandit(Policy):
 
     def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
         super().change_arms(kept, entries)
-        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        self.accounts = with_newcomers(self.accounts[kept], entries)
         for learner in self.learners:
             learner.change_arms(kept, entries)
 
@@ -328,9 +328,9 @@ class AlphaFairBandit(Policy):
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: Outcome) -> None:
         """g = phi'(R_i) r with R from before this reward."""
-        gain = float(marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
+        gain = float(marginal_utility(self.accounts, self.alpha)[arm]) * outcome
         self.learners[context].learn(0, arm, propensity, p, gain)
-        self.cumulative_rewards[arm] += outcome
+        self.accounts[arm] += outcome
 
 
 def softmax(scores: Matrix) -> Matrix:
@@ -398,18 +398,18 @@ class FairCB(Policy):
         n_contexts: int,
         n_arms: int,
         *,
-        pull_floor: float,
+        pull_share: float,
         horizon: int,
         feedback: Feedback = "bandit",
         context_weights: Vector | None = None,
     ) -> None:
         super().__init__(n_contexts, n_arms)
-        self.pull_floor, self.horizon, self.feedback = pull_floor, horizon, feedback
+        self.pull_share, self.horizon, self.feedback = pull_share, horizon, feedback
         self.losses, self.counts = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
         self.known, self.epoch_length = context_weights is not None, 1
         even = np.full(n_contexts, 1 / n_contexts)
         self.weights = even if context_weights is None else context_weights
-        self.floor = pull_floor if self.known else 0.0
+        self.floor = pull_share if self.known else 0.0
         self.rate = self.rate_over(horizon if self.known else 1)
 
     def rate_over(self, n_rounds: int) -> float:
@@ -438,7 +438,7 @@ class FairCB(Policy):
         seen = self.epoch_length - 1
         spread = self.n_contexts * np.log(self.horizon * self.n_contexts) / seen
         self.weights = self.counts / seen
-        self.floor = self.pull_floor - float(4 * np.sqrt(spread) + 2 * spread)
+        self.floor = self.pull_share - float(4 * np.sqrt(spread) + 2 * spread)
         self.rate = self.rate_over(self.epoch_length)
         self.losses[:] = 0
 
@@ -511,13 +511,13 @@ def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]
         return x, float(n + (x * totals).sum()), 0.0
     tau = 1.0
     for _ in range(1000):
-        cumulative_rewards = 1 + (x * totals).sum(axis=0)
-        value = alpha_performance(cumulative_rewards, alpha)
-        slopes = totals * marginal_utility(cumulative_rewards, alpha)
+        accounts = 1 + (x * totals).sum(axis=0)
+        value = alpha_performance(accounts, alpha)
+        slopes = totals * marginal_utility(accounts, alpha)
         gap = float((slopes.max(axis=1) - (x * slopes).sum(axis=1)).sum())
         if gap <= 1e-11 * value:
             return x, value, gap
-        h = alpha * cumulative_rewards ** (-alpha - 1)
+        h = alpha * accounts ** (-alpha - 1)
         to_sums = np.hstack([np.diag(row) for row in x * totals])
         row_sums = np.kron(np.eye(m), np.ones(n)) * x.ravel()
         hessian = to_sums.T @ np.diag(h) @ to_sums + tau * np.eye(m * n)

@@ -170,7 +170,7 @@ class AlphaFairAdaptive(Policy):
         super().__init__(n_contexts, n_arms)
         described = LeastSquares(n_arms, n_features, features_of == "arms") if n_features else None
         self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms, described)
-        self.cumulative_rewards, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
+        self.accounts, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
         self.losses, self.norms = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
         self.lead = self.spread = 0.0
         self.share, self.n_updates = 1.0, 0
@@ -181,7 +181,7 @@ class AlphaFairAdaptive(Policy):
         self.index.described.shown = np.asarray(features)
 
     def slopes(self) -> Vector:
-        return (self.cumulative_rewards + self.credit) ** -self.alpha
+        return (self.accounts + self.credit) ** -self.alpha
 
     def parts(self, context: int) -> dict[str, Any]:
         """All that is fixed before the draw of a bandit round."""
@@ -220,7 +220,7 @@ class AlphaFairAdaptive(Policy):
             return
         self.forgo(arm)
         self.blame(context, arm, propensity, float(outcome))
-        self.cumulative_rewards[arm] += outcome
+        self.accounts[arm] += outcome
         self.refresh(arm)
 
     def blame(self, context: int, arm: int, propensity: float, reward: float) -> None:
@@ -250,7 +250,7 @@ class AlphaFairAdaptive(Policy):
             self.norms[context] += g @ g
             self.distributions[context] = project_on_simplex(x + g / np.sqrt(self.norms[context]))
         self.index.learn(context, np.arange(self.n_arms), rewards)
-        self.cumulative_rewards = self.cumulative_rewards + p * rewards
+        self.accounts = self.accounts + p * rewards
 
     def refresh(self, arm: int) -> None:
         total, count = self.index.of_arm[:, arm]
@@ -278,7 +278,7 @@ class AlphaFairAdaptive(Policy):
         rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
         super().change_arms(kept, entries)
         self.index.change_arms(kept, len(entries))
-        self.cumulative_rewards = with_newcomers(self.cumulative_rewards[kept], entries)
+        self.accounts = with_newcomers(self.accounts[kept], entries)
         self.pending, self.credit = (
             np.append(each[kept], np.zeros(len(entries))) for each in (self.pending, self.credit)
         )

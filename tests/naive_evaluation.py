@@ -50,7 +50,7 @@ def restricted(log: Any, policy: Sequence[Sequence[float]]) -> list[list[float]]
     return found
 
 
-def cumulative_rewards(log: Any, policy: Sequence[Sequence[float]], estimator: str) -> list[float]:
+def accounts(log: Any, policy: Sequence[Sequence[float]], estimator: str) -> list[float]:
     """R of every arm, the initial 1 included; the model is fitted anew, without the row, for every single row."""
     n_arms, limit = log.n_arms, math.sqrt(log.n_rounds)
     rows = list(

@@ -33,7 +33,7 @@ from alphafair.evaluation import ESTIMATORS
 from alphafair.evaluation.estimate import METRICS
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from tests import searching
 from tests.searching import LEAST, log_uniform
 

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from alphafair import Decision, Refusal, Stream, load_policy, simulate
-from alphafair.drive import over_log
-from alphafair.policies import POLICIES
+from alphafair import Decision, Groups, Refusal, Stream, load_policy, simulate
+from alphafair.algorithms import POLICIES
+from alphafair.run import over_log
 from alphafair.types import DescribedDecision, Feedback, State
 from tests import searching
 from tests.searching import LEAST, log_uniform
@@ -86,8 +86,8 @@ def groups_of(rng: np.random.Generator, n_arms: int) -> dict[str, Any]:
     said: dict[str, Any] = {}
     n_groups = n_arms
     if rng.random() < 0.4:
-        said["groups"] = [f"g{k}" for k in rng.integers(0, max(1, n_arms - 1), n_arms)]
-        n_groups = len({*said["groups"]})
+        said["labels"] = [f"g{k}" for k in rng.integers(0, max(1, n_arms - 1), n_arms)]
+        n_groups = len({*said["labels"]})
     if rng.random() < 0.4:
         said["entitlements"] = rng.choice([1.0, 2.0, 49.0, 107.0, 1e-6, 1e6, rng.random() + 0.01], n_groups).tolist()
     if rng.random() < 0.5:
@@ -96,7 +96,7 @@ def groups_of(rng: np.random.Generator, n_arms: int) -> dict[str, Any]:
         several = np.where(several < 1e-12, 0.0, several)
         all_to_one = np.eye(n_groups)[rng.integers(n_groups)] * rng.choice([1.0, np.nextafter(1.0, 0.0), 0.7])
         said["pull_floor"] = [one, several.tolist(), all_to_one.tolist()][rng.integers(3)]
-    return said
+    return {"groups": Groups(**said)} if said else {}
 
 
 class Case(searching.Case):
@@ -126,7 +126,7 @@ class Case(searching.Case):
             floor = float(rng.choice([0.5, 0.999, np.nextafter(1.0, 0.0), 1e-9])) / n_arms
             horizon = int(10.0 ** rng.uniform(0, 18))
             weights = known.tolist() if rng.random() < 0.7 and np.isfinite(known).all() else None
-            said |= {"horizon": horizon, "pull_floor": min(floor, np.nextafter(1.0 / n_arms, 0.0))}
+            said |= {"horizon": horizon, "pull_share": min(floor, np.nextafter(1.0 / n_arms, 0.0))}
             said["context_weights"] = weights
         self.note(f"policy = {made.__name__}({n_contexts}, {n_arms}, **{said!r})")
         return made(n_contexts, n_arms, seed=0, **said)
@@ -285,7 +285,7 @@ class Case(searching.Case):
             self.is_sound()
         self.save(t)
         if name == "fair-cb" and self.policy.settings["context_weights"] is not None:
-            floor = self.policy.settings["pull_floor"]
+            floor = self.policy.settings["pull_share"]
             least = self.policy.marginals[self.policy.live_arms].min()
             self.expect(least >= floor - 1e-6, f"marginals {self.policy.marginals} below {floor}")
 
@@ -308,7 +308,7 @@ class Case(searching.Case):
         one, other, logged = (policy.fresh() for _ in range(3))
         whole = simulate(one, stream, seed=1, log=True, **late)
         steps = simulate(other, stream, seed=1, compiled=False, **late)
-        self.expect(np.array_equal(whole.cumulative_rewards, steps.cumulative_rewards), "steps earned otherwise")
+        self.expect(np.array_equal(whole.accounts, steps.accounts), "steps earned otherwise")
         self.expect(same(kept(one), kept(other)), "steps have learned otherwise")
         if one.feedback is Feedback.BANDIT and not delay:
             over_log(logged, whole.log)

@@ -9,7 +9,7 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Decision, Refusal, Stream, metrics, offline_optimum, simulate
 from alphafair.offline import context_reward_totals
-from alphafair.policies.base import BasePolicy
+from alphafair.policy import BasePolicy
 from alphafair.streams import movielens_small
 from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
@@ -39,7 +39,7 @@ def test_rewards_on_their_way_count_as_the_oracle_counts_them(seed: int) -> None
             )
     for late in waiting:
         ours.forgo(late)
-    assert np.array_equal(ours.cumulative_rewards, oracle.cumulative_rewards)
+    assert np.array_equal(ours.accounts, oracle.accounts)
 
 
 def test_credit_keeps_fairness_from_lagging() -> None:
@@ -77,7 +77,7 @@ def test_where_nothing_ever_pays_play_is_uniform(feedback: Any) -> None:
     simulate(policy, Stream.from_arrays(np.arange(300) % 2, np.zeros((300, 3))))
     for context in (0, 1):
         np.testing.assert_allclose(policy.probabilities(context), 1 / 3, rtol=1e-12)
-    assert policy.cumulative_rewards.tolist() == [1.0, 1.0, 1.0]
+    assert policy.accounts.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_it_can_have_drawn_with() -> None:

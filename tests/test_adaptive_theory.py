@@ -1,4 +1,4 @@
-"""docs/theory.md as inequalities: the linear problem, the twin and the safe mixture, on runs of the package itself."""
+"""docs/theory.md as inequalities on runs of the package: the linear problem, both algorithms of the adaptive policy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ from alphafair import (
     metrics,
     offline_optimum,
 )
-from alphafair.kernels import safe_mixture, twin
-from alphafair.kernels.index import BASE, INDEX, LARGEST, LEAD, NORMS, PREDICTED, SHARE, SPREAD
-from alphafair.kernels.memory import ARMS
-from alphafair.kernels.safe_mixture import EXPLORATION, GUARANTEED, MIX, PARTS, PEAK, RAISED, RATE, SAFE
-from alphafair.kernels.utility import SLOPE
+from alphafair.algorithms import adaptive_full
+from alphafair.algorithms.adaptive_bandit import P, T
 from tests import naive
 from tests.test_theory import KINDS, make_stream
 
@@ -33,7 +30,7 @@ pytestmark = pytest.mark.compiled  # thousands of runs: with the JIT off they wo
 
 ROUNDING = 1e-10  # relative; all that is allowed beside the inequalities
 KAPPA = 0.02
-MASTER = 2.4  # of Y, beside half a logarithm
+MIXING = 2.4  # of Y, beside half a logarithm
 alphas = st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99])
 seeds = st.integers(0, 2**32 - 1)
 
@@ -47,7 +44,7 @@ def make_policy(name: str, m: int, n: int, alpha: float, seed: int) -> Any:
         "uniform": lambda: Uniform(m, n),
         "independent": lambda: IndependentAlphaFair(m, n, alpha=alpha),
         "fair-cb": lambda: FairCB(
-            m, n, pull_floor=0.5 / n, horizon=60, context_weights=np.full(m, 1 / m), feedback="full"
+            m, n, pull_share=0.5 / n, horizon=60, context_weights=np.full(m, 1 / m), feedback="full"
         ),
         "bandit": lambda: AlphaFairBandit(m, n, alpha=alpha, seed=seed),
         "adaptive": lambda: AlphaFairAdaptive(m, n, alpha=alpha, seed=seed),
@@ -114,13 +111,17 @@ def test_the_linear_problem_leaves_no_slack() -> None:
     assert float(regret) == pytest.approx((gains.max(axis=1) - earned).sum(), rel=1e-12)
 
 
-# the twin
+# full information
 
 
 def favourite(policy: Any, context: int) -> np.ndarray:
-    memory, work = policy._memory, policy._work
-    twin.favourite(work, memory.shared, memory.learners, context, policy.n_arms)
-    return np.array(work[INDEX, : policy.n_arms])
+    policy._prepare(policy._memory, context)
+    return np.array(policy._memory.scratch[adaptive_full.T.scores])
+
+
+def learned(policy: Any) -> dict[str, np.ndarray]:
+    """Copies of all that it has learned, by name."""
+    return {name: cells.copy() for name, cells in policy._learned.named().items()}
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
@@ -133,14 +134,14 @@ def favourite(policy: Any, context: int) -> np.ndarray:
     masked=st.booleans(),
     seed=seeds,
 )
-def test_the_twin_is_close_to_both_of_its_parts(
+def test_full_information_is_close_to_both_of_its_parts(
     kind: str, alpha: float, n_contexts: int, n_arms: int, delay: int, masked: bool, seed: int
 ) -> None:
-    """Behind any fixed policy by at most the bound; behind the index by at most sqrt(2 SPREAD) and the drift."""
+    """Behind any fixed policy by at most the bound; behind the predictor by at most sqrt(2 D) and the drift."""
     contexts, rewards = make_stream(kind, 80, n_contexts, n_arms, seed)
     rng = np.random.default_rng(seed)
     policy: Any = AlphaFairAdaptive(n_contexts, n_arms, alpha=alpha, feedback="full", seed=seed)
-    gains, linear, of_index, waiting = np.zeros((n_contexts, n_arms)), 0.0, 0.0, []
+    gains, linear, of_predictor, waiting = np.zeros((n_contexts, n_arms)), 0.0, 0.0, []
     norms, spread, drift = np.zeros(n_contexts), 0.0, 0.0  # S_j, Q and the drift, from their definitions
     for t in range(80 + delay):
         if t < 80:
@@ -152,31 +153,32 @@ def test_the_twin_is_close_to_both_of_its_parts(
             waiting.append((decision, rewards[t]))
         if len(waiting) > delay or t >= 80:
             decision, r = waiting.pop(int(rng.integers(0, len(waiting))))
-            g = policy.cumulative_rewards**-alpha * r
+            g = policy.accounts**-alpha * r
             gains[decision.context] += g
             linear += float(g @ decision.probabilities)
-            a, x = favourite(policy, decision.context), policy._memory.learners[decision.context, BASE, ARMS:].copy()
-            of_index += float(g @ a)
+            a, now = favourite(policy, decision.context), learned(policy)
+            x = now["x"][decision.context]
+            of_predictor += float(g @ a)
             norms[decision.context] += g @ g
-            d, h = float(g @ (x - a)), policy._numbers()[SHARE]
+            d, h = float(g @ (x - a)), now["share"]
             steps = abs(d) > 1e-12 * float(g @ (x + a))
             spread += d * d if steps else 0.0
             drift += float(g @ ((1 - h) * a + h * x - decision.probabilities)) + (0.0 if steps else abs(d))
             policy.update(decision, r)
-    numbers = policy._numbers()
+    numbers = learned(policy)
     total = max(1.0, gains.sum())
     bound = 2.0 * np.sqrt(norms).sum() + math.sqrt(2.0 * spread) + drift
     assert policy.surrogate_regret_bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
     assert gains.max(axis=1).sum() - linear <= policy.surrogate_regret_bound + ROUNDING * total
-    only_master = math.sqrt(2.0 * numbers[SPREAD]) + numbers[twin.DRIFT]
-    assert of_index - linear <= only_master + ROUNDING * total
+    only_mixture = math.sqrt(2.0 * numbers["spread"]) + numbers["drift"]
+    assert of_predictor - linear <= only_mixture + ROUNDING * total
     totals = naive.context_reward_totals(contexts.tolist(), rewards, n_contexts)
     best = offline_optimum(totals, alpha, tolerance=1e-11).value
-    regret = metrics.approximate_regret(best, policy.cumulative_rewards, alpha)
+    regret = metrics.approximate_regret(best, policy.accounts, alpha)
     assert regret <= (1 - alpha) ** alpha * policy.surrogate_regret_bound + ROUNDING * best
 
 
-# the safe mixture
+# bandit feedback
 
 
 class Round(NamedTuple):
@@ -202,16 +204,16 @@ class Round(NamedTuple):
 
 
 def before(policy: Any, context: int) -> Round:
-    n, memory, work = policy.n_arms, policy._memory, policy._work
-    safe_mixture.mix(work, memory.shared, memory.learners, context, n)
-    m, a, b, raised = (work[row, :n].copy() for row in (PREDICTED, INDEX, GUARANTEED, RAISED))
-    peak, h, q, gamma, eta = (float(work[PARTS, k]) for k in (PEAK, MIX, SAFE, EXPLORATION, RATE))
-    numbers, w = policy._numbers(), memory.shared[0, SLOPE, ARMS:].copy()
-    c, spread = float(numbers[LARGEST]), float(numbers[SPREAD])
+    n, memory = policy.n_arms, policy._memory
+    policy._prepare(memory, context)
+    m, a, b, raised = (memory.scratch[row].copy() for row in (T.predicted, T.scores, T.guaranteed, T.raised))
+    peak, h, q, gamma, eta = memory.parts[[P.peak, P.share, P.safe_share, P.exploration, P.rate]].tolist()
+    now = learned(policy)
+    w, c, spread = now["slope"], float(now["largest"]), float(now["spread"])
     played = (1 - gamma) * b + gamma / n
     p = (1 - q) * a + q * played
     zeta = 2 / math.sqrt(16 * c**2 + 2 * spread) if c > 0 else 0.0
-    norms = float(memory.learners[context, BASE, NORMS])
+    norms = float(now["variation"][context])
     return Round(w, m, raised, a, b, played, p, (1 - gamma) * w / peak, peak, h, q, gamma, eta, zeta, c, norms, spread)
 
 
@@ -260,7 +262,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
     eps, k_n = 1 / n_rounds, math.sqrt(n) + math.sqrt(n + 1)
     points = (1 - eps) * np.vstack([np.eye(n), rng.dirichlet(np.ones(n), size=5)]) + eps / n
     shares = np.array([eps, 1 - eps])
-    learners, master = [Ledger(len(points)) for _ in range(2)], Ledger(2)
+    learners, mixing = [Ledger(len(points)) for _ in range(2)], Ledger(2)
     tol, last_peak, last_c, last = 1e-9, math.inf, 0.0, [(math.inf, math.inf)] * 2
     for t in range(n_rounds):
         j = int(rng.integers(2))
@@ -274,7 +276,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         assert now.gamma == pytest.approx(min(0.5, 0.3 * math.sqrt(n / (t + 1))), rel=1e-12)
         assert now.p.min() >= KAPPA * now.gamma / n * (1 - tol)
         assert max((1 - now.q) * now.a[i], now.q * now.played[i]) <= decision.propensity  # P is the propensity
-        losses, lead = policy._memory.learners[j, BASE, ARMS:].copy(), policy._numbers()[LEAD]
+        losses, lead = learned(policy)["losses"][j], learned(policy)["lead"]
         policy.update(decision, float(r[i]))
         after = before(policy, j)
         assert last_c <= now.c <= after.c
@@ -304,7 +306,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         e = -now.s * now.raised
         e[i] += z[i]
         np.testing.assert_allclose(
-            policy._memory.learners[j, BASE, ARMS:], losses + e, rtol=1e-9, atol=1e-12 * np.abs(losses).max() + 1e-14
+            learned(policy)["losses"][j], losses + e, rtol=1e-9, atol=1e-12 * np.abs(losses).max() + 1e-14
         )
         v = float(now.b[i] * z[i]) ** 2
         assert after.norms == pytest.approx(now.norms + v, rel=1e-9)
@@ -316,12 +318,12 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         assert ledger.regret.max() <= ledger.bound + tol  # at every prefix
         assert ledger.weighted.max() <= ledger.abel + tol
         assert ledger.abel <= (math.sqrt(n) * math.log(n_rounds) + k_n) * ledger.close(u_after) + tol
-        # the master
+        # the mixing weight
         gain = now.w * now.m / now.peak
         gain[i] += now.w[i] / now.peak * (known[i] - now.m[i]) / now.p[i]
         ahead = float((now.a - now.played) @ gain)
         move = now.h * (1 - now.h) * ahead
-        assert policy._numbers()[LEAD] == pytest.approx(lead + ahead, rel=1e-9, abs=1e-12)
+        assert learned(policy)["lead"] == pytest.approx(lead + ahead, rel=1e-9, abs=1e-12)
         assert after.spread == pytest.approx(now.spread + move**2, rel=1e-9)
         assert abs(move) <= now.c / (1 - KAPPA) * (1 + tol)
         step = now.zeta * move
@@ -329,12 +331,12 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
         moved = -math.log1p(-(step**2)) / now.zeta
         y = math.sqrt(16 * now.c**2 + 2 * now.spread)
         y_after = math.sqrt(16 * now.c**2 + 2 * now.spread + 2 * move**2)
-        assert moved <= MASTER * (y_after - y) + tol
-        master.add(now.peak, (now.h - shares) * ahead, math.log(1 / eps) / now.zeta, moved, y)
-        assert master.regret.max() <= master.bound + tol
-        assert master.weighted.max() <= master.abel + tol
-        assert master.abel <= (0.5 * math.log(n_rounds) + MASTER) * master.close(y_after) + tol
-    assert master.bound > 0
+        assert moved <= MIXING * (y_after - y) + tol
+        mixing.add(now.peak, (now.h - shares) * ahead, math.log(1 / eps) / now.zeta, moved, y)
+        assert mixing.regret.max() <= mixing.bound + tol
+        assert mixing.weighted.max() <= mixing.abel + tol
+        assert mixing.abel <= (0.5 * math.log(n_rounds) + MIXING) * mixing.close(y_after) + tol
+    assert mixing.bound > 0
 
 
 @pytest.mark.parametrize("kind", REWARDS)
@@ -356,16 +358,17 @@ def test_moments_over_every_draw_that_could_have_been(kind: str, alpha: float, n
         if t % 5 == 0:
             now, state = before(policy, j), policy.snapshot()
             known = np.minimum(r, now.c)
-            losses, numbers = policy._memory.learners[j, BASE, ARMS:].copy(), policy._numbers()
+            held = learned(policy)
+            losses = held["losses"][j]
             mean, lead, norms, spread, largest = np.zeros(n), 0.0, 0.0, 0.0, 0.0
             for i in range(n):
                 policy.update(decision._replace(arm=i, propensity=float(decision.probabilities[i])), float(r[i]))
-                p, then = now.p[i], policy._numbers()
-                mean += p * (policy._memory.learners[j, BASE, ARMS:] - losses)
-                lead += p * (then[LEAD] - numbers[LEAD])
-                spread += p * (then[SPREAD] - numbers[SPREAD])
-                norms += p * (policy._memory.learners[j, BASE, NORMS] - now.norms)
-                largest += p * (then[LARGEST] - numbers[LARGEST])
+                p, then = now.p[i], learned(policy)
+                mean += p * (then["losses"][j] - losses)
+                lead += p * (then["lead"] - held["lead"])
+                spread += p * (then["spread"] - held["spread"])
+                norms += p * (then["variation"][j] - now.norms)
+                largest += p * (then["largest"] - held["largest"])
                 policy.restore(state)
             scale = 1e-9 * (1.0 + np.abs(losses).max())
             np.testing.assert_allclose(mean, -now.s * known, rtol=0, atol=scale)
@@ -393,7 +396,7 @@ def account(contexts: np.ndarray, rewards: np.ndarray, alpha: float, seed: int) 
     n_contexts = int(contexts.max()) + 1
     policy: Any = AlphaFairAdaptive(n_contexts, n, alpha=alpha, seed=seed)
     gains, earned = np.zeros((n_contexts, n)), np.zeros(n_contexts)
-    learners, master, ends = [Ledger(1) for _ in range(n_contexts)], Ledger(1), np.zeros(n_contexts + 1)
+    learners, mixing, ends = [Ledger(1) for _ in range(n_contexts)], Ledger(1), np.zeros(n_contexts + 1)
     rest, none = 0.0, np.zeros(1)
     for j, r in zip(contexts.tolist(), rewards, strict=True):
         now, decision = before(policy, j), policy.choose(j)
@@ -406,14 +409,14 @@ def account(contexts: np.ndarray, rewards: np.ndarray, alpha: float, seed: int) 
             v = (now.b[i] * now.s[i] * (now.raised[i] - known) / now.p[i]) ** 2
             learners[j].add(now.peak, none, 0.0, 0.0, math.sqrt(now.c**2 / n + now.norms))
             ends[j] = math.sqrt(now.c**2 / n + now.norms + v)
-            master.add(now.peak, none, 0.0, 0.0, math.sqrt(16 * now.c**2 + 2 * now.spread))
+            mixing.add(now.peak, none, 0.0, 0.0, math.sqrt(16 * now.c**2 + 2 * now.spread))
         policy.update(decision, float(r[i]))
         if now.c > 0:
-            ends[-1] = math.sqrt(16 * now.c**2 + 2 * policy._numbers()[SPREAD])
+            ends[-1] = math.sqrt(16 * now.c**2 + 2 * learned(policy)["spread"])
     log, k_n = math.log(n_rounds), math.sqrt(n) + math.sqrt(n + 1)
     of_learners = sum(each.close(end) for each, end in zip(learners, ends, strict=False) if each.peak)
-    bound = (math.sqrt(n) * log + k_n) * of_learners + (0.5 * log + MASTER) * master.close(ends[-1]) + rest
-    return Account(gains - earned[:, None], bound, policy.cumulative_rewards, policy)
+    bound = (math.sqrt(n) * log + k_n) * of_learners + (0.5 * log + MIXING) * mixing.close(ends[-1]) + rest
+    return Account(gains - earned[:, None], bound, policy.accounts, policy)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])

@@ -7,9 +7,8 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Refusal, Stream, Uniform, simulate, streams
 from alphafair.checks import run_checks
-from alphafair.experiments.rival import OptimisticFrankWolfe
-from alphafair.kernels.optimistic_index import upper_bound
-from alphafair.policies.base import BasePolicy
+from alphafair.experiments.rival import OptimisticFrankWolfe, upper_bound
+from alphafair.policy import BasePolicy
 from alphafair.simulation import simulate_against
 from alphafair.types import ADVERSARIES, Adversary
 from tests import naive, naive_adversaries
@@ -56,7 +55,7 @@ def test_stepwise_equals_compiled(policy: BasePolicy) -> None:
     runs = []
     for compiled in (True, False):
         trace, met = simulate_against(policy.fresh(), adversary, seed=2, record_every=70, compiled=compiled)
-        records = trace.cumulative_rewards.tobytes(), trace.rounds.tolist(), trace.pulls.tolist()
+        records = trace.accounts.tobytes(), trace.rounds.tolist(), trace.pulls.tolist()
         runs.append((records, met.reward_table.tobytes()))
     assert runs[0] == runs[1]
 
@@ -118,7 +117,7 @@ def test_new_arms_of_the_rival_start_with_the_least_account() -> None:
     for _ in range(300):
         decision = policy.choose(0)
         policy.update(decision, 0.1 + 0.1 * decision.arm)
-    before = policy._memory.accounts
+    before = policy._learned.accounts
     policy.grow(n_arms=3)
-    assert policy._memory.accounts.tolist() == [[*before[0], before.min()]]
+    assert policy._learned.accounts.tolist() == [[*before[0], before.min()]]
     assert policy.probabilities(0).tolist() == [0.0, 0.0, 1.0], "of an arm never seen one may hope for 1"

@@ -66,10 +66,10 @@ def test_the_certificate_speaks_of_the_time_since() -> None:
     policy = AlphaFair(4, 5, alpha=0.2)
     simulate(policy, first)
     policy.set_alpha(0.8)
-    initial = policy.cumulative_rewards
+    initial = policy.accounts
     simulate(policy, second)
     best = offline_optimum(context_reward_totals(second), 0.8, initial=initial)
-    achieved = metrics.alpha_performance(policy.cumulative_rewards, 0.8)
+    achieved = metrics.alpha_performance(policy.accounts, 0.8)
     assert best.value <= metrics.approximation_factor(0.8) * achieved + metrics.regret_certificate(policy)
 
 

@@ -29,7 +29,7 @@ from alphafair.experiments.report import environment
 from alphafair.experiments.results import Arena, Score
 from alphafair.experiments.run import run
 from alphafair.experiments.serialize import plain
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value

@@ -24,7 +24,7 @@ from alphafair import (
     streams,
 )
 from alphafair.offline import context_reward_totals
-from alphafair.policies.base import BasePolicy
+from alphafair.policy import BasePolicy
 from tests import INTERPRETED, naive
 from tests.test_policies import PAIRS, make_pair
 
@@ -36,8 +36,8 @@ class Numbered:
         self.policy, self.live, self.n_arms = policy, list(range(policy.n_arms)), policy.n_arms
         self.retired: dict[int, Any] = {}
 
-    def accounts(self) -> Any:
-        return getattr(self.policy, "cumulative_rewards", None)
+    def live_accounts(self) -> Any:
+        return getattr(self.policy, "accounts", None)
 
     def grow(self, n_arms: int, account: float | None) -> None:
         n_new = n_arms - self.n_arms
@@ -47,8 +47,8 @@ class Numbered:
 
     def retire(self, arm: int) -> None:
         place = self.live.index(arm)
-        if self.accounts() is not None:
-            self.retired[arm] = np.array(self.accounts()[..., place])
+        if self.live_accounts() is not None:
+            self.retired[arm] = np.array(self.live_accounts()[..., place])
         self.policy.change_arms([k for k in range(len(self.live)) if k != place], [])
         self.live.remove(arm)
 
@@ -72,8 +72,8 @@ class Numbered:
         elif arm in self.live:
             self.policy.learn(context, self.live.index(arm), propensity, p, outcome)
 
-    def cumulative_rewards(self) -> Any:
-        accounts = self.accounts()
+    def accounts(self) -> Any:
+        accounts = self.live_accounts()
         everyone = np.zeros((*accounts.shape[:-1], self.n_arms))
         everyone[..., self.live] = accounts
         for arm, account in self.retired.items():
@@ -87,9 +87,9 @@ def agree(ours: BasePolicy, oracle: Numbered) -> None:
         p = ours.probabilities(context)
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
         np.testing.assert_allclose(p, oracle.probabilities(context), rtol=1e-10, atol=1e-10)
-    if oracle.accounts() is not None:
+    if oracle.live_accounts() is not None:
         earned: Any = ours
-        np.testing.assert_allclose(earned.cumulative_rewards, oracle.cumulative_rewards(), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(earned.accounts, oracle.accounts(), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(1 if INTERPRETED else 6))
@@ -100,7 +100,7 @@ def test_any_order_of_events_agrees_with_the_oracle(name: str, seed: int) -> Non
     ours, plain = make_pair(name, 2, int(rng.integers(1, 4)), rng)
     if isinstance(ours, FairCB):  # a floor that leaves room for more arms
         ours, plain = (
-            kind(2, 3, **{**ours.settings, "pull_floor": 0.08, "context_weights": weights})
+            kind(2, 3, **{**ours.settings, "pull_share": 0.08, "context_weights": weights})
             for kind, weights in (
                 (FairCB, ours.settings["context_weights"]),
                 (naive.FairCB, plain.weights if plain.known else None),  # type: ignore[attr-defined]
@@ -192,18 +192,18 @@ def test_newcomers_enter_as_they_are_told() -> None:
         policy = kind(1, 2, alpha=0.5, seed=0)
         for _ in range(50):
             policy.update(policy.choose(0), [1.0, 0.5] if kind is AlphaFair else 0.7)
-        least = policy.cumulative_rewards.min()
+        least = policy.accounts.min()
         policy.grow(n_arms=3)
         policy.grow(n_arms=4, account="fresh")
         policy.grow(n_arms=5, account=7.5)
-        assert policy.cumulative_rewards[2:].tolist() == [least, 1.0, 7.5]
+        assert policy.accounts[2:].tolist() == [least, 1.0, 7.5]
         policy.retire(3)
         policy.grow(n_arms=6)
-        assert policy.cumulative_rewards[5] == min(least, 7.5)
+        assert policy.accounts[5] == min(least, 7.5)
     alone = IndependentAlphaFair(2, 2, alpha=0.5)
     alone.update(alone.choose(1), [1.0, 0.5])
     alone.grow(n_arms=3)
-    assert alone.cumulative_rewards[:, 2].tolist() == [1.0, 1.25]
+    assert alone.accounts[:, 2].tolist() == [1.0, 1.25]
 
 
 @pytest.mark.compiled
@@ -246,9 +246,9 @@ def test_what_is_refused_changes_nothing(call: Any, words: str) -> None:
 
 
 def test_a_floor_that_no_longer_fits_is_refused() -> None:
-    policy = FairCB(2, 3, horizon=100, pull_floor=0.3)
+    policy = FairCB(2, 3, horizon=100, pull_share=0.3)
     with pytest.raises(
-        Refusal, match=r"n_arms must be at most 3 live arms with this pull_floor; got 4\. Retire an arm"
+        Refusal, match=r"n_arms must be at most 3 live arms with this pull_share; got 4\. Retire an arm"
     ):
         policy.grow(n_arms=4)
     with pytest.raises(Refusal, match="n_arms must be at most 3 live arms"):
@@ -277,7 +277,7 @@ def test_streams_with_changing_arms_run_compiled_and_stepwise_alike(name: str, d
         trace = simulate(policy, stream, seed=3, record_every=50, delay=delay, compiled=compiled, log=True)
         assert trace.log is not None
         state = policy.snapshot()
-        results.append((trace.cumulative_rewards.tobytes(), trace.pulls.tolist(), trace.log.arms.tobytes(), state))
+        results.append((trace.accounts.tobytes(), trace.pulls.tolist(), trace.log.arms.tobytes(), state))
         assert trace.log.propensities.min() > 0.0
         for t in range(0, 900, 7):
             assert stream.present(t)[trace.log.arms[t]], f"an absent arm was drawn in round {t}"
@@ -296,7 +296,7 @@ def made(name: str) -> BasePolicy:
     ours, _, options = PAIRS[name]
     options = {key: value for key, value in options.items() if key != "epochs"}
     if ours is FairCB:
-        options |= {"horizon": 900, "pull_floor": 0.1}
+        options |= {"horizon": 900, "pull_share": 0.1}
     return ours(3, 2, **options)
 
 
@@ -306,7 +306,7 @@ def test_a_stream_with_changing_arms_is_played_as_the_oracle_plays_it(name: str)
     ours = made(name)
     options = PAIRS[name][2]
     if isinstance(ours, FairCB):
-        options = {"pull_floor": 0.1, "horizon": 900, "feedback": ours.feedback.value}
+        options = {"pull_share": 0.1, "horizon": 900, "feedback": ours.feedback.value}
     oracle = Numbered(PAIRS[name][1](3, 2, **options))
     trace = simulate(ours, stream, seed=5)
     earned, pulls = np.ones(5), np.zeros(5)
@@ -354,7 +354,7 @@ def test_epochs_may_cost_nearly_what_the_certificate_says() -> None:
     stream = Stream.from_arrays(np.zeros(n * n_epochs, dtype=int), rewards, arrivals=arrivals)
     policy = AlphaFair(1, 2, alpha=0.0)
     simulate(policy, stream)
-    regret = offline_optimum(context_reward_totals(stream), 0.0).value - policy.cumulative_rewards.sum()
+    regret = offline_optimum(context_reward_totals(stream), 0.0).value - policy.accounts.sum()
     bound = policy.surrogate_regret_bound
     assert bound is not None
     assert 3.0 * 2.0 * np.sqrt(policy.squared_gradient_norms).sum() < regret
@@ -385,7 +385,7 @@ def test_an_optimum_from_other_accounts() -> None:
     totals = np.array([[8.0, 3.0], [2.0, 6.0]])
     assert offline_optimum(totals, 0.5, initial=1.0).value == offline_optimum(totals, 0.5).value
     best = offline_optimum(totals, 0.5, initial=[100.0, 1.0])
-    share, earned = best.distributions[:, 0], best.cumulative_rewards
+    share, earned = best.distributions[:, 0], best.accounts
     assert earned.tolist() == pytest.approx([100.0 + totals[:, 0] @ share, 1.0 + totals[:, 1] @ (1.0 - share)])
     grid = np.linspace(0.0, 1.0, 401)
     first, second = np.meshgrid(grid, grid)
@@ -414,7 +414,7 @@ def test_streams_refuse_impossible_arms(arguments: Any, words: str) -> None:
 
 def test_a_refusal_in_the_middle_of_a_run_takes_it_back() -> None:
     """The floor has no room for a third arm; what was played before it came is undone."""
-    policy = FairCB(3, 2, horizon=900, pull_floor=0.35)
+    policy = FairCB(3, 2, horizon=900, pull_share=0.35)
     before = policy.snapshot().to_bytes()
     with pytest.raises(Refusal, match="n_arms must be at most 2 live arms"):
         simulate(policy, coming_and_going())

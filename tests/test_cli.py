@@ -24,7 +24,7 @@ from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, offline_optimu
 from alphafair import cli as package
 from alphafair.cli import app
 from alphafair.offline import context_reward_totals
-from alphafair.policies import POLICIES, BasePolicy
+from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -10,7 +10,7 @@ import pytest
 
 from alphafair import Hedge, Policy, Refusal, Stream, register, simulate
 from alphafair.checks import CHECKS, NOT_HERE, Subject
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from tests import INTERPRETED
 
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(3, 4)]

@@ -21,7 +21,7 @@ import alphafair
 from alphafair import metrics
 from alphafair.experiments.courses import ALPHAS, COURSES
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from docs import illustrations
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas

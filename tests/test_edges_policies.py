@@ -14,6 +14,7 @@ from alphafair import (
     AlphaFairBandit,
     Decision,
     FairCB,
+    Groups,
     Hedge,
     Log,
     Policy,
@@ -22,13 +23,12 @@ from alphafair import (
     load_policy,
     simulate,
 )
-from alphafair.drive import over_log
+from alphafair.algorithms import POLICIES
 from alphafair.engine import Engine
-from alphafair.kernels.draw import draw_arm, mask_distribution
-from alphafair.kernels.groups import lift_groups
-from alphafair.kernels.memory import ARMS
-from alphafair.policies import POLICIES
-from alphafair.policies.base import BasePolicy
+from alphafair.math.draw import draw_arm, mask_distribution
+from alphafair.math.floors import lift_groups
+from alphafair.policy import BasePolicy
+from alphafair.run import over_log
 from alphafair.types import State
 from tests import search_policies as search
 from tests import searching
@@ -83,7 +83,7 @@ def test_the_first_reward_may_be_of_any_size(feedback: Any, tiny: float, n_zeros
 @pytest.mark.parametrize("tiny", TINY)
 @pytest.mark.parametrize("rewards", [[1.0, 0.0], [0.5, 1.0]])
 def test_the_first_rewards_may_be_of_any_size_under_floors(tiny: float, rewards: list[float]) -> None:
-    policy = AlphaFairAdaptive(1, 2, feedback="full", pull_floor=[0.5, 0.0], seed=0)
+    policy = AlphaFairAdaptive(1, 2, feedback="full", groups=Groups(pull_floor=[0.5, 0.0]), seed=0)
     for scale in (tiny, tiny, 1.0, tiny):
         learn(policy, scale * np.array(rewards))
         is_sound(policy)
@@ -97,7 +97,7 @@ def test_rewards_that_are_too_small_to_be_squared_count_as_zeros(feedback: Any) 
         learn(tiny, [1e-200, 1e-300, 5e-324])
         learn(zero, 0.0)
         np.testing.assert_array_equal(tiny.probabilities(0), zero.probabilities(0))
-    assert tiny.cumulative_rewards.tolist() == zero.cumulative_rewards.tolist()
+    assert tiny.accounts.tolist() == zero.accounts.tolist()
 
 
 @pytest.mark.parametrize("feedback", ["bandit", "full"])
@@ -192,7 +192,7 @@ def test_whole_runs_with_outliers_go_as_steps_do() -> None:
     for feedback in ("bandit", "full"):
         whole, steps = (AlphaFairAdaptive(1, 3, n_features=2, feedback=feedback) for _ in range(2))  # type: ignore[arg-type]
         one, other = simulate(whole, stream), simulate(steps, stream, compiled=False)
-        assert np.array_equal(one.cumulative_rewards, other.cumulative_rewards)
+        assert np.array_equal(one.accounts, other.accounts)
         is_sound(whole, features=[1.0, 1.0])
 
 
@@ -231,7 +231,7 @@ def test_a_reward_on_its_way_counts_as_three_at_most(last: float) -> None:
 @pytest.mark.parametrize("entitlement", [49, 98, 103, 1e-6 / 3 * 4, 0.3])
 def test_a_group_may_retire_before_it_earns(made: Any, entitlement: float) -> None:
     """(1/49) 49 is less than 1."""
-    policy = made(1, 2, entitlements=[1, entitlement])
+    policy = made(1, 2, groups=Groups(entitlements=[1, entitlement]))
     assert policy.accounts.min() == 1.0
     policy.retire(1)
     assert policy.accounts.min() == 1.0
@@ -243,7 +243,12 @@ def test_a_group_may_retire_before_it_earns(made: Any, entitlement: float) -> No
 
 def test_an_engine_may_be_opened_again_after_such_a_group_retired(tmp_path: Any) -> None:
     engine = Engine.open(tmp_path / "shop.db")
-    engine.create("home", arms=["ada", "ben", "cyd"], policy="alpha-fair-adaptive", entitlements={"ben": 49})
+    engine.create(
+        "home",
+        arms=["ada", "ben", "cyd"],
+        policy="alpha-fair-adaptive",
+        groups=Groups(["ada", "ben", "cyd"], {"ben": 49}),
+    )
     engine.retire_arm("home", "ben")
     good = engine.position
     engine.reward(engine.decide("home", "visitor").id, 1.0)
@@ -268,7 +273,7 @@ FLOORED = [
 def test_floors_may_promise_everything(made: Any, settings: Any, floors: list[float]) -> None:
     """Rounding raised a probability above 1, and the policy refused its own decision."""
     rng = np.random.default_rng(0)
-    policy = made(1, 8, groups=[0] * 3 + [1] * 5, pull_floor=floors, seed=0, **settings)
+    policy = made(1, 8, groups=Groups([0] * 3 + [1] * 5, pull_floor=floors), seed=0, **settings)
     for t in range(60):
         mask = rng.random(8) < 0.6
         mask[rng.integers(8)] = True
@@ -282,11 +287,11 @@ def test_floors_may_promise_everything(made: Any, settings: Any, floors: list[fl
 
 
 def test_a_probability_is_not_raised_above_1() -> None:
-    policy = AlphaFairBandit(1, 3, groups=[0, 0, 1], pull_floor=[1.0, 0.0])
+    policy = AlphaFairBandit(1, 3, groups=Groups([0, 0, 1], pull_floor=[1.0, 0.0]))
     rng = np.random.default_rng(0)
     for _ in range(2000):
         y = rng.dirichlet([1.0, 1e-3, 1.0]) + 1e-20
-        lift_groups(policy._work, y)
+        lift_groups(policy._memory.groups, y)
         assert y.max() <= 1.0
 
 
@@ -295,7 +300,9 @@ def test_steps_and_whole_runs_are_the_same_under_a_floor_of_1() -> None:
     rewards[::2, 2] = 1.0
     stream = Stream.from_arrays(np.zeros(400, int), rewards)
     for made, settings in FLOORED:
-        whole, steps = (made(1, 8, groups=[0] * 3 + [1] * 5, pull_floor=[1.0, 0.0], **settings) for _ in range(2))
+        whole, steps = (
+            made(1, 8, groups=Groups([0] * 3 + [1] * 5, pull_floor=[1.0, 0.0]), **settings) for _ in range(2)
+        )
         simulate(whole, stream)
         simulate(steps, stream, compiled=False)
         for name, array in whole.snapshot().arrays.items():
@@ -307,8 +314,8 @@ def test_steps_and_whole_runs_are_the_same_under_a_floor_of_1() -> None:
 def test_floors_that_nobody_can_notice_are_refused(made: Any, floor: Any) -> None:
     """A draw with a probability of 1e-160 has a loss whose square is infinite."""
     with pytest.raises(Refusal, match="pull_floor must be 0 or at least 1e-12; got"):
-        made(1, 2, pull_floor=floor)
-    is_sound(made(1, 2, pull_floor=1e-12))
+        made(1, 2, groups=Groups(pull_floor=floor))
+    is_sound(made(1, 2, groups=Groups(pull_floor=1e-12)))
 
 
 # propensities of any size
@@ -339,7 +346,7 @@ def test_fair_cb_keeps_its_floor_with_the_least_propensity() -> None:
 
 
 def test_fair_cb_takes_its_own_decision_whatever_its_propensity() -> None:
-    policy = FairCB(2, 2, horizon=20, context_weights=[0.999, 0.001], pull_floor=1e-6, feedback="bandit")
+    policy = FairCB(2, 2, horizon=20, context_weights=[0.999, 0.001], pull_share=1e-6, feedback="bandit")
     propensity = 1.0
     while propensity >= 1e-9:
         decision = policy.choose(1, rng=Zero())  # type: ignore[arg-type]
@@ -351,7 +358,7 @@ def test_fair_cb_takes_its_own_decision_whatever_its_propensity() -> None:
 
 @pytest.mark.parametrize("made", [AlphaFairBandit, AlphaFairAdaptive])
 def test_what_floors_leave_nothing_was_never_drawn_with_less(made: Any) -> None:
-    policy = made(1, 2, pull_floor=[0.0, 1.0])
+    policy = made(1, 2, groups=Groups(pull_floor=[0.0, 1.0]))
     before = kept(policy)
     with pytest.raises(Refusal, match=r"decision\.propensity must be at least"):
         policy.update(Decision(0, 0, 5e-324, None), 1.0)
@@ -364,13 +371,13 @@ def test_what_floors_leave_nothing_was_never_drawn_with_less(made: Any) -> None:
 @pytest.mark.parametrize("total", [1 - 9e-7, 1 + 9e-7])
 def test_fair_cb_keeps_its_floor_with_weights_that_almost_sum_to_1(total: float) -> None:
     floor = float(np.nextafter(1.0 / 3.0, 0.0))
-    policy = FairCB(2, 3, horizon=100, context_weights=[0.5 * total, 0.5 * total], pull_floor=floor)
+    policy = FairCB(2, 3, horizon=100, context_weights=[0.5 * total, 0.5 * total], pull_share=floor)
     for t in range(30):
         learn(policy, [1.0, 0.2, 0.0], context=t % 2)
     assert policy.marginals.min() >= floor - 1e-9
     is_sound(policy)
     older = policy.snapshot()
-    older.arrays["learners"][:, 0, 0] = 0.5 * total  # as they were kept before
+    older.arrays["weight"][:] = 0.5 * total  # as they were kept before
     load_policy(older)
 
 
@@ -397,14 +404,14 @@ def test_draws_stay_inside_the_array(p: list[float], uniform: float) -> None:
 
 def test_masks_do_not_hide_nan() -> None:
     p = np.array([np.nan, 0.5, 0.5])
-    mask_distribution(np.zeros((1, 1)), p, np.array([True, True, False]))
+    mask_distribution(p, np.array([True, True, False]))
     assert np.isnan(p[0])
 
 
 @pytest.mark.parametrize("broken", NOTHING)
 def test_a_damaged_memory_is_not_drawn_from(broken: list[float]) -> None:
     policy = AlphaFair(1, 3, seed=0)
-    policy._memory.learners[0, 0, ARMS:] = broken
+    policy._learned.named()["x"][0] = broken
     asked: list[Callable[[], object]] = [
         lambda: policy.choose(0),
         lambda: policy.draw(0, 0.5),
@@ -448,11 +455,11 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as patch:
 
         def refuse(policy: Any, *args: Any) -> None:
-            policy._memory.learners[...] += 1.0
+            policy._memory.contexts[...] += 1.0
             raise Refusal("decision.propensity", "another", 0.5, "")
 
         patch.setattr(AlphaFairBandit, "_refuse_propensity", refuse)
         assert "something has changed" in planted("alpha-fair-bandit")
     with monkeypatch.context() as patch:
-        patch.setattr("alphafair.policies.memory.Memory.read", lambda memory, state: memory)
+        patch.setattr("alphafair.memory.Learned.read", lambda memory, state: None)
         assert "saves otherwise" in planted("hedge")

@@ -18,7 +18,7 @@ from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, Refused, Reward, restore
 from alphafair.engine.events import Decided, Late, Settled
 from alphafair.engine.ledger import Ledger
-from alphafair.policies import POLICIES, BasePolicy, register
+from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.service import keys
 from alphafair.types import Decision, State
 from alphafair.validate import Refusal

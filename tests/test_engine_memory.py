@@ -23,8 +23,8 @@ from alphafair.engine.fold import Fold
 from alphafair.engine.known import KnownDecisions
 from alphafair.engine.replay import Replay
 from alphafair.memory_limit import memory_limit
-from alphafair.policies import POLICIES, BasePolicy, load_policy
-from alphafair.policies.memory import more_rows
+from alphafair.algorithms import POLICIES, BasePolicy, load_policy
+from alphafair.algorithms.memory import more_rows
 from alphafair.types import State
 from tests.serving import error, running
 
@@ -191,7 +191,7 @@ def test_a_context_that_finds_no_room_changes_nothing() -> None:
             raise MemoryError
         return more_rows(*arguments)
 
-    with mock.patch("alphafair.policies.memory.more_rows", second_fails), pytest.raises(MemoryError):
+    with mock.patch("alphafair.algorithms.memory.more_rows", second_fails), pytest.raises(MemoryError):
         policy.grow(n_contexts=9)
     after = policy.snapshot()
     assert {key: value.shape for key, value in before.arrays.items()} == {

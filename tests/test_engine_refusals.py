@@ -11,7 +11,7 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB
 from alphafair.engine import Decide, Outcome, Receipt, Refused, Reward
-from alphafair.policies import BasePolicy
+from alphafair.algorithms import BasePolicy
 from alphafair.validate import Refusal
 
 ARMS = ("ada", "ben")

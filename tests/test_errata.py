@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
+from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.experiments.experiment import KINDS
 from alphafair.experiments.published import PublishedSign, PublishedStep
-from alphafair.policies import POLICIES, BasePolicy
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
@@ -116,7 +116,7 @@ def test_certificate_counts_the_last_gradient_of_next_visit() -> None:
 
 def test_bandit_slope_is_taken_before_the_reward_is_booked() -> None:
     """phi'(R) after the reward would depend on the draw and bias the estimate."""
-    assert AlphaFairBandit(1, 2, alpha=0.5).cumulative_rewards.tolist() == [1.0, 1.0]
+    assert AlphaFairBandit(1, 2, alpha=0.5).accounts.tolist() == [1.0, 1.0]
     policy, reference = AlphaFairBandit(1, 2, alpha=0.5), ScaleFree(1, 2)
     decision = Decision(0, 1, 0.5, np.array([0.5, 0.5]))
     policy.update(decision, 0.8)

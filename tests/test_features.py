@@ -25,13 +25,12 @@ from alphafair import (
     Stream,
     Uniform,
     contexts,
-    drive,
     load_policy,
     metrics,
+    run,
     simulate,
     streams,
 )
-from alphafair.kernels.index import ROUNDS
 from alphafair.simulation import simulate_against
 from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
@@ -63,7 +62,7 @@ def agree(ours: AlphaFairAdaptive, oracle: Oracle, z: np.ndarray) -> None:
         p = ours.probabilities(context, features=z)
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
         np.testing.assert_allclose(p[live], oracle.probabilities(context), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(ours.cumulative_rewards[live], oracle.cumulative_rewards, rtol=1e-10)
+    np.testing.assert_allclose(ours.accounts[live], oracle.accounts, rtol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -158,7 +157,7 @@ def digest(of: str, feedback: str, delay: Any = None, *, compiled: bool = True) 
     policy, stream = made(feedback, of, 3, 4), rounds(of)
     trace = simulate(policy, stream, seed=2, record_every=7, delay=delay, compiled=compiled, log=True)
     assert trace.log is not None
-    arrays = [trace.cumulative_rewards, trace.log.propensities, *policy.snapshot().arrays.values()]
+    arrays = [trace.accounts, trace.log.propensities, *policy.snapshot().arrays.values()]
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
@@ -209,7 +208,7 @@ def test_a_log_replays_to_the_same_state(of: str) -> None:
     assert log is not None
     assert log.features is not None
     folded, stepped = live.fresh(), live.fresh()
-    drive.over_log(folded, log)
+    run.over_log(folded, log)
     for t in range(log.n_rounds):
         entry = int(log.contexts[t]), int(log.arms[t]), float(log.propensities[t]), None
         stepped.update(DescribedDecision(*entry, log.features[t]), float(log.rewards[t]))  # type: ignore[arg-type]
@@ -218,10 +217,10 @@ def test_a_log_replays_to_the_same_state(of: str) -> None:
     # some arms are gone by now: what is left is learned from
     fewer = live.fresh()
     fewer.retire(1)
-    drive.over_log(fewer, log)
-    assert np.isfinite(fewer.cumulative_rewards).all()
+    run.over_log(fewer, log)
+    assert np.isfinite(fewer.accounts).all()
     with pytest.raises(Refusal, match=r"log must be with features of shape .* per round; got 'none'"):
-        drive.over_log(folded, replace(log, features=None))
+        run.over_log(folded, replace(log, features=None))
     with pytest.raises(Refusal, match=r"features must be of shape \(300, n_features\) or \(300, 4, n_features\)"):
         Log(log.contexts, log.arms, log.rewards, log.propensities, n_arms=4, features=log.features[1:])
 
@@ -234,11 +233,11 @@ def test_a_full_log_replays_to_the_same_state(of: str) -> None:
         decision = one.choose(int(stream.contexts[t]), features=stream.features[t])  # type: ignore[index]
         used.append(decision.probabilities)
         one.update(decision, stream.rewards(t))
-    drive.over_full_log(two, stream.contexts, used, stream.reward_table, stream.features)
+    run.over_full_log(two, stream.contexts, used, stream.reward_table, stream.features)
     first, second = one.snapshot().arrays, two.snapshot().arrays
     assert all(np.array_equal(first[key], second[key]) for key in first)
     with pytest.raises(Refusal, match="features must be with features of shape"):
-        drive.over_full_log(two, stream.contexts, used, stream.reward_table)
+        run.over_full_log(two, stream.contexts, used, stream.reward_table)
 
 
 def test_a_decision_with_features_is_a_decision() -> None:
@@ -275,7 +274,7 @@ def test_eight_threads_tear_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert policy._numbers()[ROUNDS] == 16_000
+    assert policy.snapshot().arrays["rounds"] == 16_000
     assert policy.probabilities(0, features=[1.0])[1] > 0.95
     assert policy.probabilities(0, features=[-1.0])[0] > 0.95
 
@@ -323,7 +322,7 @@ def test_a_snapshot_belongs_to_its_features() -> None:
         AlphaFairAdaptive(2, 3, alpha=0.7).restore(state)
     with pytest.raises(Refusal, match="features_of"):
         made("bandit", "arms").restore(state)
-    broken = {**state.arrays, "shared": np.full_like(state.arrays["shared"], np.inf)}
+    broken = {**state.arrays, "feature_theta": np.full_like(state.arrays["feature_theta"], np.inf)}
     with pytest.raises(Refusal):
         made("bandit", "context").restore(replace(state, arrays=broken))
 
@@ -500,9 +499,9 @@ def test_a_regressor_learns_from_a_log_and_plays_where_arms_come_and_go() -> Non
     broken = replace(log, propensities=np.where(np.arange(90) == 80, 1e-9, log.propensities))
     first = again.probabilities(1, features=z)
     with pytest.raises(Refusal, match="propensity"):
-        drive.over_log(again, broken)
+        run.over_log(again, broken)
     assert np.array_equal(again.probabilities(1, features=z), first)
-    drive.over_log(again, log)
+    run.over_log(again, log)
     assert np.array_equal(again.probabilities(1, features=z), live.probabilities(1, features=z))
     market = replace(stream, arrivals=np.array([0, 0, 30, 60]), departures=np.array([50, 90, 90, 90]))
     trace = simulate(made("bandit", "context", 3, 2, regressor=Recursive()), market)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from alphafair import AlphaFair, figures, fonts, metrics, simulate, streams
-from alphafair.policies import POLICIES
+from alphafair.algorithms import POLICIES
 from alphafair.types import Feedback, Trace
 
 ALPHA = 0.9

@@ -12,7 +12,7 @@ from alphafair.engine import follow as following
 from alphafair.engine.experiment import same_state
 from alphafair.engine.follow import Steps, follow
 from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
-from alphafair.policies.base import BasePolicy
+from alphafair.policy import BasePolicy
 
 MADE: dict[str, Any] = {
     "adaptive": lambda: AlphaFairAdaptive(2, 4, alpha=0.9),

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, FairCB, Hedge, ScaleFree, metrics
-from alphafair.kernels import log_barrier, pull_floor
-from alphafair.kernels.memory import ARMS
-from alphafair.kernels.simplex import project
+from alphafair.math import log_barrier
+from alphafair.math.simplex import project
 from alphafair.types import Vector
 from tests import naive
+from tests.test_math import solved
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
 READINGS = {"analysis": "before", "literal": "next_visit", "post": "after"}
@@ -67,14 +67,14 @@ def test_algorithm_1(variant: str) -> None:
         for step in run["rounds"]:
             close(learner.p(step["context"]), step["x"])
             learner.learn(step["context"], 0, step["r"])
-            close(learner.policy.cumulative_rewards, step["R"])
-            close(metrics.alpha_performance(learner.policy.cumulative_rewards, data["alpha"]), step["utility"])
-            close(metrics.jain_index(learner.policy.cumulative_rewards), step["jain"])
+            close(learner.policy.accounts, step["R"])
+            close(metrics.alpha_performance(learner.policy.accounts, data["alpha"]), step["utility"])
+            close(metrics.jain_index(learner.policy.accounts), step["jain"])
         for update in run["final_pending_updates"]:
             close(learner.p(update["context"]), update["x_new"])
         norms = learner.policy.squared_gradient_norms
         close(norms() if callable(norms) else norms, run["sum_sq_norms_per_context"])
-        close(learner.policy.cumulative_rewards, [float(digits) for digits in run["final_R_20digits"]])
+        close(learner.policy.accounts, [float(digits) for digits in run["final_R_20digits"]])
         ours = isinstance(learner.policy, AlphaFair)
         certificate = metrics.regret_certificate(learner.policy) if ours else learner.policy.certificate()
         close(certificate, run["regret_certificate_rhs"])
@@ -95,11 +95,10 @@ def test_scale_free(name: str) -> None:
         policy = learner.policy
         final = run["final"]
         if isinstance(policy, ScaleFree):
-            p, losses = policy.snapshot().arrays["shared"][0]
-            close(p[ARMS:], final["p"])
-            close(p[[log_barrier.RATE, log_barrier.EXPLORATION]], [final["eta"], final["gamma"]])
-            sums = losses[[log_barrier.STABILITY_SUM, log_barrier.EXPLORATION_SUM]]
-            close(sums, [final["sum_M"], final["sum_Gamma"]])
+            learned = policy.snapshot().arrays
+            close(learned["p"], final["p"])
+            close([learned["rate"], learned["exploration"]], [final["eta"], final["gamma"]])
+            close([learned["stability_sum"], learned["exploration_sum"]], [final["sum_M"], final["sum_Gamma"]])
         else:
             close(policy.p, final["p"])
             close([policy.eta, policy.gamma], [final["eta"], final["gamma"]])
@@ -123,7 +122,7 @@ def test_algorithm_2() -> None:
         for step in run["rounds"]:
             close(learner.p(step["context"]), step["sampling_distribution"])
             learner.learn(step["context"], step["arm"], step["reward"])
-            close(learner.policy.cumulative_rewards, step["R"])
+            close(learner.policy.accounts, step["R"])
         for context in range(data["M"]):
             p, gamma = np.array(run["final_p"][context]), run["final_gamma"][context]
             close(learner.p(context), (1 - gamma) * p + gamma / data["N"])
@@ -132,15 +131,7 @@ def test_algorithm_2() -> None:
 @pytest.mark.parametrize("case", GOLDEN["faircb_ftrl_step"], ids=lambda case: case["name"])
 def test_fair_cb_step(case: dict[str, Any]) -> None:
     losses, q = np.array(case["cumulative_loss_estimates"]), np.array(case["q"])
-    n_contexts, n_arms = losses.shape
-    learners = np.stack([pull_floor.first_learner(n_arms)] * n_contexts)
-    learners[:, pull_floor.P, pull_floor.WEIGHT] = q
-    learners[:, pull_floor.LOSS, ARMS:] = losses
-    dual = np.zeros(n_arms)
-    for context in range(n_contexts):
-        pull_floor._weigh(learners, context, case["eta"], dual)
-    pull_floor.solve(learners, case["eta"], case["nu"], dual)
-    p = learners[:, pull_floor.P, ARMS:]
+    p, dual = solved(q, losses, case["eta"], case["nu"])
     close(p, case["p"])
     close(q @ p, case["marginals"])
     np.testing.assert_allclose(dual / case["eta"], case["dual_c"], rtol=1e-9, atol=1e-9)
@@ -152,7 +143,7 @@ def test_fair_cb_trajectory(feedback: str) -> None:
     section = {"bandit": "faircb_trajectory_bandit", "full": "faircb_trajectory_full_information_extension"}
     run = GOLDEN[section[feedback]]
     weights = np.array(run["q"])
-    settings = {"pull_floor": run["nu"], "horizon": run["horizon"], "feedback": feedback}
+    settings = {"pull_share": run["nu"], "horizon": run["horizon"], "feedback": feedback}
     for learner in both("FairCB", 2, 3, context_weights=weights, **settings):
         for step in run["rounds"]:
             close([learner.p(0), learner.p(1)], step["P"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair import AlphaFair, AlphaFairAdaptive, Stream, metrics, simulate
-from alphafair.kernels.safe_mixture import KAPPA
+from alphafair import AlphaFair, AlphaFairAdaptive, Groups, Stream, metrics, simulate
+from alphafair.algorithms.adaptive_bandit import KAPPA
 from tests import naive
 
 SEED = st.integers(0, 2**32 - 1)
@@ -74,7 +76,7 @@ def test_certificates_on_hostile_rewards(policy: type, floor: object) -> None:
     rewards = np.where(np.arange(600)[:, None] // 100 % 4 == np.arange(4), 0.05, 0.9) * rng.random((600, 4)).round(1)
     stream = Stream.from_arrays(rng.integers(0, 2, 600), rewards, n_contexts=2)
     extra = {"feedback": "full"} if policy is AlphaFairAdaptive else {}
-    said = {"groups": ["a", "b", "a", "c"], "entitlements": {"b": 5.0}, "pull_floor": floor}
-    fair = policy(2, 4, alpha=0.7, **said, **extra)
+    said: Any = Groups(["a", "b", "a", "c"], {"b": 5.0}, floor)
+    fair = policy(2, 4, alpha=0.7, groups=said, **extra)
     trace = simulate(fair, stream)
-    np.testing.assert_allclose(fair.accounts, metrics.group_accounts(trace, said["groups"])[-1], rtol=1e-12)
+    np.testing.assert_allclose(fair.accounts, metrics.group_accounts(trace, said)[-1], rtol=1e-12)

@@ -14,7 +14,7 @@ import pytest
 
 import alphafair
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Decision, DescribedDecision, Policy, load_policy
-from alphafair.policies import CLASSES, BasePolicy
+from alphafair.algorithms import CLASSES, BasePolicy
 from alphafair.validate import Refusal
 
 N_ARMS = 3
@@ -50,7 +50,7 @@ def test_a_refused_update_leaves_the_decision_to_be_learned_from() -> None:
     with pytest.raises(Refusal, match="reward"):
         policy.update(decision, 1.5)
     policy.update(decision, 1.0)
-    assert policy.cumulative_rewards.sum() == 3.0
+    assert policy.accounts.sum() == 3.0
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_rebuilt_decision_is_the_callers_affair(rebuilt: Callable[[Decision], 
     again = rebuilt(decision)
     policy.update(again, 1.0)
     policy.update(again, 1.0)
-    assert policy.cumulative_rewards.sum() == 5.0
+    assert policy.accounts.sum() == 5.0
 
 
 def test_a_rebuilt_decision_keeps_its_features_and_reads_like_any_other() -> None:
@@ -104,7 +104,7 @@ def test_what_a_restored_policy_has_forgotten_it_may_learn_again() -> None:
     policy.update(decision, 1.0)
     twin = load_policy(before)
     twin.update(decision, 1.0)
-    assert policy.cumulative_rewards.tolist() == twin.cumulative_rewards.tolist()
+    assert policy.accounts.tolist() == twin.accounts.tolist()
 
 
 def test_a_log_that_is_refused_halfway_does_not_make_decisions_new() -> None:
@@ -113,7 +113,7 @@ def test_a_log_that_is_refused_halfway_does_not_make_decisions_new() -> None:
     policy.update(decision, 1.0)
     log = alphafair.Log([0, 0], [0, 1], [0.5, 0.5], [0.5, 1e-300])
     with pytest.raises(Refusal, match="propensit"):
-        alphafair.drive.over_log(policy, log)
+        alphafair.run.over_log(policy, log)
     with pytest.raises(Refusal, match="has not learned from yet"):
         policy.update(decision, 1.0)
 
@@ -161,4 +161,4 @@ def test_threads_that_share_a_decision_learn_from_it_once() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert len(taken) == 500
-    assert policy.cumulative_rewards.sum() == 502.0
+    assert policy.accounts.sum() == 502.0

@@ -29,10 +29,8 @@ from alphafair import (
     metrics,
     simulate,
 )
-from alphafair.kernels.memory import ARMS
-from alphafair.kernels.utility import SLOPE, TOTAL
-from alphafair.policies.base import BasePolicy
-from alphafair.policies.fitting import known_settings
+from alphafair.algorithms.fitting import known_settings
+from alphafair.policy import BasePolicy
 from tests import naive, naive_adaptive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {
@@ -61,7 +59,7 @@ def make_pair(name: str, n_contexts: int, n_arms: int, rng: np.random.Generator)
     ours, oracle, options = PAIRS[name]
     options = dict(options)
     if ours is FairCB:
-        options |= {"pull_floor": 0.7 / n_arms, "horizon": 100}
+        options |= {"pull_share": 0.7 / n_arms, "horizon": 100}
         if not options.pop("epochs", False):
             options["context_weights"] = rng.dirichlet(np.ones(n_contexts))
     return ours(n_contexts, n_arms, **options), oracle(n_contexts, n_arms, **options)
@@ -104,8 +102,8 @@ def test_marginals_stay_exact_over_a_long_run() -> None:
     """phi'(R) is kept by a series around anchors: after 20,000 rounds it is still R^(-alpha) to a few ulp."""
     policy = AlphaFair(3, 5, alpha=0.9)
     simulate(policy, alphafair.streams.stochastic(20_000, 3, 5, seed=1))
-    shared = policy.snapshot().arrays["shared"][0]
-    np.testing.assert_allclose(shared[SLOPE, ARMS:], shared[TOTAL, ARMS:] ** -0.9, rtol=5e-15)
+    learned = policy.snapshot().arrays
+    np.testing.assert_allclose(learned["slope"], learned["account"] ** -0.9, rtol=5e-15)
 
 
 def test_scale_free_does_not_care_about_scale() -> None:
@@ -125,7 +123,7 @@ def test_fair_cb_keeps_every_floor() -> None:
     weights = np.array([0.5, 0.3, 0.2])
     stream = alphafair.streams.stochastic(400, 3, 5, seed=2)
     for feedback in ("bandit", "full"):
-        policy = FairCB(3, 5, pull_floor=0.15, horizon=400, context_weights=weights, feedback=feedback)
+        policy = FairCB(3, 5, pull_share=0.15, horizon=400, context_weights=weights, feedback=feedback)
         for t in range(400):
             decision = policy.choose(int(stream.contexts[t]))
             rewards = stream.rewards(t)
@@ -158,7 +156,7 @@ def test_growing_one_by_one_is_growing_at_once() -> None:
     for n in range(2, 100):
         slow.grow(n)
     fast.grow(99)
-    assert np.array_equal(slow.snapshot().arrays["learners"], fast.snapshot().arrays["learners"])
+    assert np.array_equal(slow.snapshot().arrays["x"], fast.snapshot().arrays["x"])
 
 
 @pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
@@ -167,11 +165,11 @@ def test_drift_is_zero_in_order_and_counts_masks(marginal: Any) -> None:
     simulate(policy, alphafair.streams.stochastic(100, 2, 3, seed=0), compiled=False)
     assert policy.drift == 0.0
     x = policy.probabilities(0)
-    slope = policy.cumulative_rewards**-0.5
+    slope = policy.accounts**-0.5
     best = int(x.argmax())
     decision = policy.choose(0, available=np.arange(3) != best)
     if marginal == "after":
-        slope = (policy.cumulative_rewards + decision.probabilities) ** -0.5
+        slope = (policy.accounts + decision.probabilities) ** -0.5
     policy.update(decision, [1.0, 1.0, 1.0])
     ahead = x - decision.probabilities
     expected = float(slope @ (np.maximum(ahead, 0.0) if marginal == "next_visit" else ahead))
@@ -186,7 +184,7 @@ def test_hedge_takes_one_of_horizon_and_rate() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: FairCB(2, 4, horizon=10, pull_floor=0.25), r"pull_floor must be a number in \(0, 0.25\); got 0.25"),
+        (lambda: FairCB(2, 4, horizon=10, pull_share=0.25), r"pull_share must be a number in \(0, 0.25\); got 0.25"),
         (lambda: FairCB(2, 4, horizon=0), "horizon must be a whole number of at least 1; got 0"),
         (lambda: FairCB(2, 4, horizon=9, context_weights=[0.5, 0.6]), "context_weights must be probabilities"),
         (lambda: FairCB(2, 4, horizon=9, feedback="some"), "feedback must be one of 'full', 'bandit'; got 'some'"),
@@ -221,7 +219,7 @@ def test_arrays_of_the_right_kind_are_checked_too() -> None:
     for bad in (np.array([0.5, 0.6]), np.array([1.5, -0.5])):
         with pytest.raises(ValueError, match=r"decision\.probabilities"):
             policy.update(decision._replace(probabilities=bad), np.array([0.5, 0.5]))
-    assert policy.cumulative_rewards.tolist() == [1.0, 1.0]
+    assert policy.accounts.tolist() == [1.0, 1.0]
     assert policy.distributions.tolist() == [[0.5, 0.5]]
 
 
@@ -311,9 +309,9 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
 def test_what_a_policy_has_not_is_none() -> None:
     """Callers ask the policy, not whether it has such a thing."""
     plain, apart, grouped = Uniform(1, 2), IndependentAlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "a"])
-    assert plain.alpha is plain.groups is plain.cumulative_rewards is plain.accounts is None
-    assert apart.groups is apart.accounts is None
-    assert (apart.alpha, apart.cumulative_rewards.tolist()) == (0.9, [[1.0, 1.0]])
+    assert plain.alpha is plain.groups is plain.accounts is plain.cumulative_rewards is None
+    assert apart.groups is None
+    assert (apart.alpha, apart.accounts.tolist()) == (0.9, [[1.0, 1.0]])
     assert (grouped.groups.labels, grouped.accounts.tolist()) == (("a",), [1.0])
 
 
@@ -355,10 +353,10 @@ def test_a_signal_leaves_no_call_waiting_for_ever(call: Any) -> None:
 def test_a_decision_may_be_a_plain_tuple() -> None:
     policy = AlphaFairBandit(1, 2, seed=0)
     policy.update((0, 1, 0.5, np.array([0.5, 0.5])), 1)  # type: ignore[arg-type]
-    assert policy.cumulative_rewards.tolist() == [1.0, 2.0]
+    assert policy.accounts.tolist() == [1.0, 2.0]
     independent = IndependentAlphaFair(2, 2)
     independent.update(Decision(1, 0, 0.5, np.array([0.5, 0.5])), (1, 0.5))
-    assert independent.cumulative_rewards.tolist() == [[1.0, 1.0], [1.5, 1.25]]
+    assert independent.accounts.tolist() == [[1.0, 1.0], [1.5, 1.25]]
 
 
 def test_certificate_is_refused_where_there_is_none() -> None:

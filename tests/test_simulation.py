@@ -20,17 +20,17 @@ def test_records(compiled: bool, every: int | None, rounds: list[int]) -> None:
     assert trace.rounds.tolist() == rounds
     for k, n_rounds in enumerate(rounds):
         head = simulate(AlphaFair(3, 4), STREAM.head(n_rounds))
-        assert np.array_equal(trace.cumulative_rewards[k], head.final)
-    assert np.array_equal(trace.final, trace.cumulative_rewards[-1])
+        assert np.array_equal(trace.accounts[k], head.final)
+    assert np.array_equal(trace.final, trace.accounts[-1])
     assert trace.pulls.sum() == 1000
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_blocks_do_not_show(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
-    monkeypatch.setattr("alphafair.drive.BLOCK", block)
+    monkeypatch.setattr("alphafair.run.BLOCK", block)
     parts = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
-    assert np.array_equal(whole.cumulative_rewards, parts.cumulative_rewards)
+    assert np.array_equal(whole.accounts, parts.accounts)
     assert np.array_equal(whole.pulls, parts.pulls)
 
 
@@ -76,13 +76,13 @@ def test_delays_keep_order_and_lose_nothing() -> None:
         ("choose", 3),
         ("update", 3),
     ]
-    assert policy.cumulative_rewards.sum() == pytest.approx(2.0 + 4.0)
+    assert policy.accounts.sum() == pytest.approx(2.0 + 4.0)
 
 
 def test_delays_are_booked_when_earned() -> None:
     late = simulate(AlphaFair(3, 4), STREAM, delay=5000, record_every=100)
     uniform = STREAM.reward_table[STREAM.items].mean(axis=1).cumsum()
-    np.testing.assert_allclose(late.cumulative_rewards.sum(axis=1), 4.0 + uniform[99::100])
+    np.testing.assert_allclose(late.accounts.sum(axis=1), 4.0 + uniform[99::100])
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ def test_the_policy_keeps_what_it_learned() -> None:
     simulate(policy, rest)
     whole = AlphaFair(3, 4)
     simulate(whole, STREAM)
-    np.testing.assert_array_equal(policy.cumulative_rewards, whole.cumulative_rewards)
+    np.testing.assert_array_equal(policy.accounts, whole.accounts)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_policy_keeps_what_it_learned() -> None:
 def test_refusals_change_nothing(policy: AlphaFair, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         simulate(policy, STREAM, **options)
-    assert (policy.cumulative_rewards == 1.0).all()
+    assert (policy.accounts == 1.0).all()
 
 
 def test_rewards_out_of_range_are_refused_before_the_first_round() -> None:
@@ -133,5 +133,5 @@ def test_rewards_out_of_range_are_refused_before_the_first_round() -> None:
     policy = AlphaFair(1, 2)
     with pytest.raises(ValueError, match=r"stream.reward_table must be in \[0, 1\] for alpha-fair; got \[0.5, 5.0\]"):
         simulate(policy, stream)
-    assert (policy.cumulative_rewards == 1.0).all()
+    assert (policy.accounts == 1.0).all()
     assert isinstance(simulate(ScaleFree(1, 2), stream), Trace)

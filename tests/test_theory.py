@@ -23,9 +23,7 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.kernels import log_barrier
-from alphafair.kernels.log_barrier import EXPLORATION, RATE, STABILITY_SUM
-from alphafair.kernels.memory import ARMS
+from alphafair.math import log_barrier
 from tests import naive
 
 pytestmark = pytest.mark.compiled  # thousands of runs: with the JIT off they would take an hour
@@ -62,7 +60,7 @@ def run_alpha_fair(
     waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for t in range(n_rounds):
         context = int(contexts[t])
-        before = policy.cumulative_rewards
+        before = policy.accounts
         decision = policy.choose(context)
         if kind == "adversarial":
             rewards[t] = np.arange(n_arms) == int(decision.probabilities.argmin())
@@ -76,11 +74,11 @@ def run_alpha_fair(
                 linear += float(g @ used)
             waiting[context] = (rewards[t], x)
         else:
-            g = (before if marginal == "before" else policy.cumulative_rewards) ** -alpha * rewards[t]
+            g = (before if marginal == "before" else policy.accounts) ** -alpha * rewards[t]
             gains[context] += g
             linear += float(g @ x)
     for context, (r, used) in waiting.items():
-        g = policy.cumulative_rewards**-alpha * r
+        g = policy.accounts**-alpha * r
         gains[context] += g
         linear += float(g @ used)
     totals = naive.context_reward_totals(contexts.tolist(), rewards, n_contexts)
@@ -107,7 +105,7 @@ def test_three_certificates(
     kind: str, marginal: str, alpha: float, n_rounds: int, n_contexts: int, n_arms: int, seed: int
 ) -> None:
     policy, totals, gains, linear, _ = run_alpha_fair(kind, n_rounds, n_contexts, n_arms, alpha, marginal, seed)
-    earned = policy.cumulative_rewards
+    earned = policy.accounts
     bound = 2.0 * np.sqrt(policy.squared_gradient_norms)
     slack = 1e-9
     assert (gains.max(axis=1)).sum() - linear <= bound.sum() + slack  # 1, added up over the contexts
@@ -131,7 +129,7 @@ def test_regret_of_every_single_context(kind: str, alpha: float, n_contexts: int
     gains, linear = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
     for t in range(120):
         context = int(contexts[t])
-        slope = policy.cumulative_rewards**-alpha
+        slope = policy.accounts**-alpha
         decision = policy.choose(context)
         policy.update(decision, rewards[t])
         gains[context] += slope * rewards[t]
@@ -182,7 +180,7 @@ def test_certificate_holds_for_late_and_masked_decisions(
     for decision, reward in waiting:
         policy.update(decision, reward)
     totals = naive.context_reward_totals(contexts.tolist(), rewards, 2)
-    regret = metrics.approximate_regret(optimum_above(totals, alpha), policy.cumulative_rewards, alpha)
+    regret = metrics.approximate_regret(optimum_above(totals, alpha), policy.accounts, alpha)
     assert regret <= metrics.regret_certificate(policy) + 1e-9
 
 
@@ -232,26 +230,26 @@ def test_putta_agrawal_invariants(n_arms: int, scale: float, sign: float, explor
     policy = ScaleFree(1, n_arms, exploration=exploration, seed=seed)
     suffered = 0.0
     for _ in range(40):
-        row, sums = policy.snapshot().arrays["shared"][0]
-        p, eta, gamma, stability = row[ARMS:].copy(), row[RATE], row[EXPLORATION], sums[STABILITY_SUM]
+        before = policy.snapshot().arrays
+        p, eta, gamma = before["p"], before["rate"], before["exploration"]
         decision = policy.choose(0)
         loss = scale * (sign + rng.normal() * (0.2 if sign else 1.0))
         policy.update(decision, -loss)
-        row, sums = policy.snapshot().arrays["shared"][0]
+        after = policy.snapshot().arrays
         estimate = abs(loss) / decision.propensity
-        gained = sums[STABILITY_SUM] - stability
-        rounding = 1e-12 * (1.0 + sums[STABILITY_SUM])
+        gained = after["stability_sum"] - before["stability_sum"]
+        rounding = 1e-12 * (1.0 + after["stability_sum"])
         assert gained >= 0.0
         assert gained <= 0.5 * eta * p[decision.arm] * estimate**2 + rounding
         assert gained <= 2.0 * estimate + rounding
-        assert row[RATE] <= eta
-        assert row[EXPLORATION] <= gamma + 1e-15
-        assert row[EXPLORATION] <= 0.5
-        leader = naive.log_barrier_leader(row[RATE] * sums[ARMS:])
-        np.testing.assert_allclose(row[ARMS:], leader, rtol=1e-9, atol=1e-300)
+        assert after["rate"] <= eta
+        assert after["exploration"] <= gamma + 1e-15
+        assert after["exploration"] <= 0.5
+        leader = naive.log_barrier_leader(after["rate"] * after["losses"])
+        np.testing.assert_allclose(after["p"], leader, rtol=1e-9, atol=1e-300)
         suffered += loss / decision.propensity * p[decision.arm]
-        bound = sums[STABILITY_SUM] - np.log(n_arms * leader).sum() / row[RATE]
-        regret = suffered - sums[ARMS:] @ leader
+        bound = after["stability_sum"] - np.log(n_arms * leader).sum() / after["rate"]
+        regret = suffered - after["losses"] @ leader
         assert regret <= bound + rounding + 1e-12 * abs(suffered)
 
 
@@ -333,7 +331,7 @@ def test_fair_cb_full_information_regret_bound(seed: int) -> None:
     """At most sqrt(2 T M ln N) behind the best policy that keeps the floors; uniform play, which keeps them, is not."""
     for stream in (streams.drifting(3000, 4, 5, seed=seed), streams.stochastic(3000, 4, 5, seed=seed)):
         weights = np.bincount(stream.contexts, minlength=4) / 3000
-        policy = FairCB(4, 5, pull_floor=0.1, horizon=3000, context_weights=weights, feedback="full")
+        policy = FairCB(4, 5, pull_share=0.1, horizon=3000, context_weights=weights, feedback="full")
         earned = simulate(policy, stream, seed=seed).final.sum() - 5.0
         best, bound = best_with_floors(stream, weights, 0.1), math.sqrt(2 * 3000 * 4 * math.log(5))
         assert best - earned <= bound
@@ -343,7 +341,7 @@ def test_fair_cb_full_information_regret_bound(seed: int) -> None:
 def test_fair_cb_full_information_regret_is_as_large_as_can_be() -> None:
     """5/8 of the bound: half lost in the late rounds of `swings`, an eighth in the early ones. It pins the rate."""
     stream = swings(5000, 6, 220)
-    policy = FairCB(1, 6, pull_floor=1e-4, horizon=5000, context_weights=[1.0], feedback="full")
+    policy = FairCB(1, 6, pull_share=1e-4, horizon=5000, context_weights=[1.0], feedback="full")
     earned = simulate(policy, stream).final.sum() - 6.0
     regret = best_with_floors(stream, np.ones(1), 1e-4) - earned
     assert 0.6 <= regret / math.sqrt(2 * 5000 * math.log(6)) <= 0.625

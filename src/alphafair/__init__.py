@@ -29,6 +29,7 @@ _MODULES = (
     "evaluation",
     "figures",
     "metrics",
+    "run",
     "streams",
     "types",
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from alphafair import evaluation as evaluation
     from alphafair import figures as figures
     from alphafair import metrics as metrics
+    from alphafair import run as run
     from alphafair import streams as streams
     from alphafair import types as types
     from alphafair.engine import Engine as Engine

@@ -19,7 +19,7 @@ GROUPS = {"labels": ["a", "a", "b"], "pull_floor": {"a": 0.1}}
 def compile_policy(name: str) -> None:
     """Compile what decisions, updates, simulations and logs of one kind of policy need, and keep it on disk."""
     from alphafair import simulate
-    from alphafair.run import over_log, over_full_log
+    from alphafair.run import over_full_log, over_log
     from alphafair.types import Feedback, Stream
 
     contexts = np.zeros(3, dtype=np.int32)

@@ -41,6 +41,10 @@ class GroupAccounts:
         self.groups = self.live_groups = groups
         self.algorithm = algorithm
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy` and `pickle`: the policy has the algorithm."""
+        return {"groups": self.groups, "live_groups": self.live_groups}
+
     @property
     def pooled(self) -> bool:
         """Whether arms have accounts in common, or entitlements."""
@@ -123,7 +127,7 @@ class GroupAccounts:
             learned.group_accounts = accounts
 
     def keep_accounts_of_absent(self, learned: Learned, before: NDArray[np.int64], rho: Vector) -> None:
-        """Groups whose last live arm has left keep their account; `before` are the groups of the live arms of before."""
+        """Groups whose last live arm has left keep their account; `before` are the groups of earlier live arms."""
         for column in np.flatnonzero(~np.isin(before, self.groups.of_arms[learned.live_arms])):
             account = rho[column] * self.groups.entitlements[before[column]]
             learned.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is less

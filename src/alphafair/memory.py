@@ -56,10 +56,17 @@ class Layout:
     scratch: Any = NOTHING
     parts: Any = NOTHING
     only_with_groups: str | None = None  # the last row of `arms`, which is there where arms share accounts
+    may_be_infinite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        learned = [name for part in (self.scalars, self.arms, self.context_scalars, self.contexts) for name in part._fields]
-        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & {*ALWAYS, *FEATURES, "group_accounts"}
+        learned = [
+            name for part in (self.scalars, self.arms, self.context_scalars, self.contexts) for name in part._fields
+        ]
+        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & {
+            *ALWAYS,
+            *FEATURES,
+            "group_accounts",
+        }
         assert not twice, f"names that stand for two things: {sorted(twice)}"
 
     def blank(self, n_contexts: int, n_arms: int, *, pooled: bool = False, features: Any = ()) -> Memory:
@@ -165,6 +172,10 @@ class Learned:
         cells = np.prod(self.memory.contexts.shape[1:]) + self.memory.context_scalars.shape[1]
         return int(cells) * self.memory.contexts.itemsize + 8 * n_accounts
 
+    def named(self) -> dict[str, NDArray[Any]]:
+        """Views of all that is learned about live arms, by name."""
+        return self.layout.named(self.memory)
+
     # contexts and arms that come and go
 
     def add_contexts(self, first: Memory, n_contexts: int) -> None:
@@ -226,23 +237,32 @@ class Learned:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that is learned, by name, for a State."""
-        named = {**self.layout.named(self.memory), "live": self.live, "retired_accounts": self.retired_accounts}
+        named = {**self.named(), "live": self.live, "retired_accounts": self.retired_accounts}
         if len(self.group_accounts):
             named["group_accounts"] = self.group_accounts
         return {name: np.array(value) for name, value in named.items()}
 
     def names(self) -> set[str]:
         """Those of the arrays of a snapshot."""
-        names = {*self.layout.named(self.memory), *ALWAYS}
+        names = {*self.named(), *ALWAYS}
         return names | {"group_accounts"} if len(self.group_accounts) else names
 
-    def read(self, state: State) -> None:
-        """Take the arrays of a State, which must have the names and shapes of those that are there."""
+    def check_names(self, state: State, n_contexts: int) -> None:
+        """Refuse a State with other arrays than this memory, or another number of contexts, before room is made."""
         if {*state.arrays} != self.names():
             repair = "It is damaged, or alphafair.load_policy(state) builds the policy that it belongs to."
             raise validate.Refusal("state.arrays", f"named {sorted(self.names())}", sorted(state.arrays), repair)
-        for name, cells in self.layout.named(self.memory).items():
+        for name in (*self.layout.context_scalars._fields, *self.layout.contexts._fields):
+            if np.shape(state.arrays[name])[:1] != (n_contexts,):
+                got = f"shape {np.shape(state.arrays[name])}"
+                raise validate.Refusal(f"state.arrays[{name!r}]", f"of {n_contexts} contexts", got, DAMAGED)
+
+    def read(self, state: State) -> None:
+        """Take the arrays of a State, which must have the shapes of those that are there."""
+        for name, cells in self.named().items():
             cells[...] = array_of(state, name, np.float64, cells.shape)
+            if not np.isfinite(cells).all() and name not in self.layout.may_be_infinite:
+                raise validate.Refusal(f"state.arrays[{name!r}]", "finite", "infinite values", DAMAGED)
         retired = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
         self.retired_accounts = self._retired_storage = retired
         if len(self.group_accounts):
@@ -257,23 +277,24 @@ class Learned:
 
     def copied_arrays(self) -> tuple[Any, ...]:
         """All that a log can change, to be put back by `put_back`."""
-        learned = {name: cells.copy() for name, cells in self.layout.named(self.memory).items()}
+        learned = {name: cells.copy() for name, cells in self.named().items()}
         return learned, self.retired_accounts.copy(), self.group_accounts.copy()
 
     def put_back(self, arrays: tuple[Any, ...]) -> None:
         learned, retired, self.group_accounts = arrays
-        for name, cells in self.layout.named(self.memory).items():
+        for name, cells in self.named().items():
             cells[...] = learned[name]
         self.retired_accounts[...] = retired
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`, which would cut arrays loose from their views."""
-        storage = self.memory.context_scalars, self.memory.contexts
-        return {**vars(self), "_storage": storage, "_retired_storage": self.retired_accounts}
+        """For `copy` and `pickle`, which would cut arrays loose from their views; the policy has the layout."""
+        own = ("layout", "_storage", "_retired_storage")
+        return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._storage = self.memory.context_scalars, self.memory.contexts
+        self._retired_storage = self.retired_accounts
 
 
 def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArray[Any]:

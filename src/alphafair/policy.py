@@ -175,7 +175,9 @@ class BasePolicy(Policy):
     def _with_settings(self, memory: Memory) -> Memory:
         """The same memory with the settings of now."""
         groups = memory.groups if self._groups is None else self._groups.memory(self.n_arms)
-        return memory._replace(settings=settings_vector(self._algorithm.layout.settings, self._numbers()), groups=groups)
+        return memory._replace(
+            settings=settings_vector(self._algorithm.layout.settings, self._numbers()), groups=groups
+        )
 
     def _become(self, live: NDArray[np.bool_]) -> None:
         """Nothing learned, of these arms, some of which may be retired."""
@@ -349,7 +351,9 @@ class BasePolicy(Policy):
             row = self._algorithm.layout.scratch.from_features
             self._memory.scratch[row] = self._regressors.predict(self._seen)
             self._prepared = _NOT_PREPARED
-        elif self._algorithm.show is not None and self._algorithm.show(self._memory, feature_table(shown[None], live), 0):
+        elif self._algorithm.show is not None and self._algorithm.show(
+            self._memory, feature_table(shown[None], live), 0
+        ):
             self._prepared = _NOT_PREPARED
         return shown
 
@@ -460,9 +464,7 @@ class BasePolicy(Policy):
 
     def _refuse_propensity(self, context: int, propensity: float, entry: int | None = None) -> None:
         """Of a decision, or of an entry of a log."""
-        least = self._algorithm.least_propensity(self._memory, context)
-        if self._groups is not None:
-            least = self._groups.least_drawn(self._memory, least)
+        least = self._least_propensity(context)
         raise validate.Refusal(
             "decision.propensity" if entry is None else f"log.propensities[{entry}]",
             f"at least {least:.3g}, the least this policy can have drawn with in context {context}",
@@ -470,6 +472,11 @@ class BasePolicy(Policy):
             "Look for its source: other policies' logs, or decisions made after the snapshot that was restored. "
             "To learn from it all the same, raise it to that number.",
         )
+
+    def _least_propensity(self, context: int) -> float:
+        """The least probability that this policy can ever have drawn an arm with, in this context."""
+        least = self._algorithm.least_propensity(self._memory, context)
+        return least if self._groups is None else self._groups.least_drawn(self._memory, least)
 
     def expect(self, decision: Decision) -> None:
         """A reward for this decision is on its way: policies that care count it in until `update` or `forgo`."""
@@ -628,10 +635,17 @@ class BasePolicy(Policy):
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._algorithm = self._own_algorithm()
+        self._take(state)
         self._set_lock()
         self._memory_changed()
+
+    def _take(self, state: dict[str, Any]) -> None:
+        """Attributes that were copied or pickled: they have no code."""
+        self.__dict__.update(state)
+        self._algorithm = self._own_algorithm()
+        self._learned.layout = self._algorithm.layout
+        if self._groups is not None:
+            self._groups.algorithm = self._algorithm
 
     @classmethod
     def _made(cls, n_contexts: int, live: NDArray[np.bool_], settings: Mapping[str, Any], seed: int | None) -> Self:
@@ -671,6 +685,7 @@ class BasePolicy(Policy):
         """Go on from a snapshot of the same kind of policy with the same settings."""
         check_kind(state, self.name, self.version)
         n_contexts, live = checked_state(state, self.settings)
+        self._learned.check_names(state, n_contexts)
         then = dict(self._settings_for(n_contexts))
         if "groups" in then:
             said = state.settings["groups"]
@@ -696,7 +711,7 @@ class BasePolicy(Policy):
     def go_on_as(self, other: Self) -> None:
         """Go on from where a copy is."""
         with self._lock:
-            self.__dict__.update(other.__getstate__())
+            self._take(other.__getstate__())
             self._memory_changed()
 
     def _check(self) -> None:
@@ -723,7 +738,7 @@ class BasePolicy(Policy):
         return self._regressors is None and not own_steps
 
     def run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """A whole run in one call; arms are columns of `live` ones here. `n_rounds` are still to come, with this one."""
+        """Part of a whole run in one call; arms are columns of `live` ones. `n_rounds` are still to come, with this."""
         with self._lock:
             if not np.array_equal(live, self._learned.live_arms):
                 allowed = f"one that keeps its arms {live.tolist()} while it plays"

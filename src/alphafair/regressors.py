@@ -28,7 +28,9 @@ class Regressors:
             predicted = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
         else:
             row = features[None]
-            predicted = np.array([0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted])
+            predicted = np.array(
+                [0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted]
+            )
         return np.clip(np.nan_to_num(np.asarray(predicted, dtype=np.float64)), -1.0, 1.0)
 
     def fit(self, arm: int, features: NDArray[np.float64], y: float) -> None:

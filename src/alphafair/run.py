@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.algorithms.fitting import matching_features
 from alphafair.available import AvailableArms
 from alphafair.groups import Labels
-from alphafair.math.adversaries import first_state, react
 from alphafair.loops import NOBODY, Delays, LogSteps, Rounds
+from alphafair.math.adversaries import first_state, react
 from alphafair.played import Played
-from alphafair.algorithms.fitting import matching_features
 from alphafair.policy import BasePolicy, feature_table
 from alphafair.types import (
     ADVERSARIES,
@@ -325,7 +325,9 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
         ours = cast(BasePolicy, policy)
         every = AvailableArms.every(log.n_rounds, log.n_arms)
         columns = log.contexts, log.arms, log.rewards, uniforms, *(log.available or every)
-        matched = int(ours.run(ours.live_arms, "match", log.n_rounds, *columns, played.book(0, log.n_rounds), in_order=True))
+        matched = int(
+            ours.run(ours.live_arms, "match", log.n_rounds, *columns, played.book(0, log.n_rounds), in_order=True)
+        )
     else:
         matched, replay = 0, _Replay(uniforms)
         rounds = zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), strict=True)

@@ -9,9 +9,9 @@ Before the draw of round t, w = (R + what is on its way)^-alpha, W = max w, m an
     B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is what m' says of this round
     p = (1-q) a + q Bt,   Bt = (1-gamma) B + gamma/n
 
-With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor under every arm, p above is nu + (1 - n nu) times as
-much, and so is d without nu; with floors under groups, a and Bt are raised to them, and a gives what it must to the best
-arms of every group.
+With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor under every arm, p above is nu + (1 - n nu) times
+as much, and so is d without nu; with floors under groups, a and Bt are raised to them, and a gives what it must to the
+best arms of every group.
 
 a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
 arm I drawn with probability p_I and the reward r, r' = min(r, c):
@@ -122,7 +122,12 @@ def prepare(memory, context):
     """Everything before the draw, into scratch."""
     predict(memory, context)
     numbers, parts, scratch, slope = memory.scalars, memory.parts, memory.scratch, memory.arms[A.slope]
-    predicted, scores, guaranteed, raised = scratch[T.predicted], scratch[T.scores], scratch[T.guaranteed], scratch[T.raised]
+    predicted, scores, guaranteed, raised = (
+        scratch[T.predicted],
+        scratch[T.scores],
+        scratch[T.guaranteed],
+        scratch[T.raised],
+    )
     n = scores.shape[0]
     peak = best = 0.0
     for i in range(n):
@@ -188,7 +193,9 @@ def guarantee(memory, context):
     smallest = np.inf
     for i in range(n):
         s = (1.0 - gamma) * slope[i] / peak
-        reach = memory.groups.numbers[F.unpromised] * ((1.0 - safe) * scores[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
+        reach = (
+            memory.groups.numbers[F.unpromised] * ((1.0 - safe) * scores[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
+        )
         raised[i] = max(predicted[i], largest - reach)
         distances[i] = losses[i] - s * raised[i]
         smallest = min(smallest, distances[i])

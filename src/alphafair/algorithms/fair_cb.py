@@ -443,7 +443,7 @@ class FairCB(BasePolicy):
     contexts_apart = False
     feedbacks = tuple(Feedback)
     look = ("#CC79A7", "P")
-    _layout = Layout(S, N, A, K, C)
+    _layout = Layout(S, N, A, K, C, may_be_infinite=("next_epoch",))
     _others: ClassVar[dict[str, Any]] = {
         "start": start,
         "start_contexts": start_contexts,

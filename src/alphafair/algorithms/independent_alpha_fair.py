@@ -1,6 +1,6 @@
 """alpha-FairCB in every context on its own: as `alpha_fair`, with an account per context.
 
-    S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g = phi'(R^j) r
+S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g = phi'(R^j) r
 """
 
 from typing import Any, ClassVar
@@ -14,12 +14,14 @@ from alphafair.math.gradient_ascent import ascend, close_epoch
 from alphafair.math.positions import positions
 from alphafair.math.utility import (
     ACCOUNT,
-    SETTINGS as S,
     account_settings,
     earn,
     entry_accounts,
     open_accounts,
     slopes_are_wrong,
+)
+from alphafair.math.utility import (
+    SETTINGS as S,
 )
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy

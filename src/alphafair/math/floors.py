@@ -27,7 +27,7 @@ GROUPS = True  # False in the machine code of policies without groups and floors
 # pooled: whether arms share accounts; unpromised: 1 less all floors, now, and the least that it ever was, with all arms
 # that have left; group_floored: the number of groups, if some of them have floors, else 0
 F = positions("pooled", "arm_floor", "unpromised", "least_unpromised", "group_floored")
-# rows: of every arm its group (read without a sign) and 1/s; of every group its floor; scratch, the first three by group
+# rows: of every arm its group (read unsigned) and 1/s; of every group its floor; scratch, the first three by group
 R = positions("group", "inverse_entitlement", "floor", "pool", "group_share", "count", "increment", "ones")
 LEAST_PROPENSITY = 1e-100  # below it nothing was ever drawn, whatever the floors: those of policies are far above
 TIE = 1.0 - 1e-9  # values above it times the best are as good as the best: rounding must not choose between arms

@@ -24,7 +24,9 @@ these, and its kernels take its whole memory.
 import math
 
 from alphafair.jit import kernel
-from alphafair.math.least_squares import KEEP, add, predict as predict_from_features, show, solve as solve_features
+from alphafair.math.least_squares import KEEP, add, show
+from alphafair.math.least_squares import predict as predict_from_features
+from alphafair.math.least_squares import solve as solve_features
 from alphafair.math.positions import positions
 from alphafair.math.utility import ACCOUNT
 from alphafair.math.utility import SETTINGS as OF_ACCOUNT
@@ -32,7 +34,7 @@ from alphafair.math.utility import SETTINGS as OF_ACCOUNT
 FEATURES = True  # False in the machine code of policies without features: what is only for them is left out
 OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 
-# most_arms: how many there ever were; described: whether rounds have features; fits: whether `least_squares` learns them
+# most_arms: how many there ever were; described: rounds have features; fits: `least_squares` learns what they say
 SETTINGS = positions(OF_ACCOUNT, "most_arms", "described", "fits", "features_of_arms")
 SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")

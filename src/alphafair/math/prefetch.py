@@ -1,7 +1,7 @@
 """Asking for memory before it is needed.
 
 With many contexts the rows of one are in no cache when its round comes, and waiting for them takes longer than the
-round itself. A run knows the contexts of the rounds to come, so it asks a few rounds ahead. Results do not depend on it.
+round itself. A run knows the contexts of the rounds to come, so it asks a few rounds ahead. Results are the same.
 """
 
 from typing import Any

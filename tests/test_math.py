@@ -1,4 +1,4 @@
-"""Kernels one by one: properties first, then the edges, then an independent answer."""
+"""Shared mathematics, function by function: properties first, then the edges, then an independent answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair.kernels import log_barrier, pull_floor, simplex, utility
-from alphafair.kernels.draw import draw_arm, mask_distribution
-from alphafair.kernels.memory import ARMS, blank
-from alphafair.kernels.pull_floor import LOSS, WEIGHT, P
+from alphafair.algorithms import FairCB, fair_cb
+from alphafair.algorithms.fair_cb import C, K
+from alphafair.jit import repeated
+from alphafair.math import log_barrier, simplex, utility
+from alphafair.math.draw import draw_arm, mask_distribution
+from alphafair.memory import Memory, settings_vector
 from tests import naive
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
@@ -21,7 +23,7 @@ finite = st.floats(-1e6, 1e6, allow_nan=False)
 
 def projected(v: np.ndarray) -> np.ndarray:
     out = np.empty_like(v)
-    simplex.project(v, out)
+    repeated(simplex.project, 10**6)(v, out)
     return out
 
 
@@ -83,13 +85,12 @@ def test_utility_and_its_slope(x: float, alpha: float) -> None:
 @given(st.floats(0.0, 0.999), st.floats(1e-9, 1.0), st.integers(0, 2**32 - 1))
 def test_accounts_follow_the_power_exactly(alpha: float, size: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    account = blank(utility.ACCOUNT_ROWS, 3)[None]
-    utility.open_accounts(account[0, :, ARMS:], 1.0, alpha)
-    settings = np.array(utility.account_settings(alpha))
+    names, rows = utility.ACCOUNT, np.zeros((utility.ACCOUNT.size, 3))
+    utility.open_accounts(rows, 1.0, alpha)
+    numbers = settings_vector(utility.SETTINGS, utility.account_settings(alpha))
     for _ in range(200):
-        utility.earn(account, 0, 0, settings, np.ones(3), size * rng.random(3))
-    totals = account[0, utility.TOTAL, ARMS:]
-    np.testing.assert_allclose(account[0, utility.SLOPE, ARMS:], totals**-alpha, rtol=2e-15)
+        utility.earn(rows, numbers, np.ones(3), size * rng.random(3))
+    np.testing.assert_allclose(rows[names.slope], rows[names.account] ** -alpha, rtol=2e-15)
 
 
 def test_draw_covers_the_unit_interval() -> None:
@@ -102,7 +103,7 @@ def test_draw_covers_the_unit_interval() -> None:
 
 def test_mask_falls_back_to_uniform() -> None:
     p = np.array([0.5, 0.5, 0.0, 0.0])
-    mask_distribution(np.empty((0, 0)), p, np.array([False, False, True, True]))
+    mask_distribution(p, np.array([False, False, True, True]))
     assert p.tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
@@ -138,30 +139,31 @@ def test_stability_of_many_arms_does_not_overflow() -> None:
         assert ours == pytest.approx(naive.log_barrier_stability(p, estimate, 50.0), rel=1e-9)
 
 
-def test_contexts_without_weight_have_no_part() -> None:
-    """The floors are met by the others alone, and a context of weight 0 keeps its own exponential weights."""
-    learners = np.stack([pull_floor.first_learner(3)] * 3)
-    learners[:, P, WEIGHT] = 0.6, 0.0, 0.4
-    learners[:, LOSS, ARMS:] = [0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]
-    dual = np.zeros(3)
-    for context in range(3):
-        pull_floor._weigh(learners, context, 0.5, dual)
-    pull_floor.solve(learners, 0.5, 0.2, dual)
-    assert dual.max() > 0.0
-    assert (learners[:, P, WEIGHT] @ learners[:, P, ARMS:]).min() >= 0.2 - 1e-12
-    np.testing.assert_allclose(learners[1, P, ARMS:], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
+def prepared(weights: np.ndarray, losses: np.ndarray, rate: float) -> tuple[Memory, np.ndarray]:
+    """The memory of FairCB with these losses, and multipliers of 0."""
+    m, n = losses.shape
+    memory = FairCB(m, n, horizon=10)._memory
+    memory.context_scalars[:, K.weight], memory.contexts[:, C.losses] = weights, losses
+    dual, weigh = np.zeros(n), repeated(fair_cb._weigh, 10**6)
+    for context in range(m):
+        weigh(memory, context, rate, dual)
+    return memory, dual
 
 
 def solved(weights: np.ndarray, losses: np.ndarray, rate: float, floor: float) -> tuple[np.ndarray, np.ndarray]:
     """P and the multipliers, from a cold start."""
-    m, n = losses.shape
-    learners = np.stack([pull_floor.first_learner(n)] * m)
-    learners[:, P, WEIGHT], learners[:, LOSS, ARMS:] = weights, losses
-    dual = np.zeros(n)
-    for context in range(m):
-        pull_floor._weigh(learners, context, rate, dual)
-    pull_floor.solve(learners, rate, floor, dual)
-    return learners[:, P, ARMS:], dual
+    memory, dual = prepared(weights, losses, rate)
+    repeated(fair_cb.solve, 10**6)(memory, rate, floor, dual)
+    return memory.contexts[:, C.p], dual
+
+
+def test_contexts_without_weight_have_no_part() -> None:
+    """The floors are met by the others alone, and a context of weight 0 keeps its own exponential weights."""
+    weights = np.array([0.6, 0.0, 0.4])
+    p, dual = solved(weights, np.array([[0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]]), 0.5, 0.2)
+    assert dual.max() > 0.0
+    assert (weights @ p).min() >= 0.2 - 1e-12
+    np.testing.assert_allclose(p[1], naive.softmax(-0.5 * np.arange(3.0)), rtol=1e-12)
 
 
 def assert_optimal(

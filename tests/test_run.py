@@ -17,11 +17,11 @@ from alphafair import (
     Refusal,
     ScaleFree,
     Uniform,
-    drive,
+    run,
     simulate,
     streams,
 )
-from alphafair.policies.base import BasePolicy
+from alphafair.policy import BasePolicy
 from alphafair.types import Decision, Log
 from tests import INTERPRETED
 from tests.test_policies import PAIRS, make_pair
@@ -45,7 +45,7 @@ def test_a_log_replays_to_the_same_state(make: Any) -> None:
     live, folded, stepped = make(), make(), make()
     log = simulate(live, STREAM, seed=4, log=True).log
     assert log is not None
-    drive.over_log(folded, log)
+    run.over_log(folded, log)
     for entry in zip(log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), log.rewards, strict=True):
         stepped.update(Decision(*entry[:3], None), float(entry[3]))  # type: ignore[arg-type]
     assert memory(live) == memory(folded) == memory(stepped)
@@ -62,7 +62,7 @@ def test_a_full_log_replays_to_the_same_state(make: Any) -> None:
         live.update(decision, STREAM.rewards(t))
         used.append(decision.probabilities)
         rewards.append(STREAM.rewards(t))
-    drive.over_full_log(folded, STREAM.contexts[:300], np.array(used), np.array(rewards))
+    run.over_full_log(folded, STREAM.contexts[:300], np.array(used), np.array(rewards))
     assert memory(live) == memory(folded)
 
 
@@ -74,7 +74,7 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
     folded, stepped = make(), make()
     for policy in (folded, stepped):
         policy.retire(1)
-    drive.over_log(folded, log)
+    run.over_log(folded, log)
     for entry in zip(log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), log.rewards, strict=True):
         stepped.update(Decision(*entry[:3], None), float(entry[3]))  # type: ignore[arg-type]
     for ours, theirs in zip(folded.snapshot().arrays.values(), stepped.snapshot().arrays.values(), strict=True):
@@ -85,12 +85,12 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
 @pytest.mark.parametrize("name", PAIRS)
 def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
-    monkeypatch.setattr("alphafair.drive.BLOCK", 128)
+    monkeypatch.setattr("alphafair.run.BLOCK", 128)
     results = []
     for compiled in (True, False):
         policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))
         trace = simulate(policy, STREAM, seed=9, delay=delay, record_every=70, compiled=compiled)
-        results.append((memory(policy), trace.cumulative_rewards.tobytes(), trace.pulls.tolist()))
+        results.append((memory(policy), trace.accounts.tobytes(), trace.pulls.tolist()))
     assert results[0] == results[1]
 
 
@@ -104,7 +104,7 @@ def test_there_is_a_slot_for_all_that_wait_at_once(longest: int) -> None:
         waiting = [due for due in waiting if due > t] + [max(t + delay, t + 1)]
         most = max(most, len(waiting))
     for policy, width in ((AlphaFair(1, 5), 5), (AlphaFairBandit(1, 5), 2)):
-        found = drive._waits(delays, policy)
+        found = run._waits(delays, policy)
         assert found.free.tolist() == list(range(most))
         assert found.waiting.shape == (most, width)
 
@@ -117,7 +117,7 @@ def test_a_propensity_that_was_never_drawn_is_refused() -> None:
             policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
         log = Log([0, 1, 0], [0, 1, 2], [0.5, 0.5, 1.0], [0.5, 0.4, 1e-3], n_contexts=2)
         with pytest.raises(Refusal, match=r"log.propensities\[2\] must be at least"):
-            drive.over_log(policy, log)
+            run.over_log(policy, log)
         assert memory(policy) == before
         policy.update(Decision(0, 1, 1 / 6, None), 1.0)  # type: ignore[arg-type]
 
@@ -154,12 +154,12 @@ def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
     assert log is not None
     log = replace(log, propensities=np.maximum(log.propensities, 0.125))
     policy = Plain(3, 4)
-    drive.over_log(policy, log)
+    run.over_log(policy, log)
     expected = 1.0 + 0.5 * np.bincount(log.arms, log.rewards, minlength=4)
-    np.testing.assert_allclose(policy.cumulative_rewards, expected, rtol=1e-12)
+    np.testing.assert_allclose(policy.accounts, expected, rtol=1e-12)
     before = policy.snapshot()
     with pytest.raises(Refusal, match=r"decision\.propensity"):
-        drive.over_log(policy, replace(log, propensities=np.where(np.arange(600) == 300, 1e-6, log.propensities)))
+        run.over_log(policy, replace(log, propensities=np.where(np.arange(600) == 300, 1e-6, log.propensities)))
     assert memory(policy) == [array.tobytes() for _, array in sorted(before.arrays.items())]
 
 
@@ -175,7 +175,7 @@ def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
     policy = Proud(1, 2)
     before = memory(policy)
     with pytest.raises(ValueError, match="too little"):
-        drive.over_full_log(policy, [0, 0], [[0.5, 0.5]] * 2, [[1.0, 0.0], [0.0, 1.0]])
+        run.over_full_log(policy, [0, 0], [[0.5, 0.5]] * 2, [[1.0, 0.0], [0.0, 1.0]])
     assert memory(policy) == before
 
 
@@ -183,26 +183,26 @@ def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
     ("call", "words"),
     [
         (
-            lambda: drive.over_log(AlphaFair(1, 2), Log([0], [0], [1.0], [0.5])),
+            lambda: run.over_log(AlphaFair(1, 2), Log([0], [0], [1.0], [0.5])),
             "policy must be one with bandit feedback",
         ),
         (
-            lambda: drive.over_log(AlphaFairBandit(1, 2), Log([1], [0], [1.0], [0.5])),
+            lambda: run.over_log(AlphaFairBandit(1, 2), Log([1], [0], [1.0], [0.5])),
             r"log must be of at most 1 contexts and 2 arms; got \[2, 1\]. Call policy.grow\(2, 2\) first.",
         ),
         (
-            lambda: drive.over_log(AlphaFairBandit(1, 2), Log([0], [0], [1.5], [0.5])),
+            lambda: run.over_log(AlphaFairBandit(1, 2), Log([0], [0], [1.5], [0.5])),
             r"log.rewards\[0\] must be a number",
         ),
-        (lambda: drive.over_full_log(ScaleFree(1, 2), [0], [[1, 0]], [[1, 0]]), "policy must be one with full"),
-        (lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0]], [[1, 0]]), r"probabilities must be of shape \(1, 2\)"),
+        (lambda: run.over_full_log(ScaleFree(1, 2), [0], [[1, 0]], [[1, 0]]), "policy must be one with full"),
+        (lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0]], [[1, 0]]), r"probabilities must be of shape \(1, 2\)"),
         (
-            lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0, 1.0]], [[1, 0]]),
+            lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0, 1.0]], [[1, 0]]),
             r"probabilities\[0\] must be a distrib",
         ),
-        (lambda: drive.over_full_log(Hedge(1, 2), [0], [[1.0, 0.0]], [[2, 0]]), r"rewards must be in \[0, 1\]"),
+        (lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0, 0.0]], [[2, 0]]), r"rewards must be in \[0, 1\]"),
         (
-            lambda: drive.over_full_log(Hedge(1, 2), [3], [[1.0, 0.0]], [[1, 0]]),
+            lambda: run.over_full_log(Hedge(1, 2), [3], [[1.0, 0.0]], [[1, 0]]),
             "contexts must be of at most 1 contexts",
         ),
     ],
@@ -215,8 +215,8 @@ def test_refusals(call: Any, words: str) -> None:
 def test_a_full_log_books_what_retired_arms_earned() -> None:
     policy = AlphaFair(1, 3)
     policy.retire(1)
-    drive.over_full_log(policy, [0, 0], [[0.5, 0.25, 0.25]] * 2, [[1.0, 0.8, 0.4]] * 2)
-    assert policy.cumulative_rewards.tolist() == pytest.approx([2.0, 1.4, 1.2])
+    run.over_full_log(policy, [0, 0], [[0.5, 0.25, 0.25]] * 2, [[1.0, 0.8, 0.4]] * 2)
+    assert policy.accounts.tolist() == pytest.approx([2.0, 1.4, 1.2])
 
 
 def test_a_run_wants_the_arms_it_was_started_with() -> None:
@@ -236,11 +236,9 @@ def test_matching_rounds_stepwise_and_compiled_are_the_same() -> None:
             return super().choose(*arguments, **more)
 
     whole, single = AlphaFairBandit(3, 4), Plain(3, 4)
-    (n, played), (m, stepped) = (
-        drive.over_matches(policy, log, np.random.default_rng(3)) for policy in (whole, single)
-    )
+    (n, played), (m, stepped) = (run.over_matches(policy, log, np.random.default_rng(3)) for policy in (whole, single))
     assert n == m == played.pulls.sum()
     assert np.array_equal(played.earned, stepped.earned)
     assert np.array_equal(played.pulls, stepped.pulls)
-    assert np.array_equal(whole.cumulative_rewards, single.cumulative_rewards)
-    assert np.array_equal(whole.cumulative_rewards, played.earned)
+    assert np.array_equal(whole.accounts, single.accounts)
+    assert np.array_equal(whole.accounts, played.earned)
