@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import Decision, FairCB, State, Stream, simulate
-from alphafair.kernels.pull_floor import FULL, learning_rate
+from alphafair.algorithms.fair_cb import learning_rate
 from alphafair.types import Matrix, Vector
 from benchmarks.jobs import N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named
@@ -19,7 +19,7 @@ from benchmarks.timing import best, seconds
 HORIZON = 5_000
 ROUNDS = (1_000, 2_000, 3_000, 4_000, 4_999)  # whose updates are compared
 FLOOR = 0.5 / N_ARMS
-ETA = learning_rate(N_CONTEXTS, N_ARMS, HORIZON, FULL)
+ETA = learning_rate(N_CONTEXTS, N_ARMS, HORIZON, full=True)
 REPEATS = 7
 
 
@@ -61,7 +61,7 @@ def rows() -> Iterator[Row]:
 
 
 def new_policy(weights: Vector) -> FairCB:
-    return FairCB(N_CONTEXTS, N_ARMS, pull_floor=FLOOR, horizon=HORIZON, context_weights=weights, feedback="full")
+    return FairCB(N_CONTEXTS, N_ARMS, pull_share=FLOOR, horizon=HORIZON, context_weights=weights, feedback="full")
 
 
 def seconds_a_round(stream: Stream, weights: Vector) -> float:

@@ -51,9 +51,9 @@ class AlphaFairAdaptive(BasePolicy):
     Notes
     -----
     Rewards must lie in [0, 1]; their scale does not matter, and zeros are welcome; until one of at least 1e-140 has
-    come, all count as zeros. There is nothing to tune. When
-    rewards come late, call `expect(decision)` for every decision whose reward is on its way, so that arms that wait
-    for theirs are not taken for poor ones; `update` ends the wait, and so does `forgo(decision)` if no reward will come.
+    come, all count as zeros. There is nothing to tune. When rewards come late, call `expect(decision)` for every
+    decision whose reward is on its way, so that arms that wait for theirs are not taken for poor ones; `update` ends
+    the wait, and so does `forgo(decision)` if no reward will come.
     The theorem is for rewards in order, no arm masked, a fixed set of arms.
 
     Examples
