@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 from alphafair.engine.errors import Unavailable
@@ -108,12 +109,35 @@ def take_lock(handle: int, path: Path) -> None:
 
 def open_lock(path: Path) -> int:
     """The lock's file, made if it is not there; a link is not followed, since it would be written through."""
+    lock = lock_of(path)
     try:
-        return os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
+        try:
+            _check_lock(handle, lock, path)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+    except Unavailable:
+        raise
     except OSError as problem:
         if problem.errno == errno.ELOOP:
-            raise Unavailable(f"{lock_of(path)} is a link, which the lock of a database is not: remove it.") from None
+            raise Unavailable(f"{lock} is a link, which the lock of a database is not: remove it.") from None
         raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+
+
+def _check_lock(handle: int, lock: Path, path: Path) -> None:
+    """Refuse a lock that somebody else made, who could hold it for ever, or that is another file by a second name."""
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        raise Unavailable(f"{lock} is a link or no file, which the lock of a database is not: remove it.")
+    owners = {0, os.getuid()}
+    with contextlib.suppress(FileNotFoundError):
+        owners.add(path.stat().st_uid)  # whose database root looks after
+    if found.st_uid not in owners:
+        raise Unavailable(f"{lock} belongs to user {found.st_uid}, who could keep everybody from writing: remove it.")
+    if found.st_mode & 0o077 and found.st_uid == os.getuid():
+        os.fchmod(handle, PRIVATE)  # one that an older version has made: whoever can read it could hold it
 
 
 class WriterLock:
