@@ -43,7 +43,8 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def is_label(value: str) -> bool:
-    return 0 < len(value) <= LONGEST_LABEL and not UNPRINTABLE.search(value)
+    plain = value.isascii() and value.isprintable()  # nearly all are, and a pattern takes longer
+    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
 
 
 def checked_label(argument: str, value: Any) -> str:

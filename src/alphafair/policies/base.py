@@ -165,8 +165,11 @@ class BasePolicy(WholeRuns, Policy):
     def draw(self, context: int, uniform: float) -> tuple[int, float]:
         """The arm that `choose` draws with this uniform number, and its propensity; nothing is asked, nothing kept."""
         with self._lock:
-            out = np.empty(self.n_arms)
-            arm, propensity = self._draw_among(context, uniform, out, None)
+            out, memory = np.empty(self.n_arms), self._memory
+            if memory.all_live:
+                arm, propensity = self._draw(self._work, memory.shared, memory.learners, context, uniform, out)
+            else:
+                arm, propensity = self._draw_among(context, uniform, out, None)
             if not propensity > 0.0:
                 self._refuse_drawn(context, out)
             return arm, propensity
