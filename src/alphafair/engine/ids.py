@@ -27,6 +27,6 @@ class NewIds:
         if not self._ready:
             moment = time.time_ns() >> 20 if self._blocks is None else next(self._blocks)  # about a millisecond
             stamp = f"{moment % 256**STAMP:0{2 * STAMP}x}"
-            digits = self._bytes(SIZE * BLOCK).hex()
-            self._ready = [stamp + digits[k : k + 2 * SIZE] for k in range(0, len(digits), 2 * SIZE)]
+            digits = self._bytes(SIZE * BLOCK).hex(" ", SIZE)
+            self._ready = (stamp + digits.replace(" ", f" {stamp}")).split(" ")
         return self._ready.pop()
