@@ -200,7 +200,7 @@ def compare(service: Service, books: Books) -> None:
 
 
 def totals(service: Service, books: Books) -> None:
-    """Give every decision its reward; then the service's own numbers are those of the books."""
+    """Give every decision its reward; the service then counts them all, and what was written but not acknowledged."""
     open_ids = sorted(books.decisions.keys() - books.rewards)
     service.client.reward_many(NAME, [(id, value_of(id)) for id in open_ids], timeout=PATIENCE)
     books.rewards.update(open_ids)

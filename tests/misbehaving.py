@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,7 +169,7 @@ def cutting(target: int, seed: int, *, cut: float, most_bytes: int, most_delay: 
         yield proxy
 
 
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 @contextmanager
@@ -177,26 +177,33 @@ def _listening(handle: Handler, context: ssl.SSLContext | None = None) -> Iterat
     """A port of this machine, served by an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # clients leave as they like
-    tasks: set[asyncio.Task[None]] = set()
+    tasks: list[asyncio.Task[None]] = []
+    writers: list[asyncio.StreamWriter] = []
 
-    async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await handle(reader, writer)
-        finally:
-            tasks.discard(task)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        tasks.append(loop.create_task(handle(reader, writer)))
 
     async def start() -> asyncio.Server:
-        return await asyncio.start_server(keep, "127.0.0.1", 0, ssl=context, backlog=1000)
+        return await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context, backlog=1000)
 
     async def stop() -> None:
+        """Close every connection, also one that was accepted just now or that nobody reads from, and wait for it."""
+        loop.remove_reader(server.sockets[0].fileno())  # accepts no more; a closed server forgets what it has accepted
+        await turns(5)  # what has been accepted becomes a connection in two, or begins a handshake
         server.close()
-        for task in [*tasks]:
+        handshakes = asyncio.all_tasks() - {asyncio.current_task(), *tasks}
+        for task in (*tasks, *handshakes):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)  # in which connections are closed
+        await asyncio.gather(*tasks, *handshakes, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+        await turns(5)  # in which the sockets of handshakes are closed
+
+    async def turns(n: int) -> None:
+        for _ in range(n):
+            await asyncio.sleep(0)
 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

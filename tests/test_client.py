@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 import alphafair
 from alphafair import AsyncClient, Client, Refusal, ServiceError
 from alphafair.service import client_calls as calls
+from alphafair.service import client_http
 from alphafair.service.assemble import Limits
 from alphafair.service.client import Drawn
 from alphafair.service.client_http import Lost, Reply
@@ -557,6 +558,34 @@ def test_a_dead_connection_leaves_time_for_another(run: Run, fault: str) -> None
     with scripted(answer(), HANGING[fault], answer(), answer()) as server:
         assert run(server.url, *[decide] * 3, timeout=2.0) == [DRAWN_] * 3
         assert [each.connection for each in server.seen] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_server_of_these_tests_closes_what_it_has_just_accepted(secure: bool) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
+    for _ in range(20):
+        with scripted(hang, context=context) as server:
+            connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(10)]
+        for connection in connections:
+            connection.close()
+    gc.collect()  # a socket that was left open is a warning, which is an error
+
+
+def test_a_deadline_between_connecting_and_the_handshake_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[socket.socket] = []
+
+    def slowly(family: int, address: Any, seconds: float) -> socket.socket:
+        opened.append(connect(family, address, seconds))
+        time.sleep(seconds)
+        return opened[-1]
+
+    connect = client_http._opened
+    monkeypatch.setattr(client_http, "_opened", slowly)
+    with scripted(hang) as server:
+        (problem,) = blocking(server.url.replace("http:", "https:"), decide, timeout=0.2)
+    assert "no connection in time" in str(problem)
+    assert opened
+    assert {each.fileno() for each in opened} == {-1}
 
 
 @BOTH

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -71,13 +72,19 @@ def test_a_schema_of_another_hand_is_refused(path: Path, tmp_path: Path, stateme
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("new")] == []
 
 
-def test_a_check_that_was_slipped_into_a_table_is_refused(path: Path) -> None:
+SLIPPED_IN = {
+    "a check": ("revoked_by text", "revoked_by text, check (revoked_at is null)"),
+    "a comment that is none": ("check (role in", 'check ("role-- or 1"\n in'),
+    "a text for a name": ("check (role in", "check ('role' in"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), SLIPPED_IN.values(), ids=SLIPPED_IN)
+def test_what_was_slipped_into_a_table_is_refused(path: Path, old: str, new: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute("pragma writable_schema = on")
-    connection.execute(
-        "update sqlite_master set sql = replace(sql, 'revoked_by text', 'revoked_by text, check (revoked_at is null)') "
-        "where name = 'api_key'"
-    )
+    change = "update sqlite_master set sql = replace(sql, ?, ?) where name = 'api_key' and instr(sql, ?)"
+    assert connection.execute(change, (old, new, old)).rowcount == 1
     connection.commit()
     connection.close()
     with pytest.raises(Refusal, match="schema that alphafair made"):
@@ -169,6 +176,43 @@ def test_a_lock_that_is_a_link_is_not_written_through(path: Path, tmp_path: Path
     with pytest.raises(Unavailable, match=r"new\.db\.lock is a link"):
         restore(path, tmp_path / "new.db")
     assert victim.read_text() == "dear diary"
+
+
+def test_a_lock_that_is_another_file_is_not_written_to(path: Path, tmp_path: Path) -> None:
+    victim, lock = tmp_path / "diary.txt", tmp_path / "shop.db.lock"
+    victim.write_text("dear diary")
+    lock.unlink()
+    os.link(victim, lock)
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link or no file"):
+        Engine.open(path)
+    assert victim.read_text() == "dear diary"
+    lock.unlink()
+    os.mkfifo(lock)
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link or no file"):
+        Engine.open(path)
+
+
+def test_a_lock_that_others_can_read_becomes_private(path: Path, tmp_path: Path) -> None:
+    """An older version made it for everybody, and whoever can open a file can hold a lock on it."""
+    lock = tmp_path / "shop.db.lock"
+    lock.chmod(0o644)
+    Engine.open(path).close()
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+
+
+def test_a_lock_of_another_user_is_refused(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, nobody, real = tmp_path / "shop.db.lock", 65534, os.fstat
+
+    def belongs_to_another(handle: int) -> Any:
+        found = real(handle)
+        is_lock = (found.st_dev, found.st_ino) == (lock.stat().st_dev, lock.stat().st_ino)
+        return os.stat_result([nobody if k == 4 and is_lock else value for k, value in enumerate(found)])
+
+    monkeypatch.setattr(os, "fstat", belongs_to_another)
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock belongs to user 65534"):
+        Engine.open(path)
+    monkeypatch.undo()
+    Engine.open(path).close()
 
 
 # the socket

@@ -172,6 +172,40 @@ def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Runnin
         blocked.join()
 
 
+def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, path: Path, admin: str) -> None:
+    """The writer is busy for long, with a rollback say, and all who look at an experiment wait for it."""
+    ask, release = asks(shop, admin), threading.Event()
+    gone = ask("POST", "/v1/keys", {"role": "read", "name": "leaked"}).json()
+    held = threading.Event()
+
+    def hold() -> None:
+        with shop.engine._writer:
+            held.set()
+            release.wait(60.0)
+
+    blocked = [threading.Thread(target=lambda: shop.application.state.writer._thread.submit(hold).result())]
+    blocked[0].start()
+    try:
+        assert held.wait(10.0)
+        blocked += [threading.Thread(target=ask, args=("GET", "/v1/experiments/home")) for _ in range(40)]
+        for thread in blocked[1:]:
+            thread.start()
+        time.sleep(0.3)
+        headers = {"authorization": f"Bearer {admin}"}
+        with httpx.Client(base_url=shop.url, headers=headers, timeout=5.0) as http:
+            new = http.post("/v1/keys", json={"role": "read", "name": "another"})
+            assert new.status_code == 201
+            assert http.post(f"/v1/keys/{new.json()['id']}/rotations", json={}).status_code == 201
+            assert http.delete(f"/v1/keys/{gone['id']}").status_code == 200
+            assert not {key["id"]: key for key in http.get("/v1/keys").json()["items"]}[gone["id"]]["valid"]
+        assert not release.is_set()
+    finally:
+        release.set()
+        for thread in blocked:
+            thread.join()
+    assert asks(shop, gone["key"])("GET", "/v1/experiments").status_code == 401
+
+
 def test_keys_that_cannot_be_read_again_are_refused(shop: Running, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ring = shop.application.door.keyring
 

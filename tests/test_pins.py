@@ -56,3 +56,7 @@ def test_the_container_is_bounded_and_cannot_change_itself() -> None:
     assert service["mem_limit"]
     assert service["pids_limit"]
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    (volume,) = service["volumes"]
+    assert service["environment"]["SQLITE_TMPDIR"] == volume.partition(":")[2]  # else erasures would need memory
+    (temporary,) = service["tmpfs"]
+    assert "size=64m" in temporary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote, unquote
 
 import httpx
 import polars as pl
@@ -20,7 +22,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Reward, Unavailable, export
-from alphafair.service import exports
+from alphafair.service import experiments, exports
 from alphafair.service.assemble import Limits
 from alphafair.service.connections import Timeouts
 from tests.serving import ARMS, Running, running
@@ -163,6 +165,22 @@ def test_who_reads_slowly_gets_it_all(shop: Running, fake: type[FakeProcess]) ->
     assert n_bytes == 40 << 16
 
 
+def test_an_export_that_is_asked_for_is_not_given_up(
+    shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "UNASKED", 0.3)
+
+    class Slow(fake):  # type: ignore[misc, valid-type]
+        def read(self) -> bytes:
+            time.sleep(0.2)
+            found: bytes = super().read()
+            return found
+
+    monkeypatch.setattr(exports, "Process", Slow)
+    fake.chunks = [b"one"] * 5
+    assert shop.http.get(LOG).text == "one" * 5
+
+
 def test_no_export_lasts_for_ever(shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "LONGEST", 0.5)
     fake.chunks = [b"x"] * 100_000_000
@@ -179,6 +197,41 @@ def test_one_that_goes_away_makes_place(shop: Running, fake: type[FakeProcess]) 
             assert answer.status_code == 200
         until(lambda: metric(shop, "alphafair_exports") == 0)
     until(lambda: all(process.closed for process in fake.made))
+
+
+def test_one_that_goes_away_before_the_first_bytes_makes_place(shop: Running, fake: type[FakeProcess]) -> None:
+    fake.gate.clear()
+    fake.chunks = [b"one"] * 3
+    with socket.create_connection(("127.0.0.1", shop.port)) as client:
+        client.sendall(f"GET {LOG} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        until(lambda: fake.made)
+    fake.gate.set()
+    until(lambda: fake.made[0].closed and metric(shop, "alphafair_exports") == 0)
+
+
+def test_an_answer_that_fails_before_it_is_read_makes_place(
+    shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.chunks = [b"one"] * 3
+    monkeypatch.setattr(experiments, "_attachment", lambda name, format: "\u65e5")  # no header can be that
+    monkeypatch.setattr(exports, "UNASKED", 0.1)
+    for _ in range(exports.MOST + 1):
+        assert shop.http.get(LOG).status_code == 500
+        until(lambda: fake.made[-1].closed and metric(shop, "alphafair_exports") == 0)
+
+
+@pytest.mark.parametrize("name", ["\u65e5\u672c", 'a"; b', "\u00e9t\u00e9"])
+def test_logs_of_all_names_can_be_saved(shop: Running, fake: type[FakeProcess], name: str) -> None:
+    """Experiments that Python makes may be called anything."""
+    fake.chunks = [b"one"]
+    shop.engine.create(name, arms=ARMS, policy="uniform", feedback="bandit")
+    answer = shop.http.get(f"/v1/experiments/{quote(name)}/log?format=csv")
+    assert (answer.status_code, answer.text) == (200, "one")
+    disposition = answer.headers["content-disposition"]
+    assert disposition.isascii()
+    plain, also = re.fullmatch(r"attachment; filename=\"([\w.-]+)\"; filename\*=UTF-8''(\S+)", disposition).groups()
+    assert plain.endswith(".csv")
+    assert unquote(also) == f"{name}.csv"
 
 
 def test_a_failure_is_an_error_or_a_cut_and_never_a_short_file(shop: Running, fake: type[FakeProcess]) -> None:

@@ -107,8 +107,11 @@ def test_rows_of_any_text_are_named_by_their_line(tmp_path: Path) -> None:
         (CONTENT.format(",").encode("utf-16-le"), "with a byte order mark; got 'UTF-16 without one, it seems'. Save"),
         (CONTENT.format(",").encode("utf-16")[:-1], "that can be decoded; got 'UTF-16, damaged or cut off'. Save it"),
         (b"sep=;\n" + CONTENT.format(";").encode(), "a header in its first line; got 'sep=;'. Delete that line"),
+        (b"context,caf\xe9,b\nx,1,0\n", "a.csv, line 1 must be UTF-8 text; got b'context,caf\\xe9,b\\n'. Save it as"),
+        (b"context,\xe9,\xe8\nx,1,0\n", "a.csv, line 1 must be UTF-8 text; got b'context,\\xe9,\\xe8\\n'. Save it as"),
+        (CONTENT.format(",").replace("\n", "\r").encode(), "feeds; got 'carriage returns alone'. Save it with line"),
     ],
-    ids=["no mark", "cut off", "separator line"],
+    ids=["no mark", "cut off", "separator line", "another code in a name", "in two names", "carriage returns"],
 )
 def test_text_that_cannot_be_decoded_gets_a_hint(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(content)

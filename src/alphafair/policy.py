@@ -331,7 +331,11 @@ class BasePolicy(Policy):
         """The arm that `choose` draws with this uniform number, and its propensity, without checks or a decision."""
         with self._lock:
             out = np.empty(self.n_arms)
-            arm, propensity = self._draw_among(context, uniform, out, None)
+            if self._learned.all_live:
+                arm, propensity = self._draw(self._memory, context, uniform, out)
+                self._prepared = context
+            else:
+                arm, propensity = self._draw_among(context, uniform, out, None)
             if not propensity > 0.0:
                 self._refuse_drawn(context, out)
             return arm, propensity

@@ -275,7 +275,8 @@ class Decisions:
         self._check_open()
         self._recover()
         try:
-            self._known.begin_group(getattr(request, "id", None) for ticket in group for request in ticket.requests)
+            ids = [getattr(request, "id", None) for ticket in group for request in ticket.requests]
+            self._known.begin_group([id for id in ids if id is not None])
             fold = Fold(self.position, self._now())
             self._settle_overdue(fold)
             answers = [self._answers(ticket.requests, fold) for ticket in group]
@@ -303,7 +304,9 @@ class Decisions:
     def _decide(self, request: Decide, fold: Fold) -> Receipt:
         """Check, draw, and only then change anything: what is refused leaves no trace."""
         name, label, id, available, deferred = request
-        experiment = self._find_experiment(name)
+        experiment = self._experiments.get(name) if type(name) is str else None
+        if experiment is None:
+            experiment = self._find_experiment(name)
         if type(label) is not str:
             label = checked_label("context", label)
         if id is not None:

@@ -43,7 +43,8 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def is_label(value: str) -> bool:
-    return 0 < len(value) <= LONGEST_LABEL and not UNPRINTABLE.search(value)
+    plain = value.isascii() and value.isprintable()  # nearly all are, and a pattern takes longer
+    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
 
 
 def checked_label(argument: str, value: Any) -> str:
@@ -195,19 +196,25 @@ class Experiment:
                 _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask)
             if type(arm) is not int or type(propensity) is not float:
                 arm, propensity = operator.index(arm), float(propensity)
-            playable = 0 <= arm < len(self.arms) and arm not in self.retired and (mask is None or bool(mask[arm]))
-            if not playable or not 0.0 < propensity <= 1.0:
+            if (
+                not 0 <= arm < len(self.arms)
+                or not 0.0 < propensity <= 1.0
+                or (self.retired and arm in self.retired)
+                or (mask is not None and not mask[arm])
+            ):
                 raise ValueError(f"arm {arm} cannot be drawn with propensity {propensity!r}")
             if self.full:
                 probabilities = np.array(probabilities, dtype=np.float64)
                 check_distribution(probabilities, len(self.arms), arm, propensity)
+            else:
+                probabilities = None
         except Exception as problem:
             self._failed_in = context
             raise self.failed(DRAWING, problem) from problem
-        if self._failed_in == context:
+        if self._failed_in is not None and self._failed_in == context:
             self._failed_in = None
             self.problems.pop(DRAWING, None)
-        return arm, propensity, probabilities if self.full else None
+        return arm, propensity, probabilities
 
     def saved_state(self) -> bytes | None:
         """The policy as bytes that can be read again; None while it is unhealthy, or cannot be saved."""

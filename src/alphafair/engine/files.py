@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 from alphafair.engine.errors import Unavailable
@@ -24,7 +25,7 @@ class DatabaseFiles:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = Path(os.path.abspath(path))
         self.path = self.name.resolve()
-        self._opened: dict[Path, tuple[int, int]] = {}  # device and inode
+        self._opened: dict[str, tuple[int, int]] = {}  # device and inode, the main file's first
         self._n_bytes: int | None = None  # of the main file; None: it may become shorter
 
     @property
@@ -55,33 +56,32 @@ class DatabaseFiles:
     def remember(self, *, only_grows: bool) -> None:
         """These are the files that are open now; the main one gets no shorter, as nobody else writes to it."""
         files = (self.name, Path(f"{self.path}{LOG}"), Path(f"{self.path}{INDEX}"))
-        self._opened = {file: _identity(file) for file in files if file.exists()}
-        self._n_bytes = os.stat(self.name).st_size if only_grows else None
+        found = {str(file): os.stat(file) for file in files if file.exists()}
+        self._opened = {file: (each.st_dev, each.st_ino) for file, each in found.items()}
+        self._n_bytes = found[str(self.name)].st_size if only_grows else None
 
     def check(self) -> None:
         """Raise `Unavailable` if a file was deleted, moved, replaced or cut since it was opened."""
+        n_bytes = None
         for file, opened in self._opened.items():
             try:
-                found = _identity(file)
+                found = os.stat(file)
+            except FileNotFoundError:
+                raise _lost(file, "deleted or moved") from None
             except OSError as problem:
-                if not isinstance(problem, FileNotFoundError):
-                    raise Unavailable(f"{file} cannot be found: {problem.strerror}") from problem
-                found = None
-            if found != opened:
-                happened = "deleted or moved" if found is None else "replaced"
-                raise Unavailable(
-                    f"{file} was {happened} while it was in use: what is written now would be lost. {RESTORE}"
-                )
-        if self._n_bytes is not None:
-            n_bytes = os.stat(self.name).st_size
+                raise Unavailable(f"{file} cannot be found: {problem.strerror}") from problem
+            if (found.st_dev, found.st_ino) != opened:
+                raise _lost(file, "replaced")
+            if n_bytes is None:
+                n_bytes = found.st_size
+        if self._n_bytes is not None and n_bytes is not None:
             if n_bytes < self._n_bytes:
                 raise Unavailable(f"{self.name} was cut off while it was in use. {RESTORE}")
             self._n_bytes = n_bytes
 
 
-def _identity(file: Path) -> tuple[int, int]:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
+def _lost(file: str, happened: str) -> Unavailable:
+    return Unavailable(f"{file} was {happened} while it was in use: what is written now would be lost. {RESTORE}")
 
 
 def lock_of(path: Path) -> Path:
@@ -108,12 +108,35 @@ def take_lock(handle: int, path: Path) -> None:
 
 def open_lock(path: Path) -> int:
     """The lock's file, made if it is not there; a link is not followed, since it would be written through."""
+    lock = lock_of(path)
     try:
-        return os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
+        try:
+            _check_lock(handle, lock, path)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+    except Unavailable:
+        raise
     except OSError as problem:
         if problem.errno == errno.ELOOP:
-            raise Unavailable(f"{lock_of(path)} is a link, which the lock of a database is not: remove it.") from None
+            raise Unavailable(f"{lock} is a link, which the lock of a database is not: remove it.") from None
         raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
+
+
+def _check_lock(handle: int, lock: Path, path: Path) -> None:
+    """Refuse a lock that somebody else made, who could hold it for ever, or that is another file by a second name."""
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        raise Unavailable(f"{lock} is a link or no file, which the lock of a database is not: remove it.")
+    owners = {0, os.getuid()}
+    with contextlib.suppress(FileNotFoundError):
+        owners.add(path.stat().st_uid)  # whose database root looks after
+    if found.st_uid not in owners:
+        raise Unavailable(f"{lock} belongs to user {found.st_uid}, who could keep everybody from writing: remove it.")
+    if found.st_mode & 0o077 and found.st_uid == os.getuid():
+        os.fchmod(handle, PRIVATE)  # one that an older version has made: whoever can read it could hold it
 
 
 class WriterLock:

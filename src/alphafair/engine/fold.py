@@ -71,10 +71,10 @@ class Fold:
     def decided(self, row: tuple[Any, ...], known: Known) -> None:
         """`row` has the fields of `Decided`."""
         self.rows[Decided].append(row)
-        lessons = self._of(known.experiment)
-        lessons.drawn.append(known.arm)
+        lessons, arm = self._of(known.experiment), known.arm
+        lessons.drawn.append(arm)
         if known.active:
-            lessons.steps.append((EXPECT, known.context, known.arm, known.propensity, 0.0))
+            lessons.steps.append((EXPECT, known.context, arm, known.propensity, 0.0))
 
     def activated(self, known: Known) -> None:
         known.active, known.since = True, self.at
@@ -111,9 +111,10 @@ class Fold:
             tally.settle(Counter(lessons.sources))
             for arm in lessons.drawn:
                 tally.pulls[arm] += 1
-            for step, _, arm, _, reward in lessons.steps:
-                if step == LEARN:
-                    tally.earned[arm] += reward
+            if lessons.sources:  # else there are only draws
+                for step, _, arm, _, reward in lessons.steps:
+                    if step == LEARN:
+                        tally.earned[arm] += reward
             if lessons.steps and experiment.has_policy:
                 try:
                     follow(experiment.policy, lessons.log(experiment))

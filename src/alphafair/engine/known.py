@@ -84,7 +84,7 @@ class KnownDecisions:
     def find(self, id: Any) -> Known | None:
         if not isinstance(id, str):
             raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
-        known = self.cached(id)
+        known = self.recent.get(id) or self._older.get(id)
         if known is None and id not in self.absent:
             self._look_up([id])
             known = self.recent.get(id)

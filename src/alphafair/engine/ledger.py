@@ -272,11 +272,13 @@ def _is_full(problem: sqlite3.Error) -> bool:
 
 def _check_numbers(path: Path, rows: Mapping[type, Sequence[Any]]) -> None:
     for kind, columns in NUMBERS.items():
-        events = rows.get(kind, ())
+        events = rows.get(kind)
+        if not events:
+            continue
         number, blob = (kind._fields.index(column) for column in columns)  # type: ignore[attr-defined]
         sound = all(map(math.isfinite, [event[number] for event in events if event[number] is not None]))
         blobs = b"".join([event[blob] for event in events if event[blob] is not None])
-        if not sound or not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all():
+        if not sound or (blobs and not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all()):
             raise Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
 
 

@@ -18,8 +18,8 @@ from alphafair.validate import Refusal
 
 Step = tuple[int, str, str]  # number, name, SQL
 RECORDS = "create table migration (number integer primary key, name text, code_version text, at integer) strict"
-_COMMENT = re.compile(r"--[^\n]*")
-_TOKEN = re.compile(r"\w+|[^\w\s\"]")  # a word or a sign; quotes around names come and go when a table is altered
+_TOKEN = re.compile(r"""--[^\n]*|"(?:[^"]|"")*"|'(?:[^']|'')*'|\w+|\S""")  # a comment is none within quotes
+_QUOTED = re.compile(r'"\w+"')  # quotes around names come and go when a table is altered
 
 
 def schema() -> list[Step]:
@@ -91,7 +91,13 @@ def _expected(steps: tuple[Step, ...]) -> dict[tuple[str, str], str]:
 def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Everything in the schema: kind, name and SQL, as words and signs, without comments."""
     rows = connection.execute("select type, name, ifnull(sql, tbl_name) from sqlite_master")
-    return {(kind, name): " ".join(_TOKEN.findall(_COMMENT.sub(" ", sql))) for kind, name, sql in rows}
+    return {(kind, name): " ".join(_tokens(sql)) for kind, name, sql in rows}
+
+
+def _tokens(sql: str) -> Iterator[str]:
+    for token in _TOKEN.findall(sql):
+        if not token.startswith("--"):
+            yield token.strip('"') if _QUOTED.fullmatch(token) else token
 
 
 def _has_records(connection: sqlite3.Connection) -> bool:

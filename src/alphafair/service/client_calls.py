@@ -14,6 +14,7 @@ import os
 import random
 import re
 import reprlib
+import secrets
 import time
 import uuid
 from collections import deque
@@ -344,11 +345,16 @@ def _number(argument: str, value: Any) -> float:
     return number
 
 
+def _new_id() -> str:
+    """As the engine makes them: 96 random bits, after a stamp that keeps ids of one moment together in its index."""
+    return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
+
+
 def _decision_fields(context: Any, id: Any, available: Any, deferred: Any) -> dict[str, Any]:
     """A decision without an id gets one, so that another attempt asks for the same decision."""
     return {
         "context": _label("context", context),
-        "id": uuid.uuid4().hex if id is None else _label("id", id),
+        "id": _new_id() if id is None else _label("id", id),
         "available": None if available is None else [_label("available", arm) for arm in _list("available", available)],
         "deferred": deferred,
     }

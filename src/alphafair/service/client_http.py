@@ -326,8 +326,8 @@ class ThreadPool:
             else:
                 connection = self._first_to_connect(endpoint.numeric_addresses() or self._resolved(until), until)
             if endpoint.ssl_context is not None:
-                connection.settimeout(_remaining(until))
                 try:
+                    connection.settimeout(_remaining(until))
                     connection = endpoint.ssl_context.wrap_socket(connection, server_hostname=endpoint.host)
                 except BaseException:
                     connection.close()
@@ -355,9 +355,7 @@ class ThreadPool:
         for left in range(len(addresses), 0, -1):
             family, _, _, _, address = addresses[-left]
             try:
-                connection = _opened(family, address, _remaining(until) / left)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return connection
+                return _opened(family, address, _remaining(until) / left)
             except OSError:
                 if left == 1:
                     raise
@@ -377,6 +375,8 @@ def _opened(family: int, address: Any, seconds: float) -> socket.socket:
     try:
         connection.settimeout(seconds)
         connection.connect(address)
+        if family != getattr(socket, "AF_UNIX", None):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except BaseException:
         connection.close()
         raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import numpy as np
 from litestar import delete, get, patch, post
@@ -113,8 +115,15 @@ async def download_log(name: Name, state: State, format: Format = "parquet") -> 
     """The exploration log: context, arm, propensity and reward of every decision. Few clients at a time."""
     job = await asyncio.to_thread(state.engine.export_job, name, format)
     chunks = await state.exports.begin(job)
-    disposition = {"content-disposition": f'attachment; filename="{name}.{format}"'}
-    return Stream(chunks, media_type=MEDIA[format], headers=disposition)
+    headers = {"content-disposition": _attachment(name, format)}
+    return Stream(chunks, media_type=MEDIA[format], headers=headers)
+
+
+def _attachment(name: str, format: str) -> str:
+    """Under which name a log is saved: headers are ASCII, names that Python gave to experiments need not be."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    also = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}.{format}"
+    return f'attachment; filename="{plain}.{format}"{also}'
 
 
 def described(engine: Engine, name: str) -> ExperimentAnswer:

@@ -23,6 +23,7 @@ from alphafair.service.errors import failure
 MOST = 2  # at a time
 STALLED = 60.0  # seconds in which the process writes nothing
 LONGEST = 3600.0  # seconds
+UNASKED = 10.0  # seconds in which nobody asks for what is there, as the answer has failed before
 RETRY_AFTER = 5  # seconds
 CHUNK = 1 << 18  # bytes
 
@@ -66,15 +67,20 @@ class Export:
         self._loop = asyncio.get_running_loop()
         self._process: Process | None = None
         self._longest = self._loop.call_later(LONGEST, self._cut)
+        self._unasked: asyncio.TimerHandle | None = None
 
     async def start(self, job: ExportJob) -> bytes:
         """Begin, and wait for the first bytes: what fails before them can still be answered with an error."""
         process = await self._loop.run_in_executor(self._threads, Process, job)
         self._process = process
-        return await self._read(process)
+        first = await self._read(process)
+        self._unasked = self._loop.call_later(UNASKED, self._cut)
+        return first
 
     async def chunks(self, first: bytes) -> AsyncIterator[bytes]:
         """All of it; each is asked for when the connection has taken the one before."""
+        if self._unasked is not None:
+            self._unasked.cancel()
         try:
             chunk = first
             while chunk and self._process is not None:
@@ -101,6 +107,8 @@ class Export:
     def end(self) -> None:
         """Whatever has become of it: its place is free."""
         self._longest.cancel()
+        if self._unasked is not None:
+            self._unasked.cancel()
         if self in self._exports.running:
             self._exports.running.remove(self)
             if self._process is not None:

@@ -1,4 +1,7 @@
-"""The routes of keys: create, list, rotate, revoke. A key that is limited to some experiments may use none of them."""
+"""The routes of keys: create, list, rotate, revoke. A key that is limited to some experiments may use none of them.
+
+None of them waits for the writer, which may be busy for long: a key that leaked is revoked now.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ async def create(data: Asked, state: State) -> CreatedKey:
         limits: dict[str, Any] = {"experiments": data.experiments, "expires_in": data.expires_in}
         return stored.create(state.path, data.role, data.name, **limits, by=by)
 
-    return _created(state, await state.writer.run(make))
+    return _created(await state.keyring.change(make))
 
 
-@get(PATH, responses=ERRORS, tags=TAGS, sync_to_thread=True)
-def keys(state: State) -> Keys:
+@get(PATH, responses=ERRORS, tags=TAGS)
+async def keys(state: State) -> Keys:
     """All keys, without their secrets."""
     _check_unlimited()
-    return Keys([_shown(key) for key in stored.all_of(state.path)])
+    return Keys([_shown(key) for key in await state.keyring.change(lambda: stored.all_of(state.path))])
 
 
 @post(PATH + "/{id:str}/rotations", responses=ERRORS_OF_POSTS, tags=TAGS)
@@ -49,8 +52,7 @@ async def rotate(id: KeyId, data: AskedRotation, state: State) -> CreatedKey:
     """Replace a key by a new one of the same name, role and limits."""
     _check_unlimited()
     by = actor()
-    token: str = await state.writer.run(lambda: stored.rotate(state.path, id, grace=data.grace, by=by))
-    return _created(state, token)
+    return _created(await state.keyring.change(lambda: stored.rotate(state.path, id, grace=data.grace, by=by)))
 
 
 @delete(PATH + "/{id:str}", status_code=200, responses=ERRORS_OF_NAMES, tags=TAGS)
@@ -58,10 +60,13 @@ async def revoke(id: KeyId, state: State) -> KeyAnswer:
     """Refuse a key from now on."""
     _check_unlimited()
     by = actor()
-    await state.writer.run(lambda: stored.revoke(state.path, id, by=by))
-    state.keyring.refresh()
-    (key,) = (key for key in stored.all_of(state.path) if key.id == id)
-    return _shown(key)
+
+    def end() -> Key:
+        stored.revoke(state.path, id, by=by)
+        (key,) = (key for key in stored.all_of(state.path) if key.id == id)
+        return key
+
+    return _shown(await state.keyring.change(end))
 
 
 def _check_unlimited() -> None:
@@ -70,8 +75,7 @@ def _check_unlimited() -> None:
         raise failure(403, "forbidden", message, repair=ASK_FOR_ANOTHER)
 
 
-def _created(state: State, token: str) -> CreatedKey:
-    state.keyring.refresh()
+def _created(token: str) -> CreatedKey:
     return CreatedKey(token.split("_")[1], token)
 
 

@@ -6,6 +6,7 @@ secret is 256 random bits, which nobody guesses: a slow hash, made for passwords
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -14,16 +15,18 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import Engine, Refused, Unavailable
 from alphafair.engine.ledger import Ledger
 from alphafair.service.logs import log
 
+Result = TypeVar("Result")
 Permission = Literal["metrics", "read", "write", "log", "admin"]
 ROLES: Final[dict[str, frozenset[Permission]]] = {
     "metrics": frozenset(("metrics",)),
@@ -137,6 +140,7 @@ class Keyring:
     def __init__(self, path: Path, *, every: float = 1.0) -> None:
         self._path, self._every = path, every
         self._reading, self._closed = threading.Lock(), threading.Event()
+        self._changing = ThreadPoolExecutor(1, thread_name_prefix="changing keys")
         self.refresh()
         self._thread = threading.Thread(target=self._keep_reading, name="keys", daemon=True)
         self._thread.start()
@@ -162,6 +166,17 @@ class Keyring:
                 self._take(_read(connection))
             self._read_at = began
 
+    async def change(self, work: Callable[[], Result]) -> Result:
+        """Work with keys in a thread of its own, beside whatever else is written; what it has changed counts then."""
+
+        def work_and_read() -> Result:
+            result = work()
+            with suppress(sqlite3.Error):  # it will be read again within a second
+                self.refresh()
+            return result
+
+        return await asyncio.get_running_loop().run_in_executor(self._changing, work_and_read)
+
     def _take(self, keys: list[Key]) -> None:
         self.any_made = bool(keys)  # a database that ever had keys never opens again without one
         self._live = {
@@ -180,6 +195,7 @@ class Keyring:
 
     def close(self) -> None:
         self._closed.set()
+        self._changing.shutdown()
         self._thread.join()
 
 

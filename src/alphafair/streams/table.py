@@ -154,6 +154,11 @@ def _scan_text(path: Path, **settings: Any) -> pl.LazyFrame:
         got = found.separator.join(found.header)
         repair = "Delete that line: how columns are separated is seen from the others."
         raise validate.Refusal(str(path), "a table with a header in its first line", got, repair)
+    if any("\udc80" <= letter <= "\udcff" for letter in "".join(found.header)):
+        _refuse_fault(path)  # polars would put the same sign in place of every letter that it cannot read
+    if not found.has_lines:
+        allowed, got = "lines that end with line feeds", "carriage returns alone"
+        raise validate.Refusal(str(path), allowed, got, "Save it with line feeds, as UTF-8.")
     _refuse_repeated(str(path), [name for name in found.header if name])
     source: Any = path
     if found.encoding != "utf-8-sig":
@@ -285,6 +290,7 @@ class _TextFormat(NamedTuple):
     encoding: str
     separator: str
     header: list[str]
+    has_lines: bool = True  # that end as polars wants them to
 
 
 def _text_format(path: Path) -> _TextFormat:
@@ -294,7 +300,8 @@ def _text_format(path: Path) -> _TextFormat:
         with _open(path) as file:
             start = file.read(4)
         encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
-        with _open(path) as file, io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="") as text:
+        errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
+        with _open(path) as file, io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="") as text:
             head = list(itertools.islice((line for line in text if line.strip()), 2))
         rows = {each: [next(csv.reader([line], delimiter=each)) for line in head] for each in (usual, *_SEPARATORS)}
     except (EOFError, OSError, UnicodeError, csv.Error, zlib.error):  # polars will say it
@@ -302,7 +309,8 @@ def _text_format(path: Path) -> _TextFormat:
     agreed = [each for each, fields in rows.items() if len({len(row) for row in fields}) == 1 < len(fields[0])]
     several = [each for each, fields in rows.items() if fields and len(fields[0]) > 1]
     separator = (agreed or several or [usual])[0]
-    return _TextFormat(encoding, separator, rows[separator][0] if head else [])
+    has_lines = not any(line.endswith("\r") for line in head[:1])
+    return _TextFormat(encoding, separator, rows[separator][0] if head else [], has_lines)
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
