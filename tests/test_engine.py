@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import AlphaFairAdaptive, Engine, Log, drive, evaluation, load_policy
+from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.ledger import Ledger
@@ -187,9 +187,9 @@ def test_arms_and_alpha_change_while_it_runs(engine: Engine, clock: Clock) -> No
 
 
 def test_a_change_that_the_policy_refuses_leaves_nothing_behind(engine: Engine) -> None:
-    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_floor=0.4, horizon=100)
+    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_share=0.4, horizon=100)
     position = engine.position
-    with pytest.raises(Refusal, match="pull_floor"):
+    with pytest.raises(Refusal, match="pull_share"):
         engine.add_arm("home", "cyd")
     with pytest.raises(Refusal, match="alpha"):
         engine.set_alpha("home", 0.5)
@@ -284,7 +284,7 @@ def test_any_registered_policy(engine: Engine, clock: Clock, policy: str) -> Non
 
 
 def test_fair_cb_whose_contexts_depend_on_each_other(engine: Engine, clock: Clock) -> None:
-    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_floor=0.2, horizon=100, feedback="bandit")
+    engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_share=0.2, horizon=100, feedback="bandit")
     ids: list[str] = []
     for k in range(30):  # new contexts and rewards in one group
         answers = engine.submit([*(Reward(id, 0.5) for id in ids), *(Decide("home", f"v{k + j}") for j in range(3))])
@@ -432,7 +432,7 @@ def test_the_log_replays_to_the_live_state(engine: Engine) -> None:
         engine.reward(engine.decide("home", f"v{rng.integers(4)}").id, float(rng.random()))
     live = engine._experiments["home"].policy
     twin = type(live)(4, 3, alpha=0.9)
-    drive.over_log(twin, engine.log("home"))
+    run.over_log(twin, engine.log("home"))
     for context in range(4):
         assert (twin.probabilities(context) == live.probabilities(context)).all()
 

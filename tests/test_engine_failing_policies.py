@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from alphafair import AlphaFair, AlphaFairBandit, Engine
+from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, Refused, Reward, restore
 from alphafair.engine.events import Decided, Late, Settled
 from alphafair.engine.ledger import Ledger
-from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.service import keys
 from alphafair.types import Decision, State
 from alphafair.validate import Refusal
@@ -458,7 +458,7 @@ def test_a_policy_that_cannot_grow_leaves_others_alone(engine: Engine) -> None:
 def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path) -> None:
     policy = engine._experiments["home"].policy
     sound = policy.snapshot()
-    broken = {**sound.arrays, "shared": sound.arrays["shared"] * math.nan}
+    broken = {**sound.arrays, "account": sound.arrays["account"] * math.nan}
     FAULT.put("snapshot", State(sound.policy, sound.version, sound.settings, sound.rng, broken))
     engine.close()
     rows = sqlite3.connect(path).execute("select experiment from snapshot").fetchall()

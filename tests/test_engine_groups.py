@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Engine
+from alphafair import Client, Engine, Groups
 from alphafair.engine import Refused
+from alphafair.engine.experiment import GroupStatus
 from alphafair.validate import Refusal
 from tests.serving import error, running
 
 pytestmark = pytest.mark.compiled
 ARMS = ["lamp", "desk", "chair"]
 GROUPS = {"chair": "ben", "lamp": "ada", "desk": "ada"}
+LABELS = ["ada", "ada", "ben"]  # the same, in the order of arms
 
 
 def play(engine: Engine, n: int, seed: int = 0) -> list[str]:
@@ -39,7 +41,7 @@ def play(engine: Engine, n: int, seed: int = 0) -> list[str]:
 def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: str) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path, seed=1) as engine:
-        engine.create("home", arms=ARMS, policy=policy, groups=GROUPS, entitlements={"ben": 2.0}, alpha=0.8)
+        engine.create("home", arms=ARMS, policy=policy, groups=Groups(LABELS, {"ben": 2.0}), alpha=0.8)
         waiting = play(engine, 60)
         position = engine.verify()
         engine.add_arm("home", "sofa", group="ben")
@@ -50,14 +52,14 @@ def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: 
             for id in waiting:  # some of them for the retired arm, whose group still earns
                 engine.reward(id, 0.5)
         status = engine.experiment("home")
-        assert status.groups == {**GROUPS, "sofa": "ben", "rug": "cyd"}
-        assert status.entitlements == {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
+        of_arms = {**GROUPS, "sofa": "ben", "rug": "cyd"}
+        assert status.groups == GroupStatus(of_arms, {"ada": 1.0, "ben": 2.0, "cyd": 3.0}, None)
         owned = {"ada": 0.0, "ben": 0.0, "cyd": 0.0}
-        expected = dict(zip(status.groups, engine._experiments["home"].policy.cumulative_rewards, strict=True))
-        for arm, account in expected.items():  # under full information, of all that was drawn from
-            owned[status.groups[arm]] += account - 1.0
+        learned: Any = engine._experiments["home"].policy.cumulative_rewards
+        for arm, earned in zip((*ARMS, "sofa", "rug"), learned, strict=True):
+            owned[of_arms[arm]] += earned  # under full information, of all that was drawn from
             if policy != "alpha-fair":
-                assert status.cumulative_rewards[arm] == pytest.approx(account - 1.0)
+                assert status.cumulative_rewards[arm] == pytest.approx(earned)
         assert status.accounts["ada"] == pytest.approx(1.0 + owned["ada"])
         assert status.accounts["ben"] == pytest.approx(1.0 + owned["ben"])
         engine.verify()
@@ -72,10 +74,10 @@ def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: 
 
 def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
-        engine.create("home", arms=ARMS, entitlements={"desk": 4.0}, pull_floor={"chair": 0.3})
-        assert engine.experiment("home").entitlements == {"lamp": 1.0, "desk": 4.0, "chair": 1.0}
-        assert engine.experiment("home").pull_floor == {"lamp": 0.0, "desk": 0.0, "chair": 0.3}
-        assert engine.experiment("home").groups == {}
+        engine.create("home", arms=ARMS, groups=Groups(entitlements={"desk": 4.0}, pull_floor={"chair": 0.3}))
+        entitlements = {"lamp": 1.0, "desk": 4.0, "chair": 1.0}
+        floors = {"lamp": 0.0, "desk": 0.0, "chair": 0.3}
+        assert engine.experiment("home").groups == GroupStatus(None, entitlements, floors)
         for k in range(50):
             receipt = engine.decide("home", "visitor", available=["lamp", "chair"] if k % 2 else None)
             if receipt.arm == "chair":
@@ -84,23 +86,33 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
         engine.verify()
         engine.create("plain", arms=ARMS)
         assert engine.experiment("plain").accounts == dict.fromkeys(ARMS, 1.0)
+        assert engine.experiment("plain").groups is None
         engine.create("hedge", arms=ARMS, policy="hedge")
-        assert (engine.experiment("hedge").accounts, engine.experiment("hedge").pull_floor) == ({}, 0.0)
+        assert (engine.experiment("hedge").accounts, engine.experiment("hedge").groups) == ({}, None)
+        engine.create("floor", arms=ARMS, groups=Groups(pull_floor=0.1))
+        assert engine.experiment("floor").groups == GroupStatus(None, None, 0.1)
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"groups": {"lamp": "ada"}}, "a group for every arm"),
-        ({"groups": {1: "ada", "lamp": "ada"}}, "a group for every arm"),
-        ({"groups": "abc"[: len(ARMS)]}, "a mapping from arm to group"),
-        ({"groups": 5}, "a mapping from arm to group"),
-        ({"pull_floor": {1: 0.1, "no": 0.1}}, "by arm"),
-        ({"groups": {**GROUPS, "lamp": ""}}, "groups must be a string"),
-        ({"entitlements": {"sofa": 2.0}}, "entitlements must be by arm"),
-        ({"groups": GROUPS, "entitlements": {"cyd": 2.0}}, "for groups among"),
-        ({"pull_floor": 0.5}, "one over 3 arms"),
-        ({"groups": GROUPS, "policy": "hedge"}, "groups must be left out: hedge takes "),
+        ({"groups": {"labels": {"lamp": "ada"}}}, "a group for every arm"),
+        ({"groups": {"labels": {1: "ada", "lamp": "ada"}}}, "a group for every arm"),
+        ({"groups": "abc"[: len(ARMS)]}, "groups must be a list of labels, one per arm, or a Groups"),
+        ({"groups": 5}, "groups must be a list of labels, one per arm, or a Groups"),
+        ({"groups": GROUPS}, "groups must be a list of labels, one per arm, or a Groups"),
+        ({"groups": Groups("abc"[: len(ARMS)])}, "groups must be a list of labels, or a mapping from arm to label"),
+        ({"groups": Groups(5)}, "groups must be a list of labels, or a mapping from arm to label"),
+        ({"groups": ["ada", "ben"]}, "groups must be 3 labels, one per arm"),
+        ({"groups": Groups(pull_floor={1: 0.1, "no": 0.1})}, "by arm"),
+        ({"groups": ["", "ada", "ben"]}, "groups must be a string"),
+        ({"groups": [1, 1, 2]}, "groups must be a string"),
+        ({"groups": Groups(entitlements={"sofa": 2.0})}, "entitlements must be by arm"),
+        ({"groups": Groups(LABELS, entitlements={"cyd": 2.0})}, "for groups among"),
+        ({"groups": Groups(pull_floor=0.5)}, "one over 3 arms"),
+        ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge takes "),
+        ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive takes "),
+        ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive takes "),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:
@@ -112,7 +124,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dic
 
 def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
-        engine.create("home", arms=ARMS, groups=GROUPS)
+        engine.create("home", arms=ARMS, groups=LABELS)
         engine.create("plain", arms=ARMS)
         with pytest.raises(Refused, match="every arm of this experiment has one"):
             engine.add_arm("home", "sofa")
@@ -128,7 +140,7 @@ def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
 
 def test_a_rollback_finds_arms_that_were_entitled_to_more_and_have_left(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
-        engine.create("home", arms=ARMS, entitlements={"chair": 2.0})
+        engine.create("home", arms=ARMS, groups=Groups(entitlements={"chair": 2.0}))
         play(engine, 20)
         engine.retire_arm("home", "chair")
         play(engine, 20)
@@ -140,6 +152,33 @@ def test_a_rollback_finds_arms_that_were_entitled_to_more_and_have_left(tmp_path
         engine.verify()
     with Engine.open(tmp_path / "shop.db") as engine:
         assert engine.experiment("home") == then
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair-bandit", "alpha-fair"])
+def test_the_first_group_that_is_entitled_to_more_keeps_that_over_a_restart(tmp_path: Path, policy: str) -> None:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=ARMS, policy=policy, groups=LABELS)
+        engine.add_arm("home", "rug", group="cyd", entitlement=3.0)
+        play(engine, 20)
+        engine._take_snapshots(1)
+        then = engine.experiment("home")
+        assert then.groups is not None
+        assert then.groups.entitlements == {"ada": 1.0, "ben": 1.0, "cyd": 3.0}
+    with Engine.open(tmp_path / "shop.db", seed=2) as engine:
+        assert engine.experiment("home") == then
+        play(engine, 20, seed=1)
+        engine.verify()
+
+
+def test_groups_are_said_in_four_ways(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db") as engine:
+        ways: list[Any] = [LABELS, np.array(LABELS), Groups(LABELS), {"labels": LABELS}, {"labels": GROUPS}]
+        for k, said in enumerate(ways):
+            engine.create(f"home {k}", arms=ARMS, groups=said)
+            assert engine.experiment(f"home {k}").groups == GroupStatus(GROUPS, None, None)
+            labels = engine.history(f"home {k}")[0].details["settings"]["groups"]["labels"]
+            assert labels == LABELS
+        assert [type(label) for label in labels] == [str] * 3
 
 
 def test_a_setting_that_a_policy_needs_is_asked_for(tmp_path: Path) -> None:
@@ -154,21 +193,35 @@ def test_over_http(tmp_path: Path) -> None:
         body = {
             "name": "home",
             "arms": ARMS,
-            "groups": GROUPS,
-            "entitlements": {"ben": 2.0},
-            "pull_floor": {"ada": 0.2},
+            "groups": {"labels": LABELS, "entitlements": {"ben": 2.0}, "pull_floor": {"ada": 0.2}},
         }
         made = shop.post("", body)
         assert made.status_code == 201, made.text
-        assert made.json()["groups"] == GROUPS
-        assert made.json()["pull_floor"] == {"ada": 0.2, "ben": 0.0}
+        groups = made.json()["groups"]
+        assert groups == {
+            "labels": GROUPS,
+            "entitlements": {"ada": 1.0, "ben": 2.0},
+            "pull_floor": {"ada": 0.2, "ben": 0.0},
+        }
+        again = shop.post("", {**body, "name": "again", "groups": groups})  # what is answered may be sent
+        assert again.json()["groups"] == groups, again.text
+        plain = shop.post("", {**body, "name": "labels", "groups": LABELS}).json()
+        assert plain["groups"] == {"labels": GROUPS, "entitlements": None, "pull_floor": None}
+        assert shop.post("", {"name": "plain", "arms": ARMS}).json()["groups"] is None
+        for old in ({"entitlements": {"lamp": 2.0}}, {"pull_floor": 0.1}, {"groups": GROUPS}):
+            answer = shop.post("", {"name": "old", "arms": ARMS, **old})
+            assert answer.status_code == 422, answer.text
+            assert error(answer)["message"]
+        with Client(shop.url) as client:
+            sent = client.create("sent", ARMS, groups=Groups(np.array(LABELS), {"ben": 2.0}, {"ada": 0.2}))
+            assert sent["groups"] == groups
         for _ in range(20):
             decision = shop.post("/home/decisions", {"context": "v"}).json()
             shop.post("/home/rewards", {"id": decision["id"], "reward": 0.9})
         change = {"add_arm": "sofa", "group": "cyd", "entitlement": 2.0}
         grown = shop.http.patch("/v1/experiments/home", json=change)
         assert grown.status_code == 200, grown.text
-        assert grown.json()["entitlements"] == {"ada": 1.0, "ben": 2.0, "cyd": 2.0}
+        assert grown.json()["groups"]["entitlements"] == {"ada": 1.0, "ben": 2.0, "cyd": 2.0}
         assert {*grown.json()["accounts"]} == {"ada", "ben", "cyd"}
         assert 0.0 < grown.json()["jain_index"] <= 1.0
         for wrong in ({"group": "cyd"}, {"alpha": 0.5, "group": "cyd"}, {"add_arm": "rug"}):

@@ -17,14 +17,14 @@ from unittest import mock
 import pytest
 
 from alphafair import Engine
+from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine import Decide, Mismatch, Receipt, Refused, Reward, Unavailable, decisions, memory
 from alphafair.engine.events import SnapshotPiece
 from alphafair.engine.fold import Fold
 from alphafair.engine.known import KnownDecisions
 from alphafair.engine.replay import Replay
+from alphafair.memory import more_rows
 from alphafair.memory_limit import memory_limit
-from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.algorithms.memory import more_rows
 from alphafair.types import State
 from tests.serving import error, running
 
@@ -191,7 +191,7 @@ def test_a_context_that_finds_no_room_changes_nothing() -> None:
             raise MemoryError
         return more_rows(*arguments)
 
-    with mock.patch("alphafair.algorithms.memory.more_rows", second_fails), pytest.raises(MemoryError):
+    with mock.patch("alphafair.memory.more_rows", second_fails), pytest.raises(MemoryError):
         policy.grow(n_contexts=9)
     after = policy.snapshot()
     assert {key: value.shape for key, value in before.arrays.items()} == {

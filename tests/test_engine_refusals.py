@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB
-from alphafair.engine import Decide, Outcome, Receipt, Refused, Reward
+from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB, Groups
 from alphafair.algorithms import BasePolicy
+from alphafair.engine import Decide, Outcome, Receipt, Refused, Reward
+from alphafair.engine.experiment import GroupStatus
 from alphafair.validate import Refusal
 
 ARMS = ("ada", "ben")
@@ -48,7 +49,8 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
         ({"alpha": 0.5}, "alpha must be left out, or 0.9 as in start; got 0.5"),
         ({"alpha": 1.5}, "alpha must be"),
         ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive takes"),
-        ({"groups": {"ada": "x", "ben": "x"}}, "groups must be left out, or None as in start"),
+        ({"groups": ["x", "x"]}, "groups must be left out, or None as in start"),
+        ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or None as in start"),
         ({"pull_floor": 0.1}, "pull_floor must be left out"),
         ({"seed": 3}, "seed must be left out"),
         ({"n_arms": 2}, "n_arms must be left out"),
@@ -65,11 +67,10 @@ def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, said: dict[
 def test_what_agrees_with_a_start_may_be_said(engine: Engine) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     engine.create("home", arms=ARMS, start=state, contexts=["v"], policy="alpha-fair-adaptive", alpha=0.9)
-    floors: dict[str, Any] = {"groups": ["x", "y"], "pull_floor": [0.2, 0.1]}
-    state = AlphaFair(1, 2, **floors, seed=0).snapshot()
-    said = {"groups": {"ada": "x", "ben": "y"}, "pull_floor": {"x": 0.2, "y": 0.1}}
-    engine.create("next", arms=ARMS, start=state, contexts=["v"], **said)  # type: ignore[arg-type]
-    assert engine.experiment("next").pull_floor == {"x": 0.2, "y": 0.1}
+    state = AlphaFair(1, 2, groups=Groups(["x", "y"], pull_floor=[0.2, 0.1]), seed=0).snapshot()
+    floors = {"x": 0.2, "y": 0.1}
+    engine.create("next", arms=ARMS, start=state, contexts=["v"], groups=Groups(["x", "y"], pull_floor=floors))
+    assert engine.experiment("next").groups == GroupStatus({"ada": "x", "ben": "y"}, None, floors)
     assert engine.experiment("next").policy == "alpha-fair"
 
 

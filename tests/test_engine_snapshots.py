@@ -228,7 +228,7 @@ def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> N
 def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = engine._experiments["large"].policy
     sound = policy.snapshot()
-    arrays = {**sound.arrays, "learners": sound.arrays["learners"] * np.nan}
+    arrays = {name: values * np.nan if values.ndim > 1 else values for name, values in sound.arrays.items()}
     broken = State(sound.policy, sound.version, sound.settings, sound.rng, arrays)
     monkeypatch.setattr(type(policy), "snapshot", lambda self: broken)
     rounds(engine, 30)

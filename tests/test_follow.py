@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, Refusal, ScaleFree, Uniform
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Groups, Refusal, ScaleFree, Uniform
 from alphafair.engine import follow as following
 from alphafair.engine.experiment import same_state
 from alphafair.engine.follow import Steps, follow
-from alphafair.kernels.loops import DRAW, EXPECT, FORGO, LEARN
+from alphafair.loops import DRAW, EXPECT, FORGO, LEARN
 from alphafair.policy import BasePolicy
 
 MADE: dict[str, Any] = {
     "adaptive": lambda: AlphaFairAdaptive(2, 4, alpha=0.9),
     "bandit": lambda: AlphaFairBandit(2, 4, alpha=0.5),
+    "groups": lambda: AlphaFairBandit(2, 4, groups=Groups(["a", "b", "a", "b"], entitlements={"b": 2.0})),
     "scale-free": lambda: ScaleFree(2, 4),
     "uniform": lambda: Uniform(2, 4, feedback="bandit"),
 }

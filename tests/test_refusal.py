@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, Refusal, offline_optimum
+from alphafair import AlphaFair, AlphaFairBandit, Groups, Refusal, offline_optimum
 
 
 def test_a_refusal_has_its_parts_as_fields() -> None:
@@ -25,11 +25,13 @@ def test_a_refusal_survives_the_way_to_another_process() -> None:
     assert (twin.argument, str(twin)) == ("alpha", str(refusal))
 
 
-@pytest.mark.parametrize("said", [{"alpha": "0.9"}, {"alpha": b"0"}, {"pull_floor": "0.1"}])
+@pytest.mark.parametrize("said", [{"alpha": "0.9"}, {"alpha": b"0"}])
 def test_a_text_is_no_number(said: dict[str, Any]) -> None:
     """Python's own `float` would read it."""
     with pytest.raises(Refusal, match=f"{next(iter(said))} must be a number"):
         AlphaFair(2, 3, **said)
+    with pytest.raises(Refusal, match="pull_floor must be a number"):
+        AlphaFair(2, 3, groups=Groups(pull_floor="0.1"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("texts", [["1", "0.5", "0"], [1.0, "0.5", 0.0], np.array(["1", b"2", 0], dtype=object)])
@@ -40,7 +42,8 @@ def test_nor_are_texts_numbers(texts: Any) -> None:
     with pytest.raises(Refusal, match="context_reward_totals must be"):
         offline_optimum([texts], 0.5)
     with pytest.raises(Refusal, match="entitlements must be"):
-        AlphaFair(1, 3, entitlements=texts)
-    assert (policy.cumulative_rewards == 1.0).all()
+        AlphaFair(1, 3, groups=Groups(entitlements=texts))
+    assert (policy.cumulative_rewards == 0.0).all()
+    assert (policy.accounts == 1.0).all()
     with pytest.raises(Refusal, match=r"got '0\.5'\. This policy learns from one float per round"):
         AlphaFairBandit(1, 2).update((0, 0, 0.5, None), "0.5")  # type: ignore[arg-type]

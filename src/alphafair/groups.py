@@ -216,6 +216,7 @@ class ArmGroups:
             of_arms=of_arms,
             labels=tuple(order),
             entitlements=np.concatenate([self.entitlements, owed]),
+            entitled=self.entitled or bool((owed != 1.0).any()),
             group_floors=np.concatenate([self.group_floors, np.zeros(n_more)]),
         )
 

@@ -315,6 +315,10 @@ class Bundle:
             self._use_machine_code = self._pays(more)
         return self._use_machine_code or chosen == "now"
 
+    def switch(self) -> None:
+        """Use machine code from now on, before it pays: for a server, which has time before its first request."""
+        self._use_machine_code = mode() != "off"
+
     def _pays(self, more: float) -> bool:
         if more > MAKING:
             return True

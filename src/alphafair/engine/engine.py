@@ -6,7 +6,7 @@ import contextlib
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, Self
@@ -35,6 +35,7 @@ from alphafair.engine.integrity import check_rows
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
+from alphafair.groups import Groups, Labels
 from alphafair.types import Account, Log, State
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
@@ -162,11 +163,14 @@ class Engine(Decisions):
         default_reward: float | None = None,
         start: State | None = None,
         contexts: Sequence[str] = (),
+        groups: Groups | Labels | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """A new experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
 
-        `groups`, a mapping from arm to group, `entitlements` by group and `pull_floor` are settings too, by label.
+        `groups` says whom to be fair to: the group of every arm, or a `Groups` with entitlements and floors by label.
+        Its `labels` may be a mapping from arm to group here. Without labels entitlements and floors are those of arms.
+
         Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
         is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order; the
         policy and its settings are then those of `start`, and what contradicts them is refused.
@@ -183,6 +187,8 @@ class Engine(Decisions):
             if reward_wait is None:
                 repair = "Say reward_wait too: how long to wait before it is applied."
                 raise Refused("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
+        if groups is not None:
+            settings["groups"] = groups
         if start is not None:
             ready = checked_start(start, policy, labels, known, settings)
             policy, settings = ready.name, dict(ready.settings)

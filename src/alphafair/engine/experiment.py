@@ -11,18 +11,18 @@ import random
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.errors import PolicyFailed, Refused
 from alphafair.engine.events import Change
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
-from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
@@ -31,6 +31,7 @@ CHECKED = 1 << 20  # numbers looked at in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # what a policy may fail at and go on
 LOG = logging.getLogger("alphafair.engine")
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
+GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the order of `chunks.SETTLED`
     "client": "rewards",
     "default": "defaulted",
@@ -40,6 +41,15 @@ COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the or
 }
 Saved = TypeVar("Saved")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class GroupStatus:
+    """Whom an experiment is fair to, by label; None where nothing was said."""
+
+    labels: dict[str, str] | None  # the group of every arm
+    entitlements: dict[str, float] | None  # of every group, or of every arm where there are no groups
+    pull_floor: float | dict[str, float] | None  # of every arm alike, or by group, or by arm
 
 
 def is_label(value: str) -> bool:
@@ -159,7 +169,10 @@ class Experiment:
         if self.policy_name not in POLICIES:
             repair = "Import the module that registers it before the file is opened."
             raise validate.Refusal("policy", "registered in this process", self.policy_name, repair)
-        policy = POLICIES[self.policy_name](1, len(body["arms"]), **body["settings"])
+        settings = body["settings"]
+        if "groups" in settings:
+            settings["groups"] = Groups(**settings["groups"])
+        policy = POLICIES[self.policy_name](1, len(body["arms"]), **settings)
         if body["n_contexts"] > 1:
             policy.grow(n_contexts=body["n_contexts"])
         return policy
@@ -252,25 +265,30 @@ class Experiment:
     def about_policy(self) -> dict[str, Any]:
         """The fields of `Status` that the policy is asked for; empty where there is none, or it fails to answer."""
         feedback = Feedback.FULL if self.full else Feedback.BANDIT
-        fields: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "pull_floor": 0.0}
-        fields |= {"groups": {}, "accounts": {}, "entitlements": {}}
+        about: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "groups": None, "accounts": {}}
         if self.has_policy:
             try:
-                groups = self.policy.groups or Groups.of(self.policy.n_arms)
-                floors, accounts = groups.group_floors, self.accounts
+                accounts = self.accounts
                 if not np.isfinite([*accounts.values()]).all():
                     raise ValueError(f"accounts {reprlib.repr(accounts)} are not all numbers")
-                fields |= {
-                    "alpha": self.policy.alpha,
-                    "groups": self.group_of,
-                    "accounts": accounts,
-                    "entitlements": {} if groups.all_alike else self.per_group(groups.entitlements),
-                    "pull_floor": self.per_group(floors) if floors.any() else groups.arm_floor,
-                }
+                about |= {"alpha": self.policy.alpha, "groups": self.groups, "accounts": accounts}
                 self.problems.pop(REPORTING, None)
             except Exception as problem:
                 self.failed(REPORTING, problem)
-        return fields
+        return about
+
+    @property
+    def groups(self) -> GroupStatus | None:
+        """Whom the policy is fair to; None where every arm is on its own, with equal rights and no floor."""
+        groups = self.policy.groups
+        if groups is None or groups.are_plain:
+            return None
+        floors = groups.group_floors
+        return GroupStatus(
+            self.group_of or None,
+            None if groups.all_alike else self.per_group(groups.entitlements),
+            self.per_group(floors) if floors.any() else groups.arm_floor or None,
+        )
 
     @property
     def group_of(self) -> dict[str, str]:
@@ -290,12 +308,7 @@ class Experiment:
     def accounts(self) -> dict[str, float]:
         """R of every group, or arm: what fairness is about. Empty where the policy keeps none, or one per context."""
         accounts = self.policy.accounts
-        if accounts is not None:
-            return self.per_group(accounts)
-        accounts = self.policy.cumulative_rewards
-        if accounts is None or np.ndim(accounts) != 1:
-            return {}
-        return dict(zip(self.arms, accounts.tolist(), strict=True))
+        return {} if accounts is None or np.ndim(accounts) == 2 else self.per_group(accounts)
 
     def number_of(self, arm: Any, argument: str = "arm") -> int:
         number = self.arm_numbers.get(arm) if isinstance(arm, str) else None
@@ -524,27 +537,41 @@ def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
-def by_label(settings: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Any]:
-    """What is said by label, in the order of arms or groups: the group of an arm, and numbers of groups, or of arms."""
-    said = {name: value for name, value in settings.items() if value is not None}
-    groups = said.get("groups")
-    if isinstance(groups, Mapping):
-        if {*groups} != {*arms}:
-            odd = sorted({*groups} ^ {*arms}, key=str)[:5]
+def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
+    """Groups as a policy takes them, where arms have numbers: in the order of arms, or of groups."""
+    groups = value
+    if isinstance(value, Mapping) and {*value} <= GROUP_FIELDS:
+        groups = Groups(**value)
+    elif isinstance(value, list | tuple | np.ndarray):
+        groups = Groups(value)
+    if not isinstance(groups, Groups):
+        allowed = "a list of labels, one per arm, or a Groups(labels, entitlements, pull_floor)"
+        raise Refused("bad_request", "groups", allowed, value, "Name the group of every arm, in the order of arms.")
+    labels = _checked_group_labels(groups.labels, arms)
+    numbers = {"entitlements": (groups.entitlements, 1.0), "pull_floor": (groups.pull_floor, 0.0)}
+    if labels is None:
+        for name, (by_arm, missing) in numbers.items():
+            if isinstance(by_arm, Mapping):
+                unknown = sorted({*by_arm} - {*arms}, key=str)
+                if unknown:
+                    raise Refused("bad_request", name, "by arm", unknown[0], "Name arms, or pass labels of groups.")
+                numbers[name] = [by_arm.get(arm, missing) for arm in arms], missing
+    return Groups(labels, **{name: given for name, (given, _) in numbers.items()})
+
+
+def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
+    """The group of every arm, from a list in the order of arms or a mapping from arm to group; None without groups."""
+    if labels is None:
+        return None
+    if isinstance(labels, Mapping):
+        if {*labels} != {*arms}:
+            odd = sorted({*labels} ^ {*arms}, key=str)[:5]
             raise Refused("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
-        groups = [groups[arm] for arm in arms]
-    if groups is not None:
-        if not isinstance(groups, list | tuple):
-            raise Refused("bad_request", "groups", "a mapping from arm to group", groups, "Name every arm's group.")
-        said["groups"] = [checked_label("groups", group) for group in groups]
-    for name, missing in (("entitlements", 1.0), ("pull_floor", 0.0)):
-        value = said.get(name)
-        if groups is None and isinstance(value, Mapping):
-            unknown = sorted({*value} - {*arms}, key=str)
-            if unknown:
-                raise Refused("bad_request", name, "by arm", unknown[0], "Name arms, or say groups.")
-            said[name] = [value.get(arm, missing) for arm in arms]
-    return said
+        labels = [labels[arm] for arm in arms]
+    if not isinstance(labels, list | tuple | np.ndarray):
+        repair = "Name the group of every arm, in the order of arms."
+        raise Refused("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
+    return [checked_label("groups", label) for label in labels]
 
 
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -576,7 +603,9 @@ def checked_start(
 
 def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
     """A policy with these settings, all of which it takes and which are all that it needs."""
-    said = by_label(settings, arms)
+    arguments = {name: value for name, value in settings.items() if value is not None}
+    if "groups" in arguments:
+        arguments["groups"] = checked_groups(arguments["groups"], arms)
     known = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
     for name in settings:
         if name not in known:
@@ -584,12 +613,12 @@ def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings
             repair = "Leave it out, or choose a policy that takes it."
             raise Refused("bad_request", name, allowed, settings[name], repair)
     for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *said):
+        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
             raise Refused(
                 "bad_request", name, f"said: {kind.name} cannot do without", None, "Give it with the settings."
             )
-    _refuse_features(said.get("n_features"))  # before the policy takes memory for them
-    made: BasePolicy = kind(n_contexts, len(arms), **said)
+    _refuse_features(arguments.get("n_features"))  # before the policy takes memory for them
+    made: BasePolicy = kind(n_contexts, len(arms), **arguments)
     _refuse_features(made.n_features)
     return made
 

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.run import has_whole_runs
 from alphafair.loops import DRAW, EXPECT, FORGO, LogSteps
 from alphafair.policy import BasePolicy
+from alphafair.run import has_whole_runs
 from alphafair.types import Decision, Feedback, Indices, Vector
 
 

@@ -7,6 +7,7 @@ schema that differs from what our own steps lead to is refused before anything e
 from __future__ import annotations
 
 import functools
+import json
 import re
 import sqlite3
 import time
@@ -18,6 +19,7 @@ from alphafair.validate import Refusal
 
 Step = tuple[int, str, str]  # number, name, SQL
 RECORDS = "create table migration (number integer primary key, name text, code_version text, at integer) strict"
+_FAIR_TO_GROUPS = ("alpha-fair-adaptive", "alpha-fair", "alpha-fair-bandit")
 _TOKEN = re.compile(r"""--[^\n]*|"(?:[^"]|"")*"|'(?:[^']|'')*'|\w+|\S""")  # a comment is none within quotes
 _QUOTED = re.compile(r'"\w+"')  # quotes around names come and go when a table is altered
 
@@ -46,6 +48,8 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only:
         raise Refusal(
             "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
         )
+    if done < newest:
+        connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
     for number, name, text in known:
         if number > done:
             record = "insert into migration values (?, ?, ?, ?)"
@@ -61,6 +65,26 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only:
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
+
+
+def with_present_names(body: str) -> str:
+    """The body of a change that created an experiment, with the settings that step 9 renames.
+
+    `groups`, `entitlements` and `pull_floor` became `groups` with three fields, and the `pull_floor` of FairCB, a share
+    of all rounds, its `pull_share`. What is not a body at all is left to the checks of whoever reads it.
+    """
+    try:
+        fields = json.loads(body)
+        settings, policy = dict(fields["settings"]), fields["policy"]
+    except (KeyError, TypeError, ValueError):
+        return body
+    if "pull_floor" in settings and policy == "fair-cb":
+        settings["pull_share"] = settings.pop("pull_floor")
+    elif "pull_floor" in settings and policy in _FAIR_TO_GROUPS:
+        labels = settings.pop("groups", None)
+        numbers = {name: settings.pop(name, None) for name in ("entitlements", "pull_floor")}
+        settings["groups"] = {"labels": labels, **numbers}
+    return json.dumps({**fields, "settings": settings})
 
 
 def check_schema(connection: sqlite3.Connection, path: object) -> None:

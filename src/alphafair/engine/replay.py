@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.available import unpacked
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
 from alphafair.engine.errors import Mismatch, Unavailable
@@ -24,7 +25,6 @@ from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.snapshots import whole
 from alphafair.loops import DRAW, FORGO, LEARN
-from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.types import State, Vector
 
 UNDONE = """select d.context, d.arm, d.propensity from decision d

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from alphafair.engine.experiment import Experiment
+from alphafair.engine.experiment import Experiment, GroupStatus
 
 Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
 
@@ -81,10 +81,8 @@ class Status:
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`; what the log sums up to
-    groups: dict[str, str]  # of every arm; empty where arms are on their own
     accounts: dict[str, float]  # R of every group, or arm: 1, and the rewards that count, mapped onto [0, 1]
-    entitlements: dict[str, float]  # the same; empty where all are 1
-    pull_floor: float | dict[str, float]
+    groups: GroupStatus | None  # whom it is fair to; None where every arm is on its own
     unhealthy: str | None  # what its policy failed at, and why; None while all is well
 
     @classmethod

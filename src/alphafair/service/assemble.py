@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from litestar.datastructures import State
 
-from alphafair.engine import Engine, Mismatch, Unavailable
+from alphafair.engine import Engine
 from alphafair.service.app import Service
 from alphafair.service.connections import MOST_CONNECTIONS, Connections, Timeouts
 from alphafair.service.door import Door
@@ -23,7 +23,7 @@ from alphafair.service.keys import Keyring
 from alphafair.service.logs import log
 from alphafair.service.messages import Readiness
 from alphafair.service.metrics import Measures
-from alphafair.service.warm import DEFAULT, warm
+from alphafair.service.warm import kinds_in_use, warm
 from alphafair.service.writer import Writer
 
 TICK = 1.0  # seconds between two looks at keys, the file and waiting times
@@ -67,11 +67,12 @@ def service(
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         async def tick() -> None:
-            for policy in await asyncio.to_thread(policies_in_use, engine):
+            for kind in await asyncio.to_thread(kinds_in_use, engine):
                 try:
-                    await asyncio.to_thread(warm, [policy])
+                    await asyncio.to_thread(warm, [kind])
                 except Exception as problem:
-                    log(logging.ERROR, f"compiling {policy} failed; its first decision will tell", exc_info=problem)
+                    said = f"compiling {kind.policy} failed; its first decision will tell"
+                    log(logging.ERROR, said, exc_info=problem)
             compiled.set()
             was_ready = True
             gc.freeze()  # what is loaded by now stays: looking through it for garbage would hold up answers
@@ -116,11 +117,3 @@ def service(
         root_path=root_path,
         log_all=log_all,
     )
-
-
-def policies_in_use(engine: Engine) -> set[str]:
-    """The default, and those of experiments; as many as can be known while the file cannot be loaded."""
-    found = {DEFAULT}
-    with suppress(Mismatch, Unavailable):
-        found.update(engine.experiment(name).policy for name in engine.experiments())
-    return found

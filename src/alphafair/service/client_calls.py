@@ -31,6 +31,7 @@ from urllib.parse import quote
 import numpy as np
 
 from alphafair import validate
+from alphafair.groups import Groups
 from alphafair.service.client_http import Lost, Reply, Request
 from alphafair.service.codes import status_of
 
@@ -382,6 +383,8 @@ def _call(
 
 def create(terms: Terms, name: str, arms: Iterable[str], settings: Mapping[str, Any]) -> Plan[dict[str, Any]]:
     fields = {"name": _label("name", name), "arms": _list("arms", arms), **settings}
+    if isinstance(fields.get("groups"), Groups):
+        fields["groups"] = vars(fields["groups"])
     return _call(terms, "POST", "/v1/experiments", dict, fields, repeatable=False)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-import numpy as np
 from litestar import delete, get, patch, post
 from litestar.datastructures import State
 from litestar.params import QueryParameter
@@ -17,10 +15,19 @@ from litestar.response import Stream
 from msgspec import UNSET, structs
 
 from alphafair import metrics, validate
-from alphafair.engine import Engine
+from alphafair.engine import Engine, Status
+from alphafair.groups import Groups
 from alphafair.service.decisions import Name
 from alphafair.service.door import actor, check_sees, current_caller
-from alphafair.service.messages import Change, ChangeItem, ExperimentAnswer, Experiments, History, NewExperiment
+from alphafair.service.messages import (
+    Change,
+    ChangeItem,
+    ExperimentAnswer,
+    Experiments,
+    GroupsOfArms,
+    History,
+    NewExperiment,
+)
 from alphafair.service.responses import ERRORS, ERRORS_OF_NAMES, ERRORS_OF_POSTS, example
 
 PATH = "/v1/experiments"
@@ -38,6 +45,8 @@ async def create(data: Begun, state: State) -> ExperimentAnswer:
     """Begin an experiment."""
     arguments = {field: value for field, value in structs.asdict(data).items() if value is not UNSET}
     settings = arguments.pop("settings")
+    if isinstance(data.groups, GroupsOfArms):
+        arguments["groups"] = structs.asdict(data.groups)
     for name in settings.keys() & OF_ENGINE:
         repair = f"Send it as {name!r}." if name in data.__struct_fields__ else "Leave it out."
         raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], repair)
@@ -127,18 +136,20 @@ def _attachment(name: str, format: str) -> str:
 
 
 def described(engine: Engine, name: str) -> ExperimentAnswer:
-    found = vars(engine.experiment(name))
-    known = {**found, **fairness(found["accounts"], found["entitlements"], found["alpha"])}
+    status = engine.experiment(name)
+    known = {**vars(status), **fairness(status)}
     return ExperimentAnswer(**{field: known[field] for field in ExperimentAnswer.__struct_fields__})
 
 
-def fairness(
-    earned: Mapping[str, float], entitled: Mapping[str, float], alpha: float | None
-) -> dict[str, float | None]:
+def fairness(status: Status) -> dict[str, float | None]:
     """How equal groups are, or arms, for what they are entitled to; where the policy keeps accounts."""
-    accounts = np.array(list(earned.values()))
-    if not len(accounts) or alpha is None:
+    if not status.accounts or status.alpha is None:
         return {"jain_index": None, "alpha_performance": None}
-    owed = np.array([entitled.get(group, 1.0) for group in earned])
-    performance = float(metrics.alpha_performance(accounts, alpha, entitlements=owed))
-    return {"jain_index": float(metrics.jain_index(accounts, entitlements=owed)), "alpha_performance": performance}
+    accounts, groups = [*status.accounts.values()], None
+    if status.groups is not None and status.groups.entitlements is not None:
+        entitlements = status.groups.entitlements
+        groups = Groups(entitlements=[entitlements[label] for label in status.accounts])
+    return {
+        "jain_index": float(metrics.jain_index(accounts, groups=groups)),
+        "alpha_performance": float(metrics.alpha_performance(accounts, status.alpha, groups=groups)),
+    }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine.experiment import LONGEST_LABEL
+from alphafair.engine.experiment import LONGEST_LABEL, GroupStatus
 
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
 
@@ -27,8 +27,7 @@ Available = Annotated[Arms, Meta(description="The arms that can be had now; all,
 Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this event of the log.")]
 Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
-Numbers = Annotated[dict[Label, float], Meta(description="What groups, or arms, are entitled to; others to 1.")]
-Floor = Annotated[float | dict[Label, float], Meta(description="Least share of every draw: per arm, or by group.")]
+GroupLabels = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS, description="The group of every arm.")]
 Role = Literal["metrics", "read", "write", "log", "admin"]
 Setting = bool | int | float | str
 
@@ -73,6 +72,25 @@ class RewardBatch(Body):
     items: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_BATCH)]
 
 
+class GroupsOfArms(Body):
+    """Whom to be fair to. Without `labels` every arm is on its own, and the numbers are those of arms."""
+
+    labels: (
+        Annotated[
+            list[Label] | dict[Label, Label],
+            Meta(description="The group of every arm, in the order of arms or by arm."),
+        ]
+        | None
+    ) = None
+    entitlements: (
+        Annotated[dict[Label, float], Meta(description="What groups are entitled to; those left out to 1.")] | None
+    ) = None
+    pull_floor: (
+        Annotated[float | dict[Label, float], Meta(description="Least share of every draw: of each arm, or by group.")]
+        | None
+    ) = None
+
+
 class NewExperiment(Body):
     """The arguments of `Engine.create`; `settings` go to the policy."""
 
@@ -80,9 +98,7 @@ class NewExperiment(Body):
     arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
     policy: str = "alpha-fair-adaptive"
     alpha: Alpha | UnsetType = UNSET
-    groups: Annotated[dict[Label, Label], Meta(description="Of every arm the group it belongs to.")] | UnsetType = UNSET
-    entitlements: Numbers | UnsetType = UNSET
-    pull_floor: Floor | UnsetType = UNSET
+    groups: GroupLabels | GroupsOfArms | UnsetType = UNSET
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: (
         Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")] | None
@@ -194,8 +210,8 @@ class ExperimentAnswer(Struct):
     (closed by a rollback) and `pending` (wait for a reward, or to be activated).
 
     `cumulative_rewards` has the sum of each arm's rewards, in the units of `reward_range`; `accounts` what fairness is
-    about: 1, and rewards mapped onto [0, 1], of every group, or arm. `unhealthy` says what the policy has failed at,
-    and why; null while all is well.
+    about: 1, and rewards mapped onto [0, 1], of every group, or arm. `groups` says whom it is fair to; null where every
+    arm is on its own. `unhealthy` says what the policy has failed at, and why; null while all is well.
     """
 
     name: str
@@ -220,10 +236,8 @@ class ExperimentAnswer(Struct):
     pending: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]
-    groups: dict[str, str]
     accounts: dict[str, float]
-    entitlements: dict[str, float]
-    pull_floor: float | dict[str, float]
+    groups: GroupStatus | None
     jain_index: float | None
     alpha_performance: float | None
     unhealthy: str | None

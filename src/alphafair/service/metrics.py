@@ -184,7 +184,7 @@ class _Live:
         ):
             gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
             for experiment in found:
-                value = fairness(experiment.accounts, experiment.entitlements, experiment.alpha)[field]
+                value = fairness(experiment)[field]
                 if value is not None:
                     gauge.add_metric([experiment.name], value)
             yield gauge

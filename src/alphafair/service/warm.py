@@ -1,34 +1,80 @@
-"""Compile what decisions need before the first one: `python -m alphafair.service.warm` does so for every policy.
+"""Machine code for decisions before the first one, so that no request waits for it.
 
-Machine code is kept on disk (`NUMBA_CACHE_DIR`), so an image that has run this once starts at once.
+What is on disk (`NUMBA_CACHE_DIR`) is loaded, and what is not is compiled. Kinds of policies that come into use later
+start interpreted, and a helper process compiles for them: see `alphafair.jit`. `python -m alphafair.service.warm` does
+it for all kinds, with groups and without, while an image is built.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from alphafair.engine import Engine
-from alphafair.algorithms import POLICIES
+from alphafair import jit
+from alphafair.algorithms import POLICIES, BasePolicy
+from alphafair.engine import Engine, Mismatch, Unavailable
+from alphafair.groups import Groups
 from alphafair.types import Feedback
 
-DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")
+ARMS = ("a", "b")
 
 
-def warm(policies: Iterable[str] = (DEFAULT,)) -> None:
-    """Decide and learn once with each registered one, and read the log again, in a file that is then thrown away."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "warm.db"
-        with Engine.open(path) as engine:
-            for policy in POLICIES.keys() & {*policies}:
-                for variant, settings in POLICIES[policy].variants(1, len(ARMS)).items():
-                    name = f"{policy} {variant}"
-                    engine.create(name, arms=ARMS, policy=policy, **settings)
-                    full = engine.experiment(name).feedback == Feedback.FULL.value
-                    engine.reward(engine.decide(name, "anybody").id, dict.fromkeys(ARMS, 0.5) if full else 0.5)
-        Engine.open(path).close()
+class Kind(NamedTuple):
+    """Policies that run the same kernels."""
+
+    policy: str
+    feedback: str
+    with_groups: bool
+
+
+DEFAULT = Kind("alpha-fair-adaptive", Feedback.BANDIT.value, with_groups=False)
+
+
+def kinds_in_use(engine: Engine) -> set[Kind]:
+    """The default, and those of experiments; as many as can be known while the file cannot be loaded."""
+    found = {DEFAULT}
+    with suppress(Mismatch, Unavailable):
+        for status in map(engine.experiment, engine.experiments()):
+            found.add(Kind(status.policy, status.feedback, status.groups is not None))
+    return found
+
+
+def every_kind() -> Iterator[Kind]:
+    """All that registered policies can be."""
+    for name, registered in POLICIES.items():
+        some = registered(1, len(ARMS), **next(iter(registered.variants(1, len(ARMS)).values())))
+        for feedback in registered.feedbacks or (some.feedback,):
+            for with_groups in (False,) if some.groups is None else (False, True):
+                yield Kind(name, feedback.value, with_groups)
+
+
+def warm(kinds: Iterable[Kind] = (DEFAULT,)) -> None:
+    """Decide and learn once with each that is registered, in a file that is then thrown away."""
+    if jit.mode() == "off":
+        return
+    with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder) / "warm.db") as engine:
+        for kind in kinds:
+            for number, policy in enumerate(_policies(kind)):
+                policy._bundle.switch()
+                name = f"{'-'.join(map(str, kind))} {number}"
+                engine.create(name, arms=ARMS, start=policy.snapshot(), contexts=["anybody"])
+                reward = dict.fromkeys(ARMS, 0.5) if policy.feedback is Feedback.FULL else 0.5
+                engine.reward(engine.decide(name, "anybody").id, reward)
+                engine.decide(name, "anybody", available=ARMS[:1])
+
+
+def _policies(kind: Kind) -> Iterator[BasePolicy]:
+    """Small policies of a kind, in all variants that may have kernels of their own."""
+    registered: Any = POLICIES.get(kind.policy)
+    groups = {"groups": Groups(ARMS, pull_floor={ARMS[0]: 0.1})} if kind.with_groups else {}
+    for settings in registered.variants(1, len(ARMS)).values() if registered is not None else ():
+        policy = registered(1, len(ARMS), **settings, **groups)
+        if policy.feedback.value == kind.feedback:
+            yield policy
 
 
 if __name__ == "__main__":
-    warm(POLICIES)
+    warm(every_kind())
