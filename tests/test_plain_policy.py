@@ -142,8 +142,8 @@ def test_what_it_keeps_is_in_its_snapshot_by_name(registered: None) -> None:
     assert [other.choose(0)[:3] for _ in range(50)] == [policy.choose(0)[:3] for _ in range(50)]
     with pytest.raises(Refusal, match=r"state\.settings\['alpha'\] must be 0\.5; got 0\.3"):
         FairGreedy(2, 3).restore(state)
-    damaged = State(state.policy, state.version, state.settings, state.rng, {**state.arrays, "visits": np.zeros(5)})
-    with pytest.raises(Refusal, match=r"state\.arrays\['visits'\] must be float64 of shape \(2,\)"):
+    damaged = State(state.policy, state.version, state.settings, state.rng, {**state.arrays, "sums": np.zeros((2, 5))})
+    with pytest.raises(Refusal, match=r"state\.arrays\['sums'\] must be float64 of shape \(2, 3\)"):
         load_policy(damaged)
 
 
@@ -288,6 +288,16 @@ def test_there_is_one_set_of_accounts() -> None:
 
         class Two(Leader):
             first, second = Accounts(), Accounts()
+
+
+def test_what_it_keeps_may_be_infinite() -> None:
+    class Optimist(EpsilonGreedy):
+        hopes = Array("contexts", "arms", first=np.inf)
+
+    policy, other = Optimist(1, 2), Optimist(1, 2)
+    policy.hopes[0, 1] = 3.0
+    other.restore(State.from_bytes(policy.snapshot().to_bytes()))
+    assert other.hopes.tolist() == [[np.inf, 3.0]]
 
 
 def test_subclasses_keep_what_their_bases_keep() -> None:

@@ -147,7 +147,8 @@ class PlainPolicy(BasePolicy):
         of_parts: dict[str, list[str]] = {part: [] for part in PARTS.values()}
         for kept in cls._kinds.values():
             of_parts[kept.part].append(kept.position)
-        layout = Layout(**{part: positions(*names) for part, names in of_parts.items()})
+        named = {part: positions(*names) for part, names in of_parts.items()}
+        layout = Layout(**named, may_be_infinite=tuple(cls._kinds))
         accounts = [name for name, kept in cls._kinds.items() if isinstance(kept, Accounts)]
         if len(accounts) > 1:
             raise validate.Refusal(cls.__name__, "a class with one Accounts at most", accounts, "Use Array for others.")
