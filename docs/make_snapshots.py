@@ -183,7 +183,10 @@ def entries(kind: type[BasePolicy], layout: Layout) -> list[Entry]:
     for part, axes in AXES.items():
         for name, width in getattr(layout, part).widths.items():
             shape = axes.format(width if width > 1 else "").replace(", ,", ",").strip(", ")
-            found.append(Entry(name, shape, ONLY_HERE.get((kind.name, name)) or MEANINGS[name]))
+            meaning = ONLY_HERE.get((kind.name, name)) or MEANINGS.get(name)
+            if meaning is None:
+                raise SystemExit(f"{kind.__name__} keeps {name!r}: say what that means in MEANINGS of {__file__}")
+            found.append(Entry(name, shape, meaning))
     return found
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import re
+import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -24,11 +27,16 @@ from tests.test_docs import tool
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 
-def in_the_guide(opening: str, folder: Path, file: str, patch: pytest.MonkeyPatch) -> Any:
-    """The module whose docstring opens so, imported from a folder of a user's."""
+def text_in_the_guide(opening: str) -> str:
+    """The module whose docstring opens so."""
     blocks = re.findall(r"^ *```python\n(.*?)^ *```$", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     (code,) = [textwrap.dedent(block) for block in blocks if block.lstrip().startswith(f'"""{opening}')]
-    (folder / f"{file}.py").write_text(code, encoding="utf-8")
+    return code
+
+
+def in_the_guide(opening: str, folder: Path, file: str, patch: pytest.MonkeyPatch) -> Any:
+    """The same, imported from a folder of a user's."""
+    (folder / f"{file}.py").write_text(text_in_the_guide(opening), encoding="utf-8")
     patch.syspath_prepend(str(folder))
     patch.delitem(sys.modules, file, raising=False)
     return importlib.import_module(file)
@@ -51,6 +59,31 @@ def plain_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
     assert register(made) is made
     yield made
     del POLICIES[made.name]
+
+
+def test_its_file_can_stand_among_ours(tmp_path: Path) -> None:
+    """In the repository a policy imports from `alphafair.extend` too, whichever of the two is imported first."""
+    for first in ("alphafair.extend", "alphafair.algorithms"):
+        code = f"import {first}, alphafair.algorithms as a, alphafair.extend as e; print(e.register is a.register)"
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert answer.stdout == "True\n"
+    package = Path(alphafair.__file__).parent
+    shutil.copytree(package, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__"))
+    folder = tmp_path / "alphafair" / "algorithms"
+    (folder / "contextual_hedge.py").write_text(text_in_the_guide("Exponential weights"), encoding="utf-8")
+    (line,) = re.findall(
+        r"^ +(from alphafair\.algorithms\.contextual_hedge import .*)$", GUIDE.read_text(), re.MULTILINE
+    )
+    policies = (folder / "__init__.py").read_text(encoding="utf-8")
+    marked = "from alphafair.algorithms.uniform import"
+    (folder / "__init__.py").write_text(policies.replace(marked, f"{line}\n{marked}"), encoding="utf-8")
+    code = (
+        "import alphafair; print(alphafair.ContextualHedge(2, 3).choose(0).propensity, list(alphafair.POLICIES)[-2:])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert answer.stdout == f"{1.0 / 3.0} ['contextual-hedge', 'uniform']\n", answer.stderr
 
 
 def test_the_plain_one_passes_every_check(plain_kind: type[Any]) -> None:

@@ -9,9 +9,10 @@ becomes, `entry_kernel` and `repeated` are for kernels that Python calls too; `a
 Either way: `register` makes it known by its name, `validate` has checks of settings that say what is wrong.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from alphafair import validate as validate
 from alphafair.algorithm import Algorithm as Algorithm
-from alphafair.algorithms import register as register
 from alphafair.arrays import Indices as Indices
 from alphafair.arrays import Matrix as Matrix
 from alphafair.arrays import Vector as Vector
@@ -33,3 +34,15 @@ from alphafair.policy import BasePolicy as BasePolicy
 from alphafair.types import Decision as Decision
 from alphafair.types import Feedback as Feedback
 from alphafair.types import State as State
+
+if TYPE_CHECKING:
+    from alphafair.algorithms import register as register
+
+
+def __getattr__(name: str) -> Any:
+    """`register`, once it is asked for: the policies of this package import from here too, and come before it."""
+    if name == "register":
+        from alphafair.algorithms import register
+
+        return register
+    raise AttributeError(f"module 'alphafair.extend' has no attribute {name!r}")
