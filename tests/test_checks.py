@@ -15,11 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from alphafair import Decision, Hedge, State, checks, figures
+from alphafair.algorithms.hedge import A
 from alphafair.cli import app
 from alphafair.jit import kernel
-from alphafair.kernels.exponential_weights import SUM
-from alphafair.kernels.memory import ARMS
-from examples.epsilon_greedy import EpsilonGreedy
+from tests.protocol_policy import EpsilonGreedy
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -232,26 +231,21 @@ class HalfDone(EpsilonGreedy):
 
 
 @kernel
-def learn_twice(work: Any, shared: Any, learners: Any, context: int, probabilities: Any, rewards: Any) -> None:
+def learn_twice(memory: Any, context: int, probabilities: Any, rewards: Any) -> None:
+    sums = memory.arms[A.reward_sums]
     for _ in range(2):
         for i in range(rewards.shape[0]):
-            shared[0, SUM, ARMS + i] += rewards[i]
+            sums[i] += rewards[i]
 
 
 class OtherwiseInWholeRuns(Hedge):
-    kernels = Hedge.kernels._replace(learn_in_order=learn_twice)
+    algorithm = replace(Hedge.algorithm, learn_in_order=learn_twice)
 
 
 class Hoards(Hedge):
-    n_seen = 0
-
-    def update(self, decision: Decision, reward: Any) -> None:
-        super().update(decision, reward)
-        self.n_seen += 1
-
     def snapshot(self) -> State:
         state = super().snapshot()
-        return replace(state, arrays={**state.arrays, "seen": np.zeros(self.n_seen)})
+        return replace(state, arrays={**state.arrays, "seen": np.zeros(int(state.arrays["rounds"]))})
 
 
 BROKEN = {

@@ -27,6 +27,7 @@ _MODULES = (
     "data",
     "engine",
     "evaluation",
+    "extend",
     "figures",
     "metrics",
     "run",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from alphafair import data as data
     from alphafair import engine as engine
     from alphafair import evaluation as evaluation
+    from alphafair import extend as extend
     from alphafair import figures as figures
     from alphafair import metrics as metrics
     from alphafair import run as run

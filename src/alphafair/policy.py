@@ -71,7 +71,7 @@ class BasePolicy(Policy):
         self.settings = dict(settings)
         self._random_numbers = RandomNumbers(seed)
         self._groups: GroupAccounts | None = None
-        if self._own_algorithm().accounts == "account" and "account" in self._own_algorithm().layout.arms._fields:
+        if self._keeps_group_accounts():
             self._groups = GroupAccounts(Groups.of(groups).for_arms(self.n_arms), self._own_algorithm())
             said = self._groups.groups.settings()
             self.settings |= {"groups": said} if said else {}
@@ -107,6 +107,10 @@ class BasePolicy(Policy):
     def _own_algorithm(self) -> Algorithm:
         chosen = type(self).algorithm
         return chosen if isinstance(chosen, Algorithm) else chosen[self.feedback]
+
+    def _keeps_group_accounts(self) -> bool:
+        algorithm = self._own_algorithm()
+        return algorithm.accounts == "account" and "account" in algorithm.layout.arms._fields
 
     def __repr__(self) -> str:
         shown = {key: Groups(**value) if key == "groups" else value for key, value in self.settings.items()}

@@ -1,4 +1,4 @@
-"""Every value that travels between rooms: plain, frozen, and checked where it is made."""
+"""Every value that travels between modules: plain, frozen, and checked where it is made."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ Account = Literal["least", "fresh"] | float  # what a new arm is taken to have e
 
 @runtime_checkable
 class Policy(Protocol):
-    """What every policy can do. Derive from `alphafair.BasePolicy`, or from this and write the rest yourself.
+    """What every policy can do. Derive from `alphafair.extend.PlainPolicy`, or `alphafair.BasePolicy` for machine code.
 
-    It is made as `Policy(n_contexts, n_arms, seed=None, ...)`. What it promises, and `alphafair check` looks for:
+    Or derive from this, and write everything yourself. It is made as `Policy(n_contexts, n_arms, seed=None, ...)`. What
+    it promises, and `alphafair check` looks for:
 
     - `probabilities` is a distribution over all arms, to 1e-12, whatever rewards in `reward_range` have come.
     - `probabilities` and `choose` are questions: they change nothing but the policy's own random numbers.
@@ -70,7 +71,7 @@ class Policy(Protocol):
       learned nothing, and starts its seed over.
     - Bad input is refused with a ValueError (a TypeError, for what is no number at all), and changes nothing.
     - Many threads may use it: every call is done as a whole. One that has `cumulative_rewards` books every reward once.
-    - One derived from `BasePolicy`: whole runs equal single steps to the last bit, and its memory does not grow.
+    - One with kernels: whole runs equal single steps to the last bit, and its memory does not grow.
 
     How it starts, what it makes of a mask, and how close to certainty it comes are its own affair.
     """

@@ -6,44 +6,59 @@ Run as a module it is the other process of `interpreted_equals_compiled`.
 import hashlib
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from alphafair import jit
 from alphafair.checks.subject import NOT_HERE, Subject, memory, rounds
+from alphafair.policy import BasePolicy
+from alphafair.run import has_whole_runs
 from alphafair.simulation import simulate
 from alphafair.types import Decision, Feedback
+
+NO_RUNS = f"{NOT_HERE}: the policy offers no compiled run"
 
 
 def run_digest(subject: Subject, *, compiled: bool) -> str:
     policy = subject.make(3, 5)
     trace = simulate(policy, rounds(400, 3, 5), seed=2, record_every=7, compiled=compiled)
-    digest = hashlib.sha256(trace.cumulative_rewards.tobytes() + trace.pulls.tobytes())
+    digest = hashlib.sha256(trace.accounts.tobytes() + trace.pulls.tobytes())
     digest.update(memory(policy).encode())
     return digest.hexdigest()
 
 
+def machine_code_of(subject: Subject) -> bool:
+    """Whether this process may run machine code: then policies of this kind do so from now on."""
+    policy = cast(BasePolicy, subject.make())
+    return policy._bundle.use_machine_code(math.inf)
+
+
 def stepwise_equals_compiled(subject: Subject) -> str | None:
-    if subject.make().kernels is None:
-        return f"{NOT_HERE}: the policy offers no compiled run"
+    if not has_whole_runs(subject.make()):
+        return NO_RUNS
+    machine_code_of(subject)
     assert run_digest(subject, compiled=True) == run_digest(subject, compiled=False), "they differ in some bit"
     return None
 
 
 def interpreted_equals_compiled(subject: Subject) -> str | None:
-    if subject.make().kernels is None:
-        return f"{NOT_HERE}: the policy offers no compiled run"
+    if not has_whole_runs(subject.make()):
+        return NO_RUNS
     module, name = subject.policy_class.__module__, subject.policy_class.__qualname__
     if module == "__main__" or "<locals>" in name:
         return f"{NOT_HERE}: the class cannot be imported by another process"
-    other_mode = "0" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "1"
+    other_mode = "off" if machine_code_of(subject) else "now"
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     settings = subject.settings(3, 5) if callable(subject.settings) else subject.settings
     answer = subprocess.run(  # noqa: S603 - this Python, and the class that it was asked to check
         [sys.executable, "-m", "alphafair.checks.compiled", module, name, json.dumps(dict(settings))],
-        env={**os.environ, "NUMBA_DISABLE_JIT": other_mode, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        env={**environment, "ALPHAFAIR_JIT": other_mode, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,
@@ -55,11 +70,12 @@ def interpreted_equals_compiled(subject: Subject) -> str | None:
 
 
 def one_compiled_signature(subject: Subject) -> str | None:
-    policy = subject.trained()
-    found: list[Any] = [policy.kernels.draw, policy.kernels.learn] if policy.kernels else []
-    kernels = [kernel for kernel in found if hasattr(kernel, "signatures")]
-    if not kernels:
+    if not has_whole_runs(subject.make()) or not machine_code_of(subject):
         return f"{NOT_HERE}: the policy has no kernels, or they run interpreted"
+    policy = cast(BasePolicy, subject.trained())
+    algorithm, flags = policy._algorithm, policy._flags()
+    kernels = [jit.compiled(kernel, **flags) for kernel in (algorithm.draw, algorithm.learn)]
+    policy._draw, policy._learn = kernels  # which look at the types of their arguments, as machine code does not
     decision = policy.choose(np.int64(1))  # type: ignore[arg-type]
     policy.choose(1, available=np.array([True, True, True, False]))
     rewards: Any = [1, 0, 1, 0] if policy.feedback is Feedback.FULL else 1

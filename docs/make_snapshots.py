@@ -1,0 +1,212 @@
+"""Write docs/snapshots.md: `python docs/make_snapshots.py`.
+
+Names and shapes are those of every algorithm's `Layout`; what they mean is here. tests/test_snapshot_docs.py runs this
+too: it fails while the page says something else, while a name has no meaning, and where a snapshot has other entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from alphafair.algorithm import Algorithm
+from alphafair.algorithms import CLASSES, BasePolicy
+from alphafair.memory import FEATURES, Layout
+from alphafair.types import Feedback
+
+PAGE = Path(__file__).parent / "snapshots.md"
+AXES = {"scalars": "{}", "arms": "{}, live", "context_scalars": "contexts, {}", "contexts": "contexts, {}, live"}
+
+MEANINGS = {
+    # accounts: alphafair.math.utility
+    "account": "R: the initial 1 and what the arm has earned; where arms share accounts, R/s of its group",
+    "slope": "phi'(R) = R^-alpha",
+    "anchor": "A, the account that slopes are calculated from, until R has moved away by 1/256 of it",
+    "inverse_anchor": "1/A",
+    "anchor_slope": "phi'(A)",
+    "earned": "the initial 1 and what the arm itself has earned; only where arms share accounts",
+    # adaptive gradient ascent: alphafair.math.gradient_ascent
+    "x": "x^j, the distribution held by the context",
+    "squared_norms": "S_j, the sum of squared norms of all gradients",
+    "closed_roots": "the sum of sqrt(S_j) at the ends of epochs: whenever arms came or went, and S_j had grown since",
+    "closed_norms": "S_j at the end of the last epoch",
+    "waiting": 'rewards of a step that waits for the next visit; zeros unless `marginal="next_visit"`',
+    "drift": "what late and masked decisions add to the bound on the regret",
+    # the scale-free learner: alphafair.math.log_barrier
+    "p": "the learner's distribution, before exploration is mixed in",
+    "losses": "L, the sum of losses, each divided by its propensity",
+    "rate": "eta, the learning rate",
+    "exploration": "gamma, the share of exploration",
+    "rounds": "rounds learned from",
+    "level": "lambda of the learner's distribution, where the next search for it begins",
+    "stability_sum": "the sum of M(eta)",
+    "exploration_sum": "the sum of gamma times losses divided by their propensities, without their signs",
+    # the predictor: alphafair.math.predictor
+    "gram": "A of the regression on six predictors, its lower half, row by row",
+    "moment": "b of the same regression",
+    "coefficients": "beta of the same regression",
+    "reward_sum": "the sum of all rewards seen",
+    "seen": "the number of all rewards seen",
+    "largest": "c, the largest reward seen",
+    "visits": "how often the context was learned from",
+    "arm_sum": "the sum of y, rewards above what the mean and features say, in all contexts",
+    "arm_count": "how many of them",
+    "age_sum": "the same by the octave of the context's number of visits",
+    "age_count": "how many of them",
+    "long_sum": "the sum of y in the context, all visits alike",
+    "long_count": "how many of them",
+    "recent_sum": "the same, with a weight of 0.97 per visit since",
+    "recent_count": "the sum of these weights",
+    "latest_sum": "the same, with a weight of 0.8 per visit since",
+    "latest_count": "the sum of these weights",
+    # AlphaFairAdaptive itself
+    "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
+    "spread": "D, the sum of squares of what the mixing was taught",
+    "share": "h, the share of the guaranteed learner",
+    "learner_roots": "a term of the bound in docs/theory.md: sum of W (change of U), U = sqrt(c^2 + n V_j)",
+    "mixing_roots": "a term of the same bound: sum of W (change of Y), Y = sqrt(16 c^2 + 2 D)",
+    "explored": "a term of the same bound: sum of W (gamma c + (rise of c)/min p)",
+    "peaks": "a term of the same bound: sum of W c",
+    "mixing_root": "Y when it was last added up",
+    "mixing_peak": "W at that time",
+    "outside": "how often something happened that the bound does not allow: late or masked decisions, other arms",
+    "pending": "rewards on their way to the arm",
+    "variation": "V_j, the sum of squares of what the context's learner did not foresee",
+    "learner_root": "U when it was last added up",
+    "learner_peak": "W at that time",
+    # Hedge and FairCB
+    "reward_sums": "G, the sum of rewards that the arm would have earned",
+    "floor": "nu in force: lower than `pull_share` while the frequencies of contexts are being learned",
+    "updates": "rounds learned from",
+    "next_epoch": "the update with which the next epoch begins; infinite if the frequencies of contexts are known",
+    "dual": "d, the multiplier of the arm's floor",
+    "weight": "q_j, the frequency of the context as it is known or was counted before this epoch",
+    "log_normaliser": "the logarithm of the sum that `p` was divided by",
+}
+ONLY_HERE = {  # where a name means something else for one policy
+    ("alpha-fair-adaptive", "slope"): "w = phi'(R), with bandit feedback phi'(R + what is on its way)",
+    ("alpha-fair-adaptive", "level"): "where the next search for the guaranteed learner's distribution begins",
+    ("alpha-fair-adaptive", "losses"): "L_j, the sum of the guaranteed learner's estimated losses",
+    (
+        "alpha-fair-adaptive",
+        "drift",
+    ): "what late and masked decisions and steps too small to be taken add to the bound",
+    ("fair-cb", "p"): "p^j, the distribution of the context",
+    ("fair-cb", "losses"): "L^j, the sum of losses in this epoch; divided by propensities under bandit feedback",
+    ("independent-alpha-fair", "account"): "R: the initial 1 and what the arm has earned in the context",
+}
+OF_FEATURES = {
+    "feature_theta": ("terms, columns", "theta, what features say about rewards"),
+    "feature_moment": ("terms, columns", "b of the least squares"),
+    "feature_gram": ("terms (terms + 1)/2, columns", "A of the least squares, its lower half, row by row"),
+    "feature_squares": ("terms", "the sum of squares of every term, the constant 1 first"),
+    "feature_nonzero": ("terms", "how often it was not 0"),
+}
+
+OPENING = """# What a snapshot holds
+
+`policy.snapshot()` is a `State`: the policy's name, the version of this page (4), its settings, the state of its random
+numbers, and arrays by name. `State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`,
+and one `.npy` per array, so that NumPy alone can read it.
+
+```python
+>>> import io
+>>> import numpy as np
+>>> from alphafair import AlphaFair
+>>> policy = AlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
+>>> policy.update(policy.choose(0), [1.0, 0.5, 0.0])
+>>> archive = np.load(io.BytesIO(policy.snapshot().to_bytes()))
+>>> archive["account"].round(3).tolist(), archive["x"].shape
+([1.333, 1.167, 1.0], (2, 3))
+
+```
+
+Shapes are given in `contexts`, `arms` (all that ever were), `live` (those that are not retired, in the order of their
+numbers) and `groups`. Numbers are float64, unless stated otherwise. Symbols are those at the head of the algorithm's
+file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` that it names.
+
+A snapshot of another version is refused with a sentence, and so is one whose entries have other names or shapes, or
+numbers that no rounds can have left. Snapshots of versions 1 to 3, whose arrays had no names, are not read any more:
+learn from the log again, or load them with the alphafair that wrote them.
+
+A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
+
+## In every snapshot
+
+| entry | shape | meaning |
+|---|---|---|
+| `live` | (arms) | booleans: which arms are not retired |
+| `retired_accounts` | (1, arms) | accounts of retired arms, and 0 for live ones |
+
+`retired_accounts` is (contexts, arms) where every context has accounts of its own, and (0, arms) where there are none.
+
+With groups, entitlements or floors there is also
+
+| entry | shape | meaning |
+|---|---|---|
+| `group_accounts` | (groups) | R of groups that have no live arm left, and 0 for others |
+
+With features (`n_features`; `terms` is one more) there are also these; `columns` is `live` where features are those of
+the context, and 1 where every arm has its own:
+
+| entry | shape | meaning |
+|---|---|---|
+"""
+
+
+class Entry(NamedTuple):
+    """A row of a table."""
+
+    name: str
+    shape: str  # its axes, as the page has them
+    meaning: str
+
+    def __str__(self) -> str:
+        return f"| `{self.name}` | ({self.shape}) | {self.meaning} |"
+
+
+def algorithms() -> Iterator[tuple[type[BasePolicy], str, Algorithm]]:
+    """Every class, the feedback where it has several, and its algorithm."""
+    for kind in CLASSES.values():
+        found = kind.algorithm
+        if isinstance(found, Algorithm):
+            yield kind, "", found
+        else:
+            for feedback in Feedback:
+                yield kind, feedback.value, found[feedback]
+
+
+def entries(kind: type[BasePolicy], layout: Layout) -> list[Entry]:
+    """What is learned, in the order of snapshots."""
+    found = []
+    for part, axes in AXES.items():
+        for name, width in getattr(layout, part).widths.items():
+            shape = axes.format(width if width > 1 else "").replace(", ,", ",").strip(", ")
+            meaning = ONLY_HERE.get((kind.name, name)) or MEANINGS.get(name)
+            if meaning is None:
+                raise SystemExit(f"{kind.__name__} keeps {name!r}: say what that means in MEANINGS of {__file__}")
+            found.append(Entry(name, shape, meaning))
+    return found
+
+
+def of_features() -> list[Entry]:
+    return [Entry(name, *OF_FEATURES[name]) for name in FEATURES]
+
+
+def page() -> str:
+    """Policies whose feedbacks keep the same have one table."""
+    parts = [OPENING + "\n".join(map(str, of_features())) + "\n"]
+    tables: dict[tuple[str, tuple[Entry, ...]], list[str]] = {}
+    for kind, feedback, algorithm in algorithms():
+        tables.setdefault((kind.__name__, tuple(entries(kind, algorithm.layout))), []).append(feedback)
+    for (name, rows), feedbacks in tables.items():
+        several = len([other for other, _ in tables if other == name]) > 1
+        title = f"## {name}, {feedbacks[0]} feedback" if several else f"## {name}"
+        table = "\n".join(["| entry | shape | meaning |", "|---|---|---|", *map(str, rows)])
+        parts.append(f"{title}\n\n{table if rows else 'Nothing else: it learns nothing.'}\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,48 @@
+"""All that a policy of your own is made of: `from alphafair.extend import ...`. CONTRIBUTING.md has two to start from.
+
+In plain Python: derive from `PlainPolicy`, name what is kept with `Array`, `Number` and `Accounts`.
+
+In machine code: write `draw` and `learn` as a `kernel` each, name what is kept with `positions` and a `Layout`, make an
+`Algorithm` of them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw, `compiled` shows what a kernel
+becomes, `entry_kernel` and `repeated` are for kernels that Python calls too; `alphafair.math` has more mathematics.
+
+Either way: `register` makes it known by its name, `validate` has checks of settings that say what is wrong.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from alphafair import validate as validate
+from alphafair.algorithm import Algorithm as Algorithm
+from alphafair.arrays import Indices as Indices
+from alphafair.arrays import Matrix as Matrix
+from alphafair.arrays import Vector as Vector
+from alphafair.jit import compiled as compiled
+from alphafair.jit import entry_kernel as entry_kernel
+from alphafair.jit import kernel as kernel
+from alphafair.jit import repeated as repeated
+from alphafair.math.draw import draw_arm as draw_arm
+from alphafair.math.draw import draw_from as draw_from
+from alphafair.math.draw import mask_distribution as mask_distribution
+from alphafair.math.positions import positions as positions
+from alphafair.memory import Layout as Layout
+from alphafair.memory import Memory as Memory
+from alphafair.plain_policy import Accounts as Accounts
+from alphafair.plain_policy import Array as Array
+from alphafair.plain_policy import Number as Number
+from alphafair.plain_policy import PlainPolicy as PlainPolicy
+from alphafair.policy import BasePolicy as BasePolicy
+from alphafair.types import Decision as Decision
+from alphafair.types import Feedback as Feedback
+from alphafair.types import State as State
+
+if TYPE_CHECKING:
+    from alphafair.algorithms import register as register
+
+
+def __getattr__(name: str) -> Any:
+    """`register`, once it is asked for: the policies of this package import from here too, and come before it."""
+    if name == "register":
+        from alphafair.algorithms import register
+
+        return register
+    raise AttributeError(f"module 'alphafair.extend' has no attribute {name!r}")
