@@ -13,17 +13,18 @@ from typing import Any
 
 import alphafair
 from alphafair import (
+    algorithms,
     checks,
     contexts,
     data,
-    drive,
     engine,
     evaluation,
     figures,
+    groups,
     metrics,
     offline,
-    policies,
     rewards,
+    run,
     simulation,
     streams,
     types,
@@ -49,10 +50,11 @@ def names_of(module: ModuleType) -> list[str]:
 
 
 SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
-    "Policies": [(policies, [*policies.CLASSES, "POLICIES", "load_policy", "register"])],
-    "What all policies share": [(policies, ["BasePolicy"]), (types, ["Policy"])],
+    "Policies": [(algorithms, [*algorithms.CLASSES, "POLICIES", "load_policy", "register"])],
+    "What all policies share": [(algorithms, ["BasePolicy"]), (types, ["Policy"])],
+    "Whom to be fair to": [(groups, ["Groups"])],
     "Values": [(types, ["Decision", "DescribedDecision", "Log", *(n for n in names_of(types) if n != "Policy")])],
-    "Running": [(simulation, names_of(simulation)), (drive, names_of(drive))],
+    "Running": [(simulation, names_of(simulation)), (run, names_of(run))],
     "Hindsight": [(offline, names_of(offline))],
     "Metrics": [(metrics, names_of(metrics))],
     "From logs": [(evaluation, names_of(evaluation))],
@@ -103,8 +105,8 @@ def entry(name: str, thing: Any) -> str:
     if not callable(thing):
         return f"### `{name}`\n\n{', '.join(f'`{member!r}`' for member in thing)}\n"
     text = f"### `{name}`\n\n```python\n{name}{signature(thing)}\n```\n\n{rendered(inspect.getdoc(thing) or '')}\n"
-    if thing is policies.BasePolicy or (inspect.isclass(thing) and not issubclass(thing, policies.BasePolicy)):
-        names = METHODS if thing is policies.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
+    if thing is algorithms.BasePolicy or (inspect.isclass(thing) and not issubclass(thing, algorithms.BasePolicy)):
+        names = METHODS if thing is algorithms.BasePolicy else [key for key in vars(thing) if not key.startswith("_")]
         for key in names:
             method = inspect.getattr_static(thing, key, None)
             method = getattr(method, "__func__", method)

@@ -33,7 +33,7 @@ def measure(kind: str, alpha: float, seed: int) -> list[list[float]]:
     for stop in HORIZONS:
         part = Stream(stream.contexts[start:stop], stream.items[start:stop], stream.reward_table, n_contexts=3)
         simulate(policy, part, seed=1000 * seed + len(found))
-        weight = float(policy.cumulative_rewards.min() ** -alpha)
+        weight = float(policy.accounts.min() ** -alpha)
         found.append([weight**2, metrics.bound_in_expectation(policy)])
         start = stop
     return found

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 import alphafair
 from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, offline_optimum, streams
 from alphafair import cli as package
+from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.cli import app
 from alphafair.offline import context_reward_totals
-from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -558,7 +558,7 @@ def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> Non
 def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> None:
     answer = run("simulate", *option, "--output", str(tmp_path))
     assert answer.exit_code == 2
-    assert f"--data must be given with {option[0]}; got None. Say --data FILE as well." in answer.stderr
+    assert f"--data must be given with {option[0]}; got None. Pass --data FILE as well." in answer.stderr
 
 
 @pytest.mark.parametrize(

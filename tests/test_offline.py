@@ -25,8 +25,7 @@ from alphafair import (
     streams,
 )
 from alphafair.experiments import experiment
-from alphafair.kernels import hindsight, interior_point
-from alphafair.offline import CertificateWarning, context_reward_totals
+from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())["offline_optimum"]
@@ -49,7 +48,8 @@ def assert_proved(totals: np.ndarray, alpha: float, tolerance: float = 1e-9) -> 
     value, gap = recomputed(totals, best.distributions, alpha)
     assert best.value == pytest.approx(value, rel=1e-12)
     assert best.gap >= gap - 1e-13 * value
-    np.testing.assert_allclose(best.cumulative_rewards, 1.0 + (totals * best.distributions).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(best.accounts, 1.0 + (totals * best.distributions).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(best.cumulative_rewards, (totals * best.distributions).sum(axis=0), rtol=1e-12)
     return best
 
 
@@ -176,7 +176,7 @@ def test_many_arms_and_contexts() -> None:
 def test_one_context_in_closed_form() -> None:
     """Equal slopes W_i R_i^(-alpha): R_i proportional to W_i^(1/alpha) where the arm is in use."""
     best = offline_optimum([[9.0, 4.0]], 0.5, tolerance=1e-13)
-    ratio = best.cumulative_rewards[0] / best.cumulative_rewards[1]
+    ratio = best.accounts[0] / best.accounts[1]
     assert ratio == pytest.approx((9.0 / 4.0) ** 2, rel=1e-5)
 
 
@@ -200,7 +200,7 @@ def test_new_names_for_arms_and_contexts_rename_the_answer(seed: int, alpha: flo
     best = offline_optimum(totals, alpha, tolerance=1e-12)
     renamed = offline_optimum(totals[rows][:, columns], alpha, tolerance=1e-12)
     assert renamed.value == pytest.approx(best.value, rel=3e-12)
-    np.testing.assert_allclose(renamed.cumulative_rewards, best.cumulative_rewards[columns], rtol=1e-6)
+    np.testing.assert_allclose(renamed.accounts, best.accounts[columns], rtol=1e-6)
     np.testing.assert_allclose(renamed.distributions, best.distributions[rows][:, columns], atol=1e-6)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from alphafair.checks.subject import NOT_HERE, Subject, go_the_same_way, is_sound, memory, reward_of, rounds
+from alphafair.run import has_whole_runs
 from alphafair.types import Feedback, Policy, State
 
 
@@ -36,8 +37,8 @@ def fresh_forgets(subject: Subject) -> None:
 
 def memory_does_not_grow(subject: Subject) -> str | None:
     """With the number of rounds; one that keeps all it has seen may be sound, but has no place in compiled runs."""
-    if subject.make().kernels is None:
-        return f"{NOT_HERE}: the policy offers no compiled run, and may remember what it likes"
+    if not has_whole_runs(subject.make()):
+        return f"{NOT_HERE}: the policy offers no whole runs, and may remember what it likes"
     sizes = {n: sum(a.nbytes for a in subject.trained(n).snapshot().arrays.values()) for n in (100, 1000)}
     assert sizes[100] == sizes[1000], f"bytes after 100 and after 1,000 rounds: {sizes}"
     return None
@@ -78,5 +79,5 @@ def _choose_and_learn(policy: Policy, seed: int, n_rounds: int) -> float:
 
 
 def _booked(policy: Policy) -> Any:
-    """The sum of all accounts, or None where there are none."""
+    """The sum of all rewards, or None where none are kept."""
     return None if policy.cumulative_rewards is None else float(np.sum(policy.cumulative_rewards))

@@ -16,6 +16,7 @@ from msgspec import UNSET, structs
 
 from alphafair import metrics, validate
 from alphafair.engine import Engine
+from alphafair.groups import Groups
 from alphafair.service.decisions import Name
 from alphafair.service.door import actor, check_sees, current_caller
 from alphafair.service.messages import Change, ChangeItem, ExperimentAnswer, Experiments, History, NewExperiment
@@ -130,6 +131,6 @@ def fairness(
     accounts = np.array(list(earned.values()))
     if not len(accounts) or alpha is None:
         return {"jain_index": None, "alpha_performance": None}
-    owed = np.array([entitled.get(group, 1.0) for group in earned])
-    performance = float(metrics.alpha_performance(accounts, alpha, entitlements=owed))
-    return {"jain_index": float(metrics.jain_index(accounts, entitlements=owed)), "alpha_performance": performance}
+    groups = Groups(entitlements=[entitled.get(group, 1.0) for group in earned])
+    performance = metrics.alpha_performance(accounts, alpha, groups=groups)
+    return {"jain_index": metrics.jain_index(accounts, groups=groups), "alpha_performance": performance}
