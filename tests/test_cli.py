@@ -415,12 +415,12 @@ def test_a_bad_spec_is_one_line_with_its_repair(arguments: list[str], words: lis
 def test_settings_are_literals_or_strings() -> None:
     from alphafair.cli.check import read_settings
 
-    given = ["horizon=1000", "context_weights=[0.5, 0.5]", "feedback=full", "pull_floor=None"]
+    given = ["horizon=1000", "context_weights=[0.5, 0.5]", "feedback=full", "pull_share=None"]
     assert read_settings(FairCB, given) == {
         "horizon": 1000,
         "context_weights": [0.5, 0.5],
         "feedback": "full",
-        "pull_floor": None,
+        "pull_share": None,
     }
 
 
@@ -465,7 +465,8 @@ def test_offline_of_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     half, none = json.loads(answer.stdout)["optima"]
     assert half["value"] == pytest.approx(11.291502622129181, rel=1e-9)
     assert half["certified"]
-    assert none["cumulative_rewards"] == {"jazz": 9.0, "rock": 7.0}
+    assert none["accounts"] == {"jazz": 9.0, "rock": 7.0}
+    assert none["cumulative_rewards"] == {"jazz": 8.0, "rock": 6.0}
     assert (tmp_path / "output" / "offline.png").stat().st_size > 10_000
     lines = (tmp_path / "output" / "distributions-0.csv").read_text().splitlines()
     assert lines == ["context,jazz,rock", "new,1.0,0.0", "old,0.0,1.0"]
@@ -616,10 +617,10 @@ def test_the_table_of_offline_cuts_no_number_off(size: float, tmp_path: Path) ->
     assert max(map(len, table)) <= 80
     (first,) = (line.split() for line in table if line.split()[:1] == ["0"])
     optima = json.loads((tmp_path / "offline.json").read_text())["optima"]
-    rewards = optima[0]["cumulative_rewards"].values()
+    accounts = optima[0]["accounts"].values()
     _, value, _, *shown = (float(cell.replace(",", "")) for cell in first if cell != "(!)")
     expected = [optima[0][key] for key in ("value", "jain_index", "average_reward")]
-    assert [value, *shown] == pytest.approx([*expected, min(rewards), max(rewards)], rel=1e-4)
+    assert [value, *shown] == pytest.approx([*expected, min(accounts), max(accounts)], rel=1e-4)
 
 
 def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:
