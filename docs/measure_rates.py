@@ -22,7 +22,7 @@ HORIZONS = tuple(round(10 ** (3 + k / 2)) for k in range(9))  # 1,000 to 10,000,
 def rounds(kind: str, seed: int) -> Stream:
     """Three contexts and four arms: rewards that are drawn, or an adversary that pays the leader least."""
     if kind == "stochastic":
-        return streams.stochastic(HORIZONS[-1], 3, 4, seed=seed)
+        return streams.ratings(HORIZONS[-1], 3, 4, seed=seed)
     return streams.greedy_trap(HORIZONS[-1], 3, 4)
 
 

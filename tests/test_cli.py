@@ -124,8 +124,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "Made here: greedy-trap, stochastic, drifting or impossibility." in text
-    assert {"stochastic", "drifting", "impossibility", "greedy-trap"} == {
+    assert "Made here: ratings, drifting-ratings, greedy-trap or impossibility." in text
+    assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap"} == {
         name.replace("_", "-")
         for name in streams.__all__
         if getattr(streams, name).__module__ == "alphafair.streams.synthetic"
@@ -153,7 +153,7 @@ def test_a_policy_that_takes_a_feedback_runs_in_both_if_it_learns(numbers: dict[
 
 
 def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
-    stream = streams.stochastic(3000, 5, 4, seed=7)
+    stream = streams.ratings(3000, 5, 4, seed=7)
     weights = np.bincount(stream.contexts, minlength=5) / 3000
     made: dict[tuple[str, str], BasePolicy] = {
         ("alpha-fair", "full"): AlphaFair(5, 4, alpha=0.5),
@@ -260,7 +260,7 @@ def test_chosen_policies_only_each_once(tmp_path: Path) -> None:
     assert [r["policy"] for r in json.loads(answer.stdout)["policies"]] == ["hedge", "alpha-fair"]
 
 
-@pytest.mark.parametrize("stream", ["stochastic", "drifting", "impossibility", "greedy-trap"])
+@pytest.mark.parametrize("stream", ["ratings", "drifting-ratings", "impossibility", "greedy-trap"])
 def test_every_stream_runs(stream: str, tmp_path: Path) -> None:
     answer = run("simulate", "--stream", stream, "--rounds", "501", "--policy", "uniform", "--output", str(tmp_path))
     assert answer.exit_code == 0, answer.output
@@ -283,7 +283,7 @@ def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, 
     ("arguments", "words"),
     [
         (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'. Did you mean 'alpha-fair'?", *POLICIES]),
-        (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "stochastic", "greedy-trap"]),
+        (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "ratings", "greedy-trap"]),
         (["--alpha", "1.5"], ["alpha must be in [0, 1)", "1.5"]),
         (["--rounds", "0"], ["--rounds must be", "at least 1", "got 0"]),
         (["--contexts", "-1"], ["--contexts must be", "got -1"]),
@@ -563,7 +563,7 @@ def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--stream", "'stochastic'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
+    ("option", "value"), [("--stream", "'ratings'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
 )
 def test_options_of_a_stream_made_here_have_no_say_in_a_table(option: str, value: str, tmp_path: Path) -> None:
     """Not even with the values that they have anyway."""

@@ -33,7 +33,7 @@ GROUPS = Groups(LABELS, entitlements={"b": 2.0})
 
 @pytest.fixture(scope="module")
 def world() -> tuple[streams.Stream, Log]:
-    stream = streams.stochastic(n_rounds=20_000, n_contexts=3, n_arms=4, seed=1)
+    stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=1)
     log = simulate(Uniform(3, 4, feedback="bandit"), stream, log=True).log
     assert log is not None
     return stream, log

@@ -61,7 +61,7 @@ def test_bands_end_where_metrics_do() -> None:
 @pytest.mark.compiled
 def test_no_band_of_jains_index_leaves_its_range(tmp_path: Path) -> None:
     """Two seeds of one round each: the wildest bands there are, in every result that has them."""
-    stream = streams.stochastic(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
+    stream = streams.ratings(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
     plan = replace(paper.BANDIT_FEEDBACK, n_seeds=2)
     tables = run(plan.on(stream), tmp_path)
     outcomes = measured.over_time(measured.Run(plan, stream, tables))["contenders"].values()

@@ -288,7 +288,7 @@ def test_refusals() -> None:
 def test_labels_in_any_script_are_drawn_or_numbered(tmp_path: Path) -> None:
     """No boxes and no warnings (which are errors here): what no font of the machine can write gets a number."""
     labels = ["jazz", "\u0436\u0430\u043d\u0440", "\u65e5\u672c\u8a9e", chr(0x10FFFD)]
-    stream = streams.stochastic(200, 2, 4, seed=0)
+    stream = streams.ratings(200, 2, 4, seed=0)
     traces = [simulate(AlphaFair(2, 4), stream, record_every=50)]
     figures.save(figures.overview(traces, 0.9, arm_labels=labels), tmp_path / "overview.png")
     shown = fonts.legible(labels, "arm")

@@ -151,7 +151,7 @@ def test_held_out_is_not_flattered() -> None:
 
 
 def test_direct_answers() -> None:
-    stream = streams.stochastic(n_rounds=20_000, n_contexts=4, n_arms=3, seed=1)
+    stream = streams.ratings(n_rounds=20_000, n_contexts=4, n_arms=3, seed=1)
     found = frontier(uniform_log(stream, 0), [0.0, 0.3, 0.6, 0.9], n_replicates=200)
     share = float(found.least_share.value[2])
     assert found.alpha_for_least_share(share).alpha == 0.6
@@ -201,7 +201,7 @@ def test_regret_is_at_most_what_is_stated() -> None:
     """In 95 of 100 runs at least; the bound is on the safe side, so in nearly all."""
     held, alpha = 0, 0.9
     for seed in range(60):
-        stream = streams.stochastic(n_rounds=3000, n_contexts=4, n_arms=4, seed=seed)
+        stream = streams.ratings(n_rounds=3000, n_contexts=4, n_arms=4, seed=seed)
         log = simulate(AlphaFairAdaptive(4, 4, alpha=alpha), stream, seed=seed, log=True).log
         assert log is not None
         stated = regret(log, alpha, n_replicates=200)
@@ -226,7 +226,7 @@ def test_a_regret_that_says_nothing_is_marked(tmp_path: Path) -> None:
         assert found.optimum_at_most > 2.0 + 2000.0
         assert found.vacuous
         assert str(found).endswith("every round would have to pay more than the greatest reward of the log.")
-    plain = regret(uniform_log(streams.stochastic(2000, 2, 3, seed=0), 0), 0.5, n_replicates=200)
+    plain = regret(uniform_log(streams.ratings(2000, 2, 3, seed=0), 0), 0.5, n_replicates=200)
     assert not plain.vacuous
     assert "says nothing" not in str(plain)
 
@@ -365,7 +365,7 @@ def test_one_tiny_propensity_does_not_freeze_a_learner(kind: Any) -> None:
 
 
 def test_the_weight_of_the_past() -> None:
-    log = uniform_log(streams.stochastic(n_rounds=1000, n_contexts=2, n_arms=3, seed=0), 0)
+    log = uniform_log(streams.ratings(n_rounds=1000, n_contexts=2, n_arms=3, seed=0), 0)
     none, half, whole = (warm_start(log, AlphaFairBandit, alpha=0.5, weight=weight) for weight in (0.0, 0.5, 1.0))
     assert none.accounts.tolist() == [1.0, 1.0, 1.0]
     np.testing.assert_allclose(whole.accounts, 1.0 + np.bincount(log.arms, log.rewards), rtol=1e-12)

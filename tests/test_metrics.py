@@ -54,7 +54,7 @@ def test_many_rounds_at_once() -> None:
 
 
 def test_a_trace_is_as_good_as_its_rewards() -> None:
-    stream = streams.stochastic(200, 2, 3, seed=0)
+    stream = streams.ratings(200, 2, 3, seed=0)
     trace = simulate(AlphaFair(2, 3), stream, record_every=50)
     uniform = simulate(Uniform(2, 3), stream, record_every=50)
     optimum = metrics.alpha_performance(trace, 0.9) + 1.0
@@ -270,7 +270,7 @@ def test_certificates_hold_for_any_rewards_at_all(m: int, n: int, alpha: float, 
 
 
 def test_certificates_take_the_last_record_of_a_trace() -> None:
-    stream = streams.stochastic(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
+    stream = streams.ratings(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
     trace = simulate(Uniform(2, 3), stream, record_every=10)
     totals = context_reward_totals(stream)
     assert metrics.certificates(totals, trace, 0.5) == metrics.certificates(totals, trace.final, 0.5)
@@ -297,7 +297,7 @@ def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:
 
 
 def test_accounts_of_groups() -> None:
-    trace = simulate(Uniform(2, 3), streams.stochastic(50, 2, 3, seed=0), record_every=10)
+    trace = simulate(Uniform(2, 3), streams.ratings(50, 2, 3, seed=0), record_every=10)
     accounts = metrics.group_accounts(trace, ["b", "a", "b"])
     expected = np.column_stack([trace.accounts[:, [0, 2]].sum(axis=1) - 1.0, trace.accounts[:, 1]])
     np.testing.assert_allclose(accounts, expected, rtol=1e-14)
@@ -338,7 +338,7 @@ def test_an_entitlement_of_one_for_all_changes_no_bit() -> None:
 
 def test_accounts_may_be_those_of_arms_or_of_groups() -> None:
     """As a policy that is fair to groups has them, and as the trace of any run has them."""
-    stream = streams.stochastic(300, 2, 4, seed=0)
+    stream = streams.ratings(300, 2, 4, seed=0)
     groups = Groups(["a", "b", "a", "c"], entitlements={"b": 3.0})
     policy = AlphaFair(2, 4, alpha=0.5, groups=groups)
     trace = simulate(policy, stream)
@@ -365,7 +365,7 @@ def test_accounts_may_be_those_of_arms_or_of_groups() -> None:
 
 
 def test_one_run_gives_floats_that_json_holds_and_many_give_arrays() -> None:
-    stream = streams.stochastic(60, 2, 3, seed=0)
+    stream = streams.ratings(60, 2, 3, seed=0)
     trace = simulate(AlphaFair(2, 3, alpha=0.5), stream, record_every=20)
     totals = context_reward_totals(stream)
     uniform = 1.0 + totals.sum(axis=0) / 3
@@ -454,7 +454,7 @@ def test_the_additive_term_counts_what_groups_are_entitled_to() -> None:
 def test_the_bound_in_expectation_counts_what_a_floor_leaves(promised: float) -> None:
     """As docs/theory.md has it: (1 - N nu) of all but the master's part."""
     policy = AlphaFairAdaptive(2, 4, alpha=0.5, groups=Groups(pull_floor=promised / 4), seed=0)
-    simulate(policy, streams.stochastic(400, 2, 4, seed=0), seed=1)
+    simulate(policy, streams.ratings(400, 2, 4, seed=0), seed=1)
     numbers, log = policy._memory.scalars, np.log(400.0)
     others = (log + 1.0 + np.sqrt(5 / 4)) * numbers[N.learner_roots] + numbers[N.explored]
     bound = (1.0 - promised) * (others + 2.0 * numbers[N.peaks] / 400) + (0.5 * log + 2.4) * numbers[N.mixing_roots]

@@ -234,7 +234,7 @@ def test_groups_of_one_arm_without_floors_change_no_bit(alpha: float, initial: A
         for name in ("distributions", "cumulative_rewards", "accounts"):
             assert np.array_equal(getattr(plain, name), getattr(grouped, name))
         assert (plain.value, plain.gap, plain.iterations) == (grouped.value, grouped.gap, grouped.iterations)
-    stream, rounds = streams.drifting(200, 4, 6, seed=0), np.arange(1, 201)
+    stream, rounds = streams.drifting_ratings(200, 4, 6, seed=0), np.arange(1, 201)
     curves = [offline_curve(stream, alpha, rounds, groups=groups) for groups in (None, alone)]
     assert np.array_equal(*curves)
 
@@ -376,7 +376,7 @@ GROUPS = [
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 def test_curve_is_the_single_solves(alpha: float, groups: Any) -> None:
     """Arms come and go in the second stream: a floor is kept among those that are there."""
-    always = streams.stochastic(80, 7, 5, seed=1)
+    always = streams.ratings(80, 7, 5, seed=1)
     coming = {"arrivals": [0, 0, 20, 20, 45], "departures": [60, 100, 100, 70, 100]}
     changing = Stream(always.contexts, always.items, always.reward_table, n_contexts=7, **coming)
     for stream in (always, changing):

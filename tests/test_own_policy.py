@@ -38,7 +38,7 @@ def kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[BaseP
 
 
 def test_it_plays_and_learns_what_the_formula_says(kind: type[BasePolicy]) -> None:
-    stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     policy = kind(3, 4, seed=0)
     trace = simulate(policy, stream)
     for context in range(3):

@@ -289,7 +289,7 @@ def bound_in_expectation(policy: Policy) -> float:
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
-    >>> trace = simulate(policy, streams.stochastic(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
+    >>> trace = simulate(policy, streams.ratings(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
     >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
@@ -372,7 +372,7 @@ def certificates(
         As for `alphafair.offline_optimum`.
 
     >>> from alphafair import AlphaFair, context_reward_totals, offline_optimum, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
     >>> totals, trace = context_reward_totals(stream), simulate(AlphaFair(3, 4, alpha=0.5), stream)
     >>> bounds = certificates(totals, trace, alpha=0.5)
     >>> print(f"OPT is {offline_optimum(totals, 0.5).value:.1f}, at most {bounds.optimum:.1f}: "

@@ -299,7 +299,7 @@ def over_log(policy: Policy, log: Log) -> None:
     For a policy that learns from one reward per round. Compiled, where the policy offers it.
 
     >>> from alphafair import AlphaFairBandit, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> live, twin = AlphaFairBandit(3, 4), AlphaFairBandit(3, 4)
     >>> trace = simulate(live, stream, log=True)
     >>> over_log(twin, trace.log)

@@ -54,7 +54,7 @@ def simulate(
         False calls `choose` and `update` once per round, whatever the policy offers.
 
     >>> from alphafair import AlphaFair, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> trace = simulate(AlphaFair(3, 4, alpha=0.5), stream, record_every=500)
     >>> trace.rounds.tolist(), trace.accounts.shape
     ([500, 1000, 1500, 2000], (4, 4))

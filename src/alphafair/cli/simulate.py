@@ -36,8 +36,8 @@ def command(
         ),
     ] = None,
     stream: Annotated[
-        str, typer.Option(metavar="NAME", help="Made here: greedy-trap, stochastic, drifting or impossibility.")
-    ] = "stochastic",
+        str, typer.Option(metavar="NAME", help="Made here: ratings, drifting-ratings, greedy-trap or impossibility.")
+    ] = "ratings",
     data: Annotated[
         Path | None,
         typer.Option(

@@ -115,7 +115,7 @@ def evaluate(
         Show a bar.
 
     >>> from alphafair import Uniform, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> estimate = evaluate(log, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], alpha=0.5)
     >>> estimate.verdict, estimate.jain_index.low < estimate.jain_index.value < estimate.jain_index.high

@@ -166,7 +166,7 @@ def frontier(
         As in `evaluate`.
 
     >>> from alphafair import Uniform, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> found = frontier(log, [0.0, 0.5, 0.9])
     >>> found.verdict, found.jain_index.value.round(2).tolist()
@@ -254,7 +254,7 @@ def regret(
     whether x is best for these rounds' rewards or for what they are on average (`optimum` of `frontier`).
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(AlphaFairAdaptive(2, 3, alpha=0.5), stream, log=True).log
     >>> found = regret(log, alpha=0.5)
     >>> 0.0 < found.at_most < 0.1 * found.achieved

@@ -71,7 +71,7 @@ def replay(
     numbers of its own, for the policy's draws.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> found = replay(log, AlphaFairAdaptive(2, 3, alpha=0.5), alpha=0.5, n_seeds=5)
     >>> 6000 < found.n_rounds < 7000, bool(found.reward_per_round.value > log.rewards.mean())
@@ -108,7 +108,7 @@ def simulate_model(
     `confidence` and `seed` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
-    >>> stream = streams.stochastic(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> simulate_model(log, AlphaFairAdaptive(2, 3, alpha=0.5), alpha=0.5, n_seeds=5).n_rounds
     5000

@@ -70,7 +70,7 @@ class Course:
         if self.seeded:
             return smaller
         title = f"synthetic {self.title}"
-        return replace(smaller, title=title, maker="stochastic", settings=SMOKE_RATINGS, n_first=None)
+        return replace(smaller, title=title, maker="ratings", settings=SMOKE_RATINGS, n_first=None)
 
 
 @cache  # the digest, not the rounds
