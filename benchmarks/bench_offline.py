@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from alphafair import offline_curve, offline_optimum
+from alphafair import Groups, offline_curve, offline_optimum
 from alphafair.offline import context_reward_totals
-from alphafair.reduction import Reduction
+from alphafair.offline.reduction import Reduction
 from alphafair.types import Matrix
 from benchmarks.jobs import common
 from benchmarks.table import Row, duration, faster, named
@@ -84,12 +84,12 @@ def grouped() -> Iterator[Row]:
     """Groups of arms and a floor under each arm, against the problem they are reduced to; in processor time."""
     sizes = ((33, 40), 19, 500), ((500, 200), 12, 100), ((1000, 100), 20, 30), ((20_000, 100), 20, 3)
     for shape, n_groups, repeats in sizes:
-        totals, groups, floor = matrix(*shape), np.arange(shape[1]) % n_groups, 0.2 / shape[1]
-        _, reduced, base = Reduction.of(shape[1], groups, None, floor, None).merge(totals, np.ones(n_groups))
+        totals, groups = matrix(*shape), Groups(np.arange(shape[1]) % n_groups, pull_floor=0.2 / shape[1])
+        _, reduced, base = Reduction.of(shape[1], groups, None).merge(totals, np.ones(n_groups))
 
-        def ours(totals: Matrix = totals, groups: Any = groups, floor: float = floor) -> float:
+        def ours(totals: Matrix = totals, groups: Groups = groups) -> float:
             start = time.process_time()
-            offline_optimum(totals, ALPHA, groups=groups, pull_floor=floor)
+            offline_optimum(totals, ALPHA, groups=groups)
             return time.process_time() - start
 
         def plain(reduced: Matrix = reduced, base: Any = base) -> float:

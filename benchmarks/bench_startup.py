@@ -14,7 +14,7 @@ from benchmarks.timing import best, seconds
 
 SIMULATION = """
 from alphafair import AlphaFair, simulate, streams
-simulate(AlphaFair(33, 19), streams.stochastic(1000, 33, 19))
+simulate(AlphaFair(33, 19), streams.ratings(1000, 33, 19))
 """
 REPEATS = 5
 ANSWER, FEW_SECONDS, AT_ONCE = 0.4, 10.0, 1.0  # limits

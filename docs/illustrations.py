@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import contexts, metrics, streams
+from alphafair.algorithms import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
 from alphafair.experiments.pictures.arena import picture as arena_picture
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
-from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.policies import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
 from alphafair.simulation import simulate
 from alphafair.types import Matrix, Stream, Vector
 from alphafair.words import ALPHA
@@ -246,7 +245,7 @@ def price_of_fairness_toy() -> Figure:
     size = stream.n_contexts, stream.n_arms
     totals = context_reward_totals(stream)
     online = frontier([simulate(AlphaFair(*size, alpha=alpha), stream).final for alpha in SWEEP])
-    best = frontier([offline_optimum(totals, alpha).cumulative_rewards for alpha in SWEEP])
+    best = frontier([offline_optimum(totals, alpha).accounts for alpha in SWEEP])
     with style():
         figure = page("The price of fairness: how much reward, how equally shared", 4.1)
         axes = axes_at(figure, 0.85, 0.55, WIDTH - 1.1, 3.0)
@@ -298,7 +297,7 @@ def newcomer_shares(rule: str, *, n_seeds: int = 40, n_rounds: int = 8000, windo
     if rule == "mean":
         before = AlphaFairBandit(1, 4, alpha=0.9)
         simulate(before, Stream(visits, visits, stream.reward_table[:, :4]).head(n_rounds // 2))
-        account = float(before.cumulative_rewards.mean())
+        account = float(before.accounts.mean())
     shares = []
     for seed in range(n_seeds):
         log = simulate(AlphaFairBandit(1, 4, alpha=0.9), stream, seed=seed, account=account, log=True).log
@@ -444,10 +443,9 @@ def listed_twice() -> dict[str, dict[str, Vector]]:
         rewards = np.random.default_rng(5).random((20_000, 4))
         table = np.ascontiguousarray(rewards[:, ["ABCD".index(seller) for seller in sellers]])
         stream = Stream.from_arrays(np.zeros(len(table), dtype=int), table)
-        groups = Groups.of(len(sellers), sellers)
         for fair, said in (("fair to items", {}), ("fair to sellers", {"groups": sellers})):
             policy = AlphaFairAdaptive(1, len(sellers), alpha=0.9, **said)
-            accounts = groups.accounts(simulate(policy, stream).final)
+            accounts = metrics.group_accounts(simulate(policy, stream).final, sellers)
             shares.setdefault(fair, {})[listing] = accounts / accounts.sum()
     return shares
 

@@ -22,7 +22,7 @@ HORIZONS = tuple(round(10 ** (3 + k / 2)) for k in range(9))  # 1,000 to 10,000,
 def rounds(kind: str, seed: int) -> Stream:
     """Three contexts and four arms: rewards that are drawn, or an adversary that pays the leader least."""
     if kind == "stochastic":
-        return streams.stochastic(HORIZONS[-1], 3, 4, seed=seed)
+        return streams.ratings(HORIZONS[-1], 3, 4, seed=seed)
     return streams.greedy_trap(HORIZONS[-1], 3, 4)
 
 
@@ -33,7 +33,7 @@ def measure(kind: str, alpha: float, seed: int) -> list[list[float]]:
     for stop in HORIZONS:
         part = Stream(stream.contexts[start:stop], stream.items[start:stop], stream.reward_table, n_contexts=3)
         simulate(policy, part, seed=1000 * seed + len(found))
-        weight = float(policy.cumulative_rewards.min() ** -alpha)
+        weight = float(policy.accounts.min() ** -alpha)
         found.append([weight**2, metrics.bound_in_expectation(policy)])
         start = stop
     return found

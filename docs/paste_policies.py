@@ -1,6 +1,6 @@
 """Paste the table of policies into README.md: `python docs/paste_policies.py`.
 
-Every row is a class of `alphafair.policies`: its name, its feedback and the first line of its docstring.
+Every row is a class of `alphafair.algorithms`: its name, its feedback and the first line of its docstring.
 tests/test_docs.py runs this too, and fails while the page says something else than the classes.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alphafair.policies import CLASSES
+from alphafair.algorithms import CLASSES
 
 PAGE = Path(__file__).parents[1] / "README.md"
 TABLE = re.compile(r"(?<=<!-- paste: policies -->\n).*?(?=\n\n)", re.DOTALL)
 
 
 def table() -> str:
-    """One row per policy, in the order of `alphafair.policies`."""
+    """One row per policy, in the order of `alphafair.algorithms`."""
     rows = ["| policy | feedback | what it does |", "|---|---|---|"]
     for name, kind in CLASSES.items():
         feedback = "either" if kind.feedbacks else kind.feedback

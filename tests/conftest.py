@@ -43,8 +43,8 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     trace = play(policy, stream, **options)
     if policy.surrogate_regret_bound is not None:
         fair: Any = policy
-        n, alpha = fair.n_arms, fair.alpha
-        groups, accounts = fair.groups, fair.accounts
+        n, alpha, accounts = fair.n_arms, fair.alpha, fair.accounts
+        groups = policy.groups or Groups().for_arms(n)
         initial = np.ones(groups.n_groups)
         if stream.arrivals is not None:
             first = np.full(groups.n_groups, stream.n_rounds)
@@ -52,8 +52,8 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
             entered = accounts - (groups.accounts(trace.final[:n]) - 1.0)  # what newcomers were taken to have earned
             initial = np.where(first > 0, entered, 1.0)
         totals, there = booked_totals(stream, options.get("delay"))[:, :n], present_arms(stream)[:, :n]
-        best = offline_optimum(totals, alpha, initial=initial, present=there, groups=Groups(**groups.settings()))
-        regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, groups=Groups(**groups.settings()))
+        best = offline_optimum(totals, alpha, initial=initial, present=there, groups=groups)
+        regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, groups=groups)
         bound = (1.0 - alpha) ** alpha * policy.surrogate_regret_bound
         rounding = 1e-10 * best.value
         assert regret <= bound + rounding, f"{policy.name} breaks its certificate: {regret} > {bound}"

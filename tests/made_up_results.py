@@ -60,7 +60,7 @@ def contender(
         "settings": {"horizon": int(rounds[-1])},
         "n_seeds": n_seeds,
         **{name: band(values) for name, values in zip(SERIES, measured, strict=True)},
-        "final_rewards": earned[:, -1].mean(axis=0).tolist(),
+        "final_accounts": earned[:, -1].mean(axis=0).tolist(),
         "pull_shares": (slopes / slopes.sum()).tolist(),
         "gap_closed": band((performance[:, -1] - uniform) / room if policy != "uniform" else np.zeros(1)),
     }
@@ -195,7 +195,7 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 "alphas": alphas.tolist(),
                 "jain_index": metrics.jain_index(earned).tolist(),
                 "average_reward": metrics.average_reward(earned).tolist(),
-                "final_rewards": earned.tolist(),
+                "final_accounts": earned.tolist(),
                 "arm_labels": list(ARMS),
             },
             "floor_sweep": {

@@ -41,20 +41,20 @@ class PublishedSign(naive.AlphaFairBandit):
     """Algorithm 2 with the gain fed as a loss."""
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: naive.Outcome) -> None:
-        gain = float(naive.marginal_utility(self.cumulative_rewards, self.alpha)[arm]) * outcome
+        gain = float(naive.marginal_utility(self.accounts, self.alpha)[arm]) * outcome
         self.learners[context].learn(0, arm, propensity, p, -gain)
-        self.cumulative_rewards[arm] += outcome
+        self.accounts[arm] += outcome
 
 
 class PublishedStep(naive.AlphaFair):
     """Algorithm 1 with S the sum of norms of gradients."""
 
     def learn(self, context: int, arm: int, propensity: float, p: Vector, outcome: naive.Outcome) -> None:
-        g = naive.marginal_utility(self.cumulative_rewards, self.alpha) * outcome
+        g = naive.marginal_utility(self.accounts, self.alpha) * outcome
         self.norms[context] += np.linalg.norm(g)
         x = naive.project_on_simplex(self.distributions[context] + g / np.sqrt(self.norms[context]))
         self.distributions[context] = x
-        self.cumulative_rewards = self.cumulative_rewards + p * outcome
+        self.accounts = self.accounts + p * outcome
 
 
 def path(policy: naive.Policy, rounds: Rounds, feedback: Feedback, seed: int) -> Path:
@@ -110,7 +110,7 @@ class Oracle:
         q = np.bincount(self.rounds.contexts, minlength=self.M) / self.T
 
         def floored(feedback: Feedback, share: float) -> tuple[type[naive.Policy], Feedback, dict[str, Any]]:
-            floor = {"pull_floor": share / self.N, "horizon": self.T, "feedback": feedback, "context_weights": q}
+            floor = {"pull_share": share / self.N, "horizon": self.T, "feedback": feedback, "context_weights": q}
             return naive.FairCB, feedback, floor
 
         return {
@@ -157,7 +157,7 @@ class Oracle:
         return {
             "n_seeds": len(runs),
             **{name: band(values, ends=possible(name, self.N)) for name, values in found.items()},
-            "final_rewards": np.mean([run.earned[-1] for run in runs], axis=0).tolist(),
+            "final_accounts": np.mean([run.earned[-1] for run in runs], axis=0).tolist(),
             "pull_shares": np.mean([run.pulls / self.T for run in runs], axis=0).tolist(),
             "gap_closed": band(closed),
             **(self.certificates(runs[0].earned[-1]) if self.kinds[label][1] == "full" else {}),
@@ -252,7 +252,7 @@ def over_alpha(rounds: Rounds) -> dict[str, Any]:
         "alphas": list(ALPHAS),
         "jain_index": [naive.jain_index(R) for R in final],
         "average_reward": [float(R.sum() / n_arms) for R in final],
-        "final_rewards": [R.tolist() for R in final],
+        "final_accounts": [R.tolist() for R in final],
     }
 
 

@@ -160,7 +160,7 @@ def approximate(experiment: Results) -> list[Token]:
 
 def who(experiment: Results) -> list[Token]:
     labels = ordered(experiment["contenders"])
-    earned = {label: experiment["contenders"][label]["final_rewards"] for label in labels}
+    earned = {label: experiment["contenders"][label]["final_accounts"] for label in labels}
     kind, harsh = max(labels, key=lambda x: min(earned[x])), min(labels, key=lambda x: min(earned[x]))
     found: list[Token] = []
     for label, word in ((kind, "best off"), (harsh, "worst off")):

@@ -62,7 +62,7 @@ def test_rewards_on_their_way_keep_their_credit() -> None:
 
 
 def test_the_certificate_speaks_of_the_time_since() -> None:
-    first, second = streams.stochastic(2_000, 4, 5, seed=0), streams.stochastic(3_000, 4, 5, seed=1)
+    first, second = streams.ratings(2_000, 4, 5, seed=0), streams.ratings(3_000, 4, 5, seed=1)
     policy = AlphaFair(4, 5, alpha=0.2)
     simulate(policy, first)
     policy.set_alpha(0.8)

@@ -19,6 +19,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from alphafair import streams
+from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.cli.arena import _print_shares
 from alphafair.experiments import arena, courses, paper
@@ -29,7 +30,6 @@ from alphafair.experiments.report import environment
 from alphafair.experiments.results import Arena, Score
 from alphafair.experiments.run import run
 from alphafair.experiments.serialize import plain
-from alphafair.algorithms import POLICIES
 from alphafair.types import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value
@@ -112,7 +112,7 @@ def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], re
                     assert feedback == "full"
                     continue
                 got, low = (
-                    float((np.array(mine[name]) ** (1 - alpha) / (1 - alpha)).sum()) for name in ("rewards", "uniform")
+                    float((np.array(mine[name]) ** (1 - alpha) / (1 - alpha)).sum()) for name in ("accounts", "uniform")
                 )
                 closed.append((got - low) / (mine["optimum"] - low))
                 performance.append(got)
@@ -173,7 +173,7 @@ def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, 
     ):
         _, _, earned = naive.play(oracle, contexts, rewards, uniforms, feedback)  # type: ignore[arg-type]
         mine = row(table, contender, alpha)
-        np.testing.assert_allclose(mine["rewards"], earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["accounts"], earned, rtol=1e-9)
         np.testing.assert_allclose(mine["uniform"], 1 + rewards.sum(axis=0) / n, rtol=1e-12)
         assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
@@ -189,7 +189,7 @@ def test_the_guaranteed_learner_alone_from_scratch(made: tuple[Path, str], monke
         oracle = naive_adaptive.AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha)
         rewards = stream.reward_table[stream.items]
         _, _, earned = naive.play(oracle, stream.contexts.tolist(), rewards, uniforms, "bandit")
-        mine, mixed = (row(table, contender, alpha)["rewards"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
+        mine, mixed = (row(table, contender, alpha)["accounts"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
         np.testing.assert_allclose(mine, earned, rtol=1e-9)
         assert not np.array_equal(mine, mixed)
 
@@ -211,7 +211,7 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
         earned, paid = naive_adversaries.face(oracle, slow, contexts, uniforms, full=full)
         _, best, gap = naive.offline_optimum(naive.context_reward_totals(contexts, paid, m), alpha)
         mine = row(table, contender, alpha)
-        np.testing.assert_allclose(mine["rewards"], earned, rtol=1e-9)
+        np.testing.assert_allclose(mine["accounts"], earned, rtol=1e-9)
         np.testing.assert_allclose(mine["uniform"], 1 + paid.sum(axis=0) / n, rtol=1e-9)
         assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
@@ -228,7 +228,7 @@ def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: Arena
             for contender in (courses.ADAPTIVE, courses.GUARANTEED, paper.ALPHA_FAIR_BANDIT):
                 parts = [row(table, contender, alpha) for table in tables(made[0], match)]
                 worth = [
-                    [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("rewards", "uniform")] for mine in parts
+                    [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("accounts", "uniform")] for mine in parts
                 ]
                 best = [mine["optimum"] for mine in parts]
                 closed[contender] = np.array([(a - u) / (o - u) for (a, u), o in zip(worth, best, strict=True)])
@@ -265,7 +265,7 @@ def test_who_knows_nothing_of_alpha_plays_once(made: tuple[Path, str]) -> None:
     match = arena.plan(smoke=True)[3]
     table = tables(made[0], match)[0]
     for contender in match.contenders:
-        same = np.array_equal(*(row(table, contender, alpha)["rewards"] for alpha in (0.5, 0.9)))
+        same = np.array_equal(*(row(table, contender, alpha)["accounts"] for alpha in (0.5, 0.9)))
         if contender.policy != "optimistic-frank-wolfe":  # in 400 rounds it has only begun to tell arms apart
             assert same == (contender.policy in ("fair-cb", "hedge", "scale-free", "uniform"))
 

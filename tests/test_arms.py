@@ -261,7 +261,7 @@ def test_a_floor_that_no_longer_fits_is_refused() -> None:
 
 def coming_and_going(n_rounds: int = 900, n_arms: int = 5, seed: int = 0) -> Stream:
     """Two arms from the start, three that arrive, two that leave."""
-    base = streams.stochastic(n_rounds, 3, n_arms, seed=seed)
+    base = streams.ratings(n_rounds, 3, n_arms, seed=seed)
     arrivals = [0, 0, *np.linspace(200, 600, n_arms - 2).astype(int)]
     departures = [n_rounds // 2, *[n_rounds] * (n_arms - 2), 800]
     return replace(base, arrivals=arrivals, departures=departures)
@@ -288,7 +288,7 @@ def test_streams_with_changing_arms_run_compiled_and_stepwise_alike(name: str, d
 
 
 def short() -> Stream:
-    plain = streams.stochastic(300, 3, 5, seed=1)
+    plain = streams.ratings(300, 3, 5, seed=1)
     return replace(plain, arrivals=[0, 0, 60, 130, 130], departures=[150, 300, 300, 220, 300])
 
 

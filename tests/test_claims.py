@@ -306,4 +306,4 @@ def test_no_room_decides_nothing() -> None:
         assert words in obstacle(replace(a, optimum=optimum))
         assert bool(words) == bool(obstacle(replace(a, optimum=optimum)))
     assert not obstacle(c)
-    assert "changes nothing" in obstacle(replace(c, final_rewards=c.final_rewards[[0, 0, 0]]))
+    assert "changes nothing" in obstacle(replace(c, final_accounts=c.final_accounts[[0, 0, 0]]))

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 import alphafair
 from alphafair import AlphaFair, FairCB, Hedge, Uniform, metrics, offline_optimum, streams
 from alphafair import cli as package
+from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.cli import app
 from alphafair.offline import context_reward_totals
-from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.types import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -124,8 +124,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "Made here: greedy-trap, stochastic, drifting or impossibility." in text
-    assert {"stochastic", "drifting", "impossibility", "greedy-trap"} == {
+    assert "Made here: ratings, drifting-ratings, greedy-trap or impossibility." in text
+    assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap"} == {
         name.replace("_", "-")
         for name in streams.__all__
         if getattr(streams, name).__module__ == "alphafair.streams.synthetic"
@@ -153,7 +153,7 @@ def test_a_policy_that_takes_a_feedback_runs_in_both_if_it_learns(numbers: dict[
 
 
 def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
-    stream = streams.stochastic(3000, 5, 4, seed=7)
+    stream = streams.ratings(3000, 5, 4, seed=7)
     weights = np.bincount(stream.contexts, minlength=5) / 3000
     made: dict[tuple[str, str], BasePolicy] = {
         ("alpha-fair", "full"): AlphaFair(5, 4, alpha=0.5),
@@ -260,7 +260,7 @@ def test_chosen_policies_only_each_once(tmp_path: Path) -> None:
     assert [r["policy"] for r in json.loads(answer.stdout)["policies"]] == ["hedge", "alpha-fair"]
 
 
-@pytest.mark.parametrize("stream", ["stochastic", "drifting", "impossibility", "greedy-trap"])
+@pytest.mark.parametrize("stream", ["ratings", "drifting-ratings", "impossibility", "greedy-trap"])
 def test_every_stream_runs(stream: str, tmp_path: Path) -> None:
     answer = run("simulate", "--stream", stream, "--rounds", "501", "--policy", "uniform", "--output", str(tmp_path))
     assert answer.exit_code == 0, answer.output
@@ -283,7 +283,7 @@ def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, 
     ("arguments", "words"),
     [
         (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'. Did you mean 'alpha-fair'?", *POLICIES]),
-        (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "stochastic", "greedy-trap"]),
+        (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "ratings", "greedy-trap"]),
         (["--alpha", "1.5"], ["alpha must be in [0, 1)", "1.5"]),
         (["--rounds", "0"], ["--rounds must be", "at least 1", "got 0"]),
         (["--contexts", "-1"], ["--contexts must be", "got -1"]),
@@ -415,12 +415,12 @@ def test_a_bad_spec_is_one_line_with_its_repair(arguments: list[str], words: lis
 def test_settings_are_literals_or_strings() -> None:
     from alphafair.cli.check import read_settings
 
-    given = ["horizon=1000", "context_weights=[0.5, 0.5]", "feedback=full", "pull_floor=None"]
+    given = ["horizon=1000", "context_weights=[0.5, 0.5]", "feedback=full", "pull_share=None"]
     assert read_settings(FairCB, given) == {
         "horizon": 1000,
         "context_weights": [0.5, 0.5],
         "feedback": "full",
-        "pull_floor": None,
+        "pull_share": None,
     }
 
 
@@ -465,7 +465,8 @@ def test_offline_of_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     half, none = json.loads(answer.stdout)["optima"]
     assert half["value"] == pytest.approx(11.291502622129181, rel=1e-9)
     assert half["certified"]
-    assert none["cumulative_rewards"] == {"jazz": 9.0, "rock": 7.0}
+    assert none["accounts"] == {"jazz": 9.0, "rock": 7.0}
+    assert none["cumulative_rewards"] == {"jazz": 8.0, "rock": 6.0}
     assert (tmp_path / "output" / "offline.png").stat().st_size > 10_000
     lines = (tmp_path / "output" / "distributions-0.csv").read_text().splitlines()
     assert lines == ["context,jazz,rock", "new,1.0,0.0", "old,0.0,1.0"]
@@ -558,11 +559,11 @@ def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> Non
 def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> None:
     answer = run("simulate", *option, "--output", str(tmp_path))
     assert answer.exit_code == 2
-    assert f"--data must be given with {option[0]}; got None. Say --data FILE as well." in answer.stderr
+    assert f"--data must be given with {option[0]}; got None. Pass --data FILE as well." in answer.stderr
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--stream", "'stochastic'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
+    ("option", "value"), [("--stream", "'ratings'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
 )
 def test_options_of_a_stream_made_here_have_no_say_in_a_table(option: str, value: str, tmp_path: Path) -> None:
     """Not even with the values that they have anyway."""
@@ -616,10 +617,10 @@ def test_the_table_of_offline_cuts_no_number_off(size: float, tmp_path: Path) ->
     assert max(map(len, table)) <= 80
     (first,) = (line.split() for line in table if line.split()[:1] == ["0"])
     optima = json.loads((tmp_path / "offline.json").read_text())["optima"]
-    rewards = optima[0]["cumulative_rewards"].values()
+    accounts = optima[0]["accounts"].values()
     _, value, _, *shown = (float(cell.replace(",", "")) for cell in first if cell != "(!)")
     expected = [optima[0][key] for key in ("value", "jain_index", "average_reward")]
-    assert [value, *shown] == pytest.approx([*expected, min(rewards), max(rewards)], rel=1e-4)
+    assert [value, *shown] == pytest.approx([*expected, min(accounts), max(accounts)], rel=1e-4)
 
 
 def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from matplotlib.text import Text
 
 import alphafair
 from alphafair import metrics
+from alphafair.algorithms import POLICIES
 from alphafair.experiments.courses import ALPHAS, COURSES
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.algorithms import POLICIES
 from docs import illustrations
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas

@@ -27,7 +27,7 @@ from alphafair import (
 from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, intervals
 from alphafair.evaluation.batches import batches, group_count
 from alphafair.evaluation.estimate import METRICS, PLAIN
-from alphafair.evaluation.intervals import Surely
+from alphafair.evaluation.intervals import Level
 from alphafair.evaluation.scores import Scores, score
 from alphafair.evaluation.verdict import rewarded_rounds
 from tests import naive_evaluation as naive
@@ -63,15 +63,15 @@ def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> No
     log, target = small_log(n_rounds)
     sharp = np.eye(4)[[0, 1, 2, 3, 0]]  # weights above the root of 40 rows: clipping and switching show
     for policy in (target, sharp):
-        found = score(log, policy[None], ESTIMATORS[estimator]).earned()[0]
-        expected = naive.cumulative_rewards(log, policy.tolist(), estimator)
+        found = score(log, policy[None], ESTIMATORS[estimator]).accounts()[0]
+        expected = naive.accounts(log, policy.tolist(), estimator)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_clipping_and_switching_do_something() -> None:
     log, _ = small_log(40)
     sharp = np.eye(4)[[0, 1, 2, 3, 0]]
-    found = {name: score(log, sharp[None], ESTIMATORS[name]).earned() for name in ESTIMATORS}
+    found = {name: score(log, sharp[None], ESTIMATORS[name]).accounts() for name in ESTIMATORS}
     assert not np.array_equal(found["ips"], found["clipped"])
     assert not np.array_equal(found["dr"], found["switch"])
 
@@ -98,7 +98,8 @@ def test_the_log_valued_by_its_own_policy_is_what_it_earned() -> None:
     log = made_log(np.random.default_rng(4), 3000, means, visits, logging)
     earned = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
     found = evaluate(log, logging, estimator="ips", n_replicates=100)
-    np.testing.assert_allclose(found.cumulative_rewards, earned, rtol=1e-12)
+    np.testing.assert_allclose(found.accounts, earned, rtol=1e-12)
+    np.testing.assert_allclose(found.cumulative_rewards, earned - 1.0, rtol=1e-12)
     assert found.effective_sample_size == pytest.approx(3000)
     assert found.reward_per_round.value == pytest.approx(log.rewards.mean())
 
@@ -303,7 +304,7 @@ def test_intervals_reach_as_far_as_students_t() -> None:
     drawn = np.exp(np.linspace(-0.5, 0.5, 99))
     normal = np.quantile(np.log(drawn), [0.975, 0.025], method="weibull")
     assert normal[0] == pytest.approx(-0.5 + (97.5 - 1.0) / 98.0)
-    found = intervals.smooth(1.0, drawn, Surely(0.95, 5))
+    found = intervals.smooth(1.0, drawn, Level(0.95, 5))
     np.testing.assert_allclose(np.log([found.low, found.high]), -normal * student.ppf(0.975, 5) / norm.ppf(0.975))
 
 
@@ -344,7 +345,7 @@ def test_jain_interval_is_all_that_is_no_farther_than_z() -> None:
     rng = np.random.default_rng(0)
     earned = rng.uniform(50, 150, 6)
     drawn = earned * np.exp(rng.normal(0.0, 0.1, (500, 6)))
-    found = intervals.jain(earned, drawn, Surely(0.95, 1000))
+    found = intervals.jain(earned, drawn, Level(0.95, 1000))
     d = earned / earned.mean() - 1.0
     covariance = np.cov((drawn / drawn.mean(axis=1, keepdims=True) - 1.0).T)
     estimate, along = (d @ d - np.trace(covariance)) / 6, d @ covariance @ d / (d @ d) / 6
@@ -361,7 +362,7 @@ def test_least_share_with_ties_is_not_taken_for_smaller_than_it_is() -> None:
     for _ in range(200):
         earned = 1.0 + rng.poisson(100.0, 20)
         drawn = 1.0 + rng.poisson(earned - 1.0, (200, 20))
-        found = intervals.least_share(earned, drawn, Surely(0.95, 1000))
+        found = intervals.least_share(earned, drawn, Level(0.95, 1000))
         inside += found.low <= 0.05 <= found.high
         assert found.value < 0.05
     assert inside >= 184
@@ -397,13 +398,14 @@ def test_where_a_log_says_nothing_no_number_is_given() -> None:
     assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["jain_index"]["value"] is None
     unwanted = np.hstack([target, np.zeros((3, 1))])
     assert good(more_arms, unwanted).verdict == "trustworthy", "who never shows an arm needs not know it"
-    assert good(more_arms, unwanted).cumulative_rewards[4] == 1.0
+    assert good(more_arms, unwanted).cumulative_rewards[4] == 0.0
 
 
 def test_one_context_one_arm_one_row() -> None:
     single = Log(np.zeros(500, dtype=int), np.zeros(500, dtype=int), np.tile([0.0, 1.0], 250), np.ones(500))
     found = good(single, [[1.0]])
-    assert found.cumulative_rewards.tolist() == [251.0]
+    assert found.accounts.tolist() == [251.0]
+    assert found.cumulative_rewards.tolist() == [250.0]
     assert found.jain_index == (1.0, 1.0, 1.0)
     lone = good(Log([0], [0], [1.0], [0.5], n_arms=2), [[0.5, 0.5]])
     assert lone.verdict == "do not use"
@@ -464,7 +466,7 @@ def test_bias_of_the_plug_in_is_stated() -> None:
     errors, stated = [], []
     for seed in range(150):
         log = made_log(np.random.default_rng([9, seed]), 200, means, visits, logging)
-        earned = score(log, target[None], ESTIMATORS["ips"]).earned()[0]
+        earned = score(log, target[None], ESTIMATORS["ips"]).accounts()[0]
         truth = metrics.alpha_performance(1.0 + 200 * (visits[:, None] * target * means).sum(axis=0), 0.9)
         errors.append(float(metrics.alpha_performance(earned, 0.9) - truth))
         stated.append(evaluate(log, target, estimator="ips", n_replicates=100).bias["alpha_performance"])
@@ -492,7 +494,7 @@ def test_doubly_robust_is_never_much_worse_than_inverse_propensity(
     for seed in range(100):
         log = made_log(np.random.default_rng([13, seed]), n_rounds, means, visits, logging)
         for name, found in errors.items():
-            found.append(score(log, target[None], ESTIMATORS[name]).earned()[0] - truth)
+            found.append(score(log, target[None], ESTIMATORS[name]).accounts()[0] - truth)
     ips, dr = (float(np.sqrt(np.mean(np.square(found)))) for found in errors.values())
     assert dr <= 1.1 * ips, (dr, ips)
 

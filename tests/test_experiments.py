@@ -61,7 +61,7 @@ def test_bands_end_where_metrics_do() -> None:
 @pytest.mark.compiled
 def test_no_band_of_jains_index_leaves_its_range(tmp_path: Path) -> None:
     """Two seeds of one round each: the wildest bands there are, in every result that has them."""
-    stream = streams.stochastic(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
+    stream = streams.ratings(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
     plan = replace(paper.BANDIT_FEEDBACK, n_seeds=2)
     tables = run(plan.on(stream), tmp_path)
     outcomes = measured.over_time(measured.Run(plan, stream, tables))["contenders"].values()
@@ -107,7 +107,7 @@ def test_the_papers_settings(stream: Stream) -> None:
     hedge = paper.HEDGE.make(stream, 0.9)
     assert hedge.settings == {"horizon": None, "learning_rate": np.sqrt(np.log(19) / stream.n_rounds)}
     floor = paper.FAIR_CB.make(stream, 0.9)
-    assert floor.settings["pull_floor"] == 1 / 38
+    assert floor.settings["pull_share"] == 1 / 38
     assert floor.settings["horizon"] == stream.n_rounds
     assert sum(floor.settings["context_weights"]) == pytest.approx(1.0)
     assert len(paper.PRICE_OF_FAIRNESS.alphas) == 100
@@ -210,7 +210,7 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
     plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
     rewards, _ = measured.Run(plan, stream, run(plan.on(stream), tmp_path)).played(paper.UNIFORM, 0.9)
-    np.testing.assert_allclose(measured.uniform_rewards(stream), rewards[0, -1], rtol=1e-12)
+    np.testing.assert_allclose(measured.uniform_accounts(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
@@ -495,8 +495,9 @@ SHOWS += (
     "experiments/pictures/canvas.py",
 )
 SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
-PLAYS = ("kernels/gradient_ascent.py", "policies/hedge.py", "streams/synthetic.py", "simulation.py", "offline.py")
+PLAYS = ("math/gradient_ascent.py", "algorithms/hedge.py", "streams/synthetic.py", "simulation.py", "policy.py")
 PLAYS += (
+    "offline/interior_point.py",
     "jit.py",
     "metrics.py",
     "types.py",
@@ -577,5 +578,5 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
     run(paper.READINGS.smoke().on(stream), tmp_path)
     table = pl.read_parquet(*tmp_path.glob(f"*/{paper.READINGS.contenders[0].key}-0.9.parquet"))
-    assert table.columns == ["seed", "round", "rewards", "pulls"]
-    assert table["rewards"].to_numpy().shape == table["pulls"].to_numpy().shape == (5, stream.n_arms)
+    assert table.columns == ["seed", "round", "accounts", "pulls"]
+    assert table["accounts"].to_numpy().shape == table["pulls"].to_numpy().shape == (5, stream.n_arms)

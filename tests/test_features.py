@@ -300,7 +300,7 @@ def test_what_is_refused_changes_nothing() -> None:
         (lambda: plain.probabilities(0, features=z), "Make the policy with n_features, or leave them out"),
         (lambda: policy.update(tuple(decision), 1.0), "features must be finite numbers"),
         (
-            lambda: simulate(policy, streams.stochastic(50, 2, 3)),
+            lambda: simulate(policy, streams.ratings(50, 2, 3)),
             "stream must be with features of shape .3,. per round",
         ),
         (lambda: simulate(policy, rounds("arms", n_arms=3, n_contexts=2)), r"got 'shape \(3, 3\)'"),

@@ -66,8 +66,8 @@ def test_one_line_a_run_in_each_panel(picture: Figure, traces: list[Trace]) -> N
     assert list(performance) == list(equality) == titles
     for run, title in zip(traces, titles, strict=True):
         for lines, measured in (
-            (performance, metrics.alpha_performance(run.cumulative_rewards, ALPHA)),
-            (equality, metrics.jain_index(run.cumulative_rewards)),
+            (performance, metrics.alpha_performance(run.accounts, ALPHA)),
+            (equality, metrics.jain_index(run.accounts)),
         ):
             assert np.array_equal(lines[title].get_xdata(), run.rounds)
             assert np.array_equal(lines[title].get_ydata(), measured)
@@ -217,7 +217,7 @@ def test_few_and_many_arms(n_arms: int, tmp_path: Path) -> None:
 
 def test_a_run_recorded_once_is_drawn(tmp_path: Path) -> None:
     run = trace("alpha-fair")
-    last = Trace(run.policy, run.feedback, 0, run.rounds[-1:], run.cumulative_rewards[-1:], run.pulls)
+    last = Trace(run.policy, run.feedback, 0, run.rounds[-1:], run.accounts[-1:], run.pulls)
     figures.save(figures.overview([last], ALPHA), tmp_path / "once.png")
 
 
@@ -288,9 +288,9 @@ def test_refusals() -> None:
 def test_labels_in_any_script_are_drawn_or_numbered(tmp_path: Path) -> None:
     """No boxes and no warnings (which are errors here): what no font of the machine can write gets a number."""
     labels = ["jazz", "\u0436\u0430\u043d\u0440", "\u65e5\u672c\u8a9e", chr(0x10FFFD)]
-    stream = streams.stochastic(200, 2, 4, seed=0)
+    stream = streams.ratings(200, 2, 4, seed=0)
     traces = [simulate(AlphaFair(2, 4), stream, record_every=50)]
-    figures.save(figures.overview(traces, 0.9, labels), tmp_path / "overview.png")
+    figures.save(figures.overview(traces, 0.9, arm_labels=labels), tmp_path / "overview.png")
     shown = fonts.legible(labels, "arm")
     assert shown[:2] == labels[:2]
     assert shown[2] in (labels[2], "arm 2")  # as this machine's fonts are

@@ -19,9 +19,9 @@ from alphafair import (
     ScaleFree,
     Stream,
     Uniform,
-    drive,
     metrics,
     offline_optimum,
+    run,
     simulate,
     streams,
 )
@@ -60,7 +60,7 @@ def test_the_curve_from_a_log_covers_the_true_one() -> None:
     """From one arm shown per round of MovieLens latest-small, against the curve that all rewards give."""
     stream, alphas = streams.movielens_small(), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99]
     totals = context_reward_totals(stream)
-    earned = [offline_optimum(totals, alpha).cumulative_rewards for alpha in alphas]
+    earned = [offline_optimum(totals, alpha).accounts for alpha in alphas]
     inside: dict[str, list[bool]] = {name: [] for name in CURVES}
     for seed in range(6):
         found = frontier(uniform_log(stream, seed), alphas, n_replicates=200)
@@ -151,7 +151,7 @@ def test_held_out_is_not_flattered() -> None:
 
 
 def test_direct_answers() -> None:
-    stream = streams.stochastic(n_rounds=20_000, n_contexts=4, n_arms=3, seed=1)
+    stream = streams.ratings(n_rounds=20_000, n_contexts=4, n_arms=3, seed=1)
     found = frontier(uniform_log(stream, 0), [0.0, 0.3, 0.6, 0.9], n_replicates=200)
     share = float(found.least_share.value[2])
     assert found.alpha_for_least_share(share).alpha == 0.6
@@ -201,7 +201,7 @@ def test_regret_is_at_most_what_is_stated() -> None:
     """In 95 of 100 runs at least; the bound is on the safe side, so in nearly all."""
     held, alpha = 0, 0.9
     for seed in range(60):
-        stream = streams.stochastic(n_rounds=3000, n_contexts=4, n_arms=4, seed=seed)
+        stream = streams.ratings(n_rounds=3000, n_contexts=4, n_arms=4, seed=seed)
         log = simulate(AlphaFairAdaptive(4, 4, alpha=alpha), stream, seed=seed, log=True).log
         assert log is not None
         stated = regret(log, alpha, n_replicates=200)
@@ -226,7 +226,7 @@ def test_a_regret_that_says_nothing_is_marked(tmp_path: Path) -> None:
         assert found.optimum_at_most > 2.0 + 2000.0
         assert found.vacuous
         assert str(found).endswith("every round would have to pay more than the greatest reward of the log.")
-    plain = regret(uniform_log(streams.stochastic(2000, 2, 3, seed=0), 0), 0.5, n_replicates=200)
+    plain = regret(uniform_log(streams.ratings(2000, 2, 3, seed=0), 0), 0.5, n_replicates=200)
     assert not plain.vacuous
     assert "says nothing" not in str(plain)
 
@@ -357,7 +357,7 @@ def test_one_tiny_propensity_does_not_freeze_a_learner(kind: Any) -> None:
     policies = [warm_start(Log(**rows, propensities=each), kind, alpha=0.0, seed=1) for each in (tiny, plain)]
     assert policies[0].snapshot().to_bytes() == policies[1].snapshot().to_bytes()
     with pytest.raises(Refusal, match="propensit"):
-        drive.over_log(kind(1, 4, alpha=0.0), Log(**rows, propensities=tiny))
+        run.over_log(kind(1, 4, alpha=0.0), Log(**rows, propensities=tiny))
     for _ in range(1000):
         decision = policies[0].choose(0)
         policies[0].update(decision, 1.0 if decision.arm == 3 else 0.1)
@@ -365,18 +365,16 @@ def test_one_tiny_propensity_does_not_freeze_a_learner(kind: Any) -> None:
 
 
 def test_the_weight_of_the_past() -> None:
-    log = uniform_log(streams.stochastic(n_rounds=1000, n_contexts=2, n_arms=3, seed=0), 0)
+    log = uniform_log(streams.ratings(n_rounds=1000, n_contexts=2, n_arms=3, seed=0), 0)
     none, half, whole = (warm_start(log, AlphaFairBandit, alpha=0.5, weight=weight) for weight in (0.0, 0.5, 1.0))
-    assert none.cumulative_rewards.tolist() == [1.0, 1.0, 1.0]
-    np.testing.assert_allclose(whole.cumulative_rewards, 1.0 + np.bincount(log.arms, log.rewards), rtol=1e-12)
+    assert none.accounts.tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(whole.accounts, 1.0 + np.bincount(log.arms, log.rewards), rtol=1e-12)
     kept = slice(1, None, 2)  # evenly
-    np.testing.assert_allclose(
-        half.cumulative_rewards, 1.0 + np.bincount(log.arms[kept], log.rewards[kept]), rtol=1e-12
-    )
+    np.testing.assert_allclose(half.accounts, 1.0 + np.bincount(log.arms[kept], log.rewards[kept]), rtol=1e-12)
     again = warm_start(log, AlphaFairBandit, alpha=0.5, weight=0.5)
     assert all(np.array_equal(again.probabilities(c), half.probabilities(c)) for c in range(2))
     straight = AlphaFairBandit(2, 3, alpha=0.5)
-    drive.over_log(straight, log)
+    run.over_log(straight, log)
     np.testing.assert_array_equal(straight.probabilities(1), whole.probabilities(1))
 
 
@@ -426,8 +424,8 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     log = open_bandit("bts", "position")
     part = Log(*(column[:3000] for column in (log.contexts, log.arms, log.rewards, log.propensities)), n_arms=34)
     uniform = np.full((part.n_contexts, 34), 1 / 34)
-    found = score(part, uniform[None], ESTIMATORS[estimator]).earned()[0]
-    np.testing.assert_allclose(found, naive_evaluation.cumulative_rewards(part, uniform.tolist(), estimator), rtol=1e-9)
+    found = score(part, uniform[None], ESTIMATORS[estimator]).accounts()[0]
+    np.testing.assert_allclose(found, naive_evaluation.accounts(part, uniform.tolist(), estimator), rtol=1e-9)
 
 
 def test_a_log_that_tells_nothing_bounds_nothing() -> None:

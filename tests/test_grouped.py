@@ -122,7 +122,7 @@ def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
     made, _, options = KINDS[kind]
-    stream = streams.stochastic(n_rounds=1500, n_contexts=3, n_arms=5, seed=2)
+    stream = streams.ratings(n_rounds=1500, n_contexts=3, n_arms=5, seed=2)
     plain = made(3, 5, alpha=0.7, **options)
     grouped = made(3, 5, alpha=0.7, **options, groups=Groups(list("edcba"), [1] * 5, 0.0))
     traces = [simulate(policy, stream, record_every=100) for policy in (plain, grouped)]
@@ -137,7 +137,7 @@ def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -> None:
     made, _, options = KINDS[kind]
-    stream = streams.stochastic(n_rounds=400, n_contexts=3, n_arms=4, seed=3)
+    stream = streams.ratings(n_rounds=400, n_contexts=3, n_arms=4, seed=3)
     one, two, three = (made(3, 4, alpha=0.7, **options, groups=Groups(**GROUPS[owed])) for _ in range(3))
     whole, steps = simulate(one, stream, log=True), simulate(two, stream, compiled=False)
     np.testing.assert_array_equal(whole.accounts, steps.accounts)
@@ -152,9 +152,9 @@ def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -
 def test_names_are_names(kind: str) -> None:
     """Other numbers for the arms, other labels for the groups: the same answer under its new names."""
     made, _, options = KINDS[kind]
-    stream = streams.stochastic(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
+    stream = streams.ratings(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
     order = np.array([2, 0, 3, 1])
-    renamed = streams.stochastic(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
+    renamed = streams.ratings(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
     renamed = type(stream)(stream.contexts, stream.items, np.ascontiguousarray(stream.reward_table[:, order]))
     labels = ["a", "b", "a", "c"]
     said = {"pull_floor": {"a": 0.2}, "entitlements": {"b": 2.0}}

@@ -5,28 +5,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Refusal
-from alphafair.groups import Groups
+from alphafair import AlphaFair, Groups, Refusal, Trace
+from alphafair.groups import arm_groups
+from alphafair.types import Feedback
 
 
 def test_groups_are_numbered_as_they_appear() -> None:
-    groups = Groups.of(4, ["b", "a", "b", "c"], entitlements={"a": 2.0}, pull_floor={"c": 0.25})
+    groups = Groups(["b", "a", "b", "c"], entitlements={"a": 2.0}, pull_floor={"c": 0.25}).for_arms(4)
     assert groups.of_arms.tolist() == [0, 1, 0, 2]
     assert groups.labels == ("b", "a", "c")
     assert groups.entitlements.tolist() == [1.0, 2.0, 1.0]
     assert groups.group_floors.tolist() == [0.0, 0.0, 0.25]
     assert groups.settings() == {
-        "groups": ["b", "a", "b", "c"],
+        "labels": ["b", "a", "b", "c"],
         "entitlements": [1.0, 2.0, 1.0],
         "pull_floor": [0.0, 0.0, 0.25],
     }
-    again = Groups.of(4, **groups.settings())
+    again = Groups(**groups.settings()).for_arms(4)
     assert again.settings() == groups.settings()
     assert not groups.are_plain
 
 
 def test_nothing_said_is_every_arm_on_its_own() -> None:
-    groups = Groups.of(3)
+    groups = Groups().for_arms(3)
     assert groups.are_plain
     assert groups.settings() == {}
     assert groups.labels == (0, 1, 2)
@@ -35,13 +36,13 @@ def test_nothing_said_is_every_arm_on_its_own() -> None:
 
 
 def test_accounts_add_up_what_arms_earned_over_the_first_one() -> None:
-    groups = Groups.of(4, np.array([7, 7, 2, 7]))
+    groups = Groups(np.array([7, 7, 2, 7])).for_arms(4)
     earned = np.array([[1.5, 2.0, 3.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
     assert groups.accounts(earned).tolist() == [[2.5, 3.0], [1.0, 1.0]]
 
 
 def test_some_arms_alone() -> None:
-    groups = Groups.of(4, ["b", "a", "b", "c"], entitlements=[1.0, 2.0, 3.0], pull_floor=[0.1, 0.2, 0.3])
+    groups = Groups(["b", "a", "b", "c"], entitlements=[1.0, 2.0, 3.0], pull_floor=[0.1, 0.2, 0.3]).for_arms(4)
     some = groups.among(np.array([2, 3]))
     assert some.labels == ("b", "c")
     assert some.of_arms.tolist() == [0, 1]
@@ -50,27 +51,27 @@ def test_some_arms_alone() -> None:
 
 
 def test_arms_join_groups_that_exist_and_new_ones() -> None:
-    groups = Groups.of(2, ["a", "b"], entitlements={"b": 2.0})
+    groups = Groups(["a", "b"], entitlements={"b": 2.0}).for_arms(2)
     grown = groups.grown(3, ["b", "c", "c"], {"c": 4.0})
     assert grown.of_arms.tolist() == [0, 1, 1, 2, 2]
     assert grown.entitlements.tolist() == [1.0, 2.0, 4.0]
     alone = groups.grown(1, None, None)
     assert alone.labels == ("a", "b", 2)
-    assert Groups.of(2, [0, 2]).grown(1, None, None).labels == (0, 2, "arm 2")
-    assert Groups.of(2).grown(1, None, None).are_plain
+    assert Groups([0, 2]).for_arms(2).grown(1, None, None).labels == (0, 2, "arm 2")
+    assert Groups().for_arms(2).grown(1, None, None).are_plain
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"groups": ["a"]}, "2 labels, one per arm"),
-        ({"groups": "ab"}, "2 labels, one per arm"),
-        ({"groups": [1.5, 2.5]}, "texts or whole numbers"),
-        ({"groups": [True, False]}, "texts or whole numbers"),
+        ({"labels": ["a"]}, "2 labels, one per arm"),
+        ({"labels": "ab"}, "2 labels, one per arm"),
+        ({"labels": [1.5, 2.5]}, "strings or integers"),
+        ({"labels": [True, False]}, "strings or integers"),
         ({"entitlements": [1.0]}, "2 finite numbers"),
         ({"entitlements": [1.0, 0.0]}, "numbers in"),
         ({"entitlements": [1.0, float("nan")]}, "finite numbers"),
-        ({"groups": ["a", "b"], "entitlements": {"c": 1.0}}, "for groups among"),
+        ({"labels": ["a", "b"], "entitlements": {"c": 1.0}}, "for groups among"),
         ({"pull_floor": 0.6}, "at most 0.5"),
         ({"pull_floor": -0.1}, "a number in"),
         ({"pull_floor": [0.6, 0.6]}, "1 in all"),
@@ -80,15 +81,38 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
 )
 def test_what_cannot_be_is_refused(said: dict[str, object], words: str) -> None:
     with pytest.raises(Refusal, match=words):
-        Groups.of(2, **said)  # type: ignore[arg-type]
+        Groups(**said).for_arms(2)  # type: ignore[arg-type]
 
 
 def test_a_policy_without_groups_cannot_be_told_of_them_later() -> None:
     with pytest.raises(Refusal, match="every arm of this policy is on its own"):
-        Groups.of(2).grown(1, ["a"], None)
+        Groups().for_arms(2).grown(1, ["a"], None)
 
 
 @pytest.mark.parametrize("odd", [[[1], [1, 2]], b"ab", np.array(3), {"a", "b"}, 5, [["a"], ["b"]]])
 def test_labels_of_an_odd_shape_are_refused(odd: Any) -> None:
     with pytest.raises(Refusal, match="groups must be"):
-        Groups.of(2, odd)
+        Groups(odd).for_arms(2)
+
+
+def test_the_argument_may_be_groups_labels_or_those_of_a_policy() -> None:
+    given = Groups(["b", "a", "b"], entitlements={"a": 2.0}, pull_floor={"b": 0.25})
+    policy = AlphaFair(1, 3, groups=given)
+    assert policy.groups is not None
+    for each in (given, policy.groups, Groups.of(policy.groups)):
+        assert arm_groups(each, 3).settings() == given.for_arms(3).settings()
+        assert AlphaFair(1, 3, groups=each).settings == policy.settings
+    assert arm_groups(["b", "a", "b"], 3).labels == ("b", "a")
+    assert arm_groups(None, 3).are_plain
+    with pytest.raises(Refusal, match=r"groups must be groups of 4 arms; got 3\. Give a label for every arm"):
+        arm_groups(policy.groups, 4)
+    assert repr(given) == "Groups(labels=['b', 'a', 'b'], entitlements={'a': 2.0}, pull_floor={'b': 0.25})"
+
+
+def test_a_run_by_group() -> None:
+    accounts = np.array([[1.0, 1.5, 2.0], [2.0, 1.5, 4.0]])
+    trace = Trace("x", Feedback.FULL, 0, np.array([1, 2]), accounts, np.array([3, 4, 5]))
+    seen = Groups(["b", "a", "b"]).for_arms(3).of_trace(trace)
+    assert seen.accounts.tolist() == [[2.0, 1.5], [5.0, 1.5]]
+    assert seen.pulls.tolist() == [8, 4]
+    assert Groups(entitlements=[1, 2, 3]).for_arms(3).of_trace(trace) is trace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -76,7 +74,7 @@ def test_certificates_on_hostile_rewards(policy: type, floor: object) -> None:
     rewards = np.where(np.arange(600)[:, None] // 100 % 4 == np.arange(4), 0.05, 0.9) * rng.random((600, 4)).round(1)
     stream = Stream.from_arrays(rng.integers(0, 2, 600), rewards, n_contexts=2)
     extra = {"feedback": "full"} if policy is AlphaFairAdaptive else {}
-    said: Any = Groups(["a", "b", "a", "c"], {"b": 5.0}, floor)
-    fair = policy(2, 4, alpha=0.7, groups=said, **extra)
+    groups = Groups(["a", "b", "a", "c"], entitlements={"b": 5.0}, pull_floor=floor)
+    fair = policy(2, 4, alpha=0.7, groups=groups, **extra)
     trace = simulate(fair, stream)
-    np.testing.assert_allclose(fair.accounts, metrics.group_accounts(trace, said)[-1], rtol=1e-12)
+    np.testing.assert_allclose(fair.accounts, metrics.group_accounts(trace, groups)[-1], rtol=1e-12)

@@ -86,7 +86,7 @@ def test_what_cannot_be_a_log_is_refused(change: dict[str, Any], words: str) -> 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("kind", [AlphaFair, AlphaFairBandit])
 def test_a_run_keeps_its_decisions(kind: Any, compiled: bool, delay: int | None) -> None:
-    stream = streams.stochastic(700, 3, 4, seed=1)
+    stream = streams.ratings(700, 3, 4, seed=1)
     trace = simulate(kind(3, 4), stream, seed=2, log=True, compiled=compiled, delay=delay)
     log = trace.log
     assert log is not None

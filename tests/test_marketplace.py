@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from alphafair import Groups, metrics
+
 pytestmark = pytest.mark.compiled
 FILE = Path(__file__).parent.parent / "examples" / "marketplace" / "marketplace.py"
 
@@ -39,10 +41,8 @@ def test_its_pictures_are_drawn_and_its_claim_holds(
     example.main()
     assert len(list(tmp_path.glob("*.png"))) == 3
     stream, sellers = example.marketplace(20_000)
-    groups = example.Groups.of(200, sellers)
     least = [
-        (accounts / accounts.sum()).min()
-        for said in ({}, {"groups": sellers})
-        for accounts in [groups.accounts(example.play(stream, 0.9, **said).final)]
+        metrics.shares(example.play(stream, 0.9, groups).final, groups=sellers).min()
+        for groups in (None, Groups(sellers))
     ]
     assert least[1] > 4.0 * least[0]  # fair to items, the smallest seller is paid for its two of them

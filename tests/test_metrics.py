@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,18 @@ from hypothesis import strategies as st
 from alphafair import (
     AlphaFair,
     AlphaFairAdaptive,
+    Groups,
     Uniform,
+    context_reward_totals,
     metrics,
     offline_optimum,
     rescale_rewards,
     simulate,
     streams,
 )
+from alphafair.algorithms.adaptive_bandit import N
 from alphafair.checks.choosing import binomial_band
-from alphafair.kernels.index import EXPLORED, MASTER_ROOTS, PEAKS, ROOTS
-from alphafair.offline import OfflineOptimum, context_reward_totals
+from alphafair.offline import OfflineOptimum
 from tests import naive
 
 rewards = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20)
@@ -51,12 +54,12 @@ def test_many_rounds_at_once() -> None:
 
 
 def test_a_trace_is_as_good_as_its_rewards() -> None:
-    stream = streams.stochastic(200, 2, 3, seed=0)
+    stream = streams.ratings(200, 2, 3, seed=0)
     trace = simulate(AlphaFair(2, 3), stream, record_every=50)
     uniform = simulate(Uniform(2, 3), stream, record_every=50)
     optimum = metrics.alpha_performance(trace, 0.9) + 1.0
     assert metrics.standard_regret(optimum, trace, 0.9) == pytest.approx(np.ones(4))
-    assert np.array_equal(metrics.jain_index(trace), metrics.jain_index(trace.cumulative_rewards))
+    assert np.array_equal(metrics.jain_index(trace), metrics.jain_index(trace.accounts))
     assert metrics.gap_closed(optimum, uniform, uniform, 0.9) == pytest.approx(np.zeros(4))
     top = metrics.alpha_performance(trace, 0.9) > metrics.alpha_performance(uniform, 0.9)
     assert np.array_equal(metrics.gap_closed(optimum, uniform, trace, 0.9) > 0.0, top)
@@ -120,24 +123,24 @@ def test_gap_closed_needs_a_gap() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("owed", [None, [1.0, 4.0, 0.5]])
-def test_a_bound_that_no_run_can_exceed_says_nothing(alpha: float, owed: Any) -> None:
-    start = metrics.alpha_performance(np.ones(3), alpha, entitlements=owed)
+@pytest.mark.parametrize("groups", [None, Groups(entitlements=[1.0, 4.0, 0.5])])
+def test_a_bound_that_no_run_can_exceed_says_nothing(alpha: float, groups: Groups | None) -> None:
+    start = metrics.alpha_performance(np.ones(3), alpha, groups=groups)
     worst = 100.0 - metrics.approximation_factor(alpha) * float(start)  # of a run that earns nothing
-    assert metrics.approximate_regret(100.0, np.ones(3), alpha, entitlements=owed) == pytest.approx(worst)
-    assert metrics.is_vacuous(worst + 1e-9, 100.0, 3, alpha, entitlements=owed)
-    assert not metrics.is_vacuous(worst - 1e-9, 100.0, 3, alpha, entitlements=owed)
+    assert metrics.approximate_regret(100.0, np.ones(3), alpha, groups=groups) == pytest.approx(worst)
+    assert metrics.is_vacuous(worst + 1e-9, 100.0, 3, alpha, groups=groups)
+    assert not metrics.is_vacuous(worst - 1e-9, 100.0, 3, alpha, groups=groups)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9])
-@pytest.mark.parametrize("owed", [None, [1.0, 4.0, 0.5]])
-def test_no_split_is_worth_more_than_the_most(alpha: float, owed: Any) -> None:
-    rng = np.random.default_rng(0)
-    most = metrics.most_worth(60.0, 3, alpha, entitlements=owed)
+@pytest.mark.parametrize("s", [None, [1.0, 4.0, 0.5]])
+def test_no_split_is_worth_more_than_the_most(alpha: float, s: Any) -> None:
+    rng, groups = np.random.default_rng(0), Groups(entitlements=s)
+    most = metrics.most_worth(60.0, 3, alpha, groups=groups)
     splits = 60.0 * rng.dirichlet(np.ones(3), 1000) + 1e-9
-    assert (metrics.alpha_performance(splits, alpha, entitlements=owed) <= most * (1 + 1e-9)).all()
-    best = 60.0 * np.array(owed or np.ones(3)) / np.sum(owed or np.ones(3))
-    assert metrics.alpha_performance(best, alpha, entitlements=owed) == pytest.approx(most)
+    assert (metrics.alpha_performance(splits, alpha, groups=groups) <= most * (1 + 1e-9)).all()
+    best = 60.0 * np.array(s or np.ones(3)) / np.sum(s or np.ones(3))
+    assert metrics.alpha_performance(best, alpha, groups=groups) == pytest.approx(most)
 
 
 def test_a_certificate_that_says_nothing_is_marked() -> None:
@@ -158,11 +161,11 @@ def test_the_gap_to_close_is_in_rewards(alpha: float, size: float) -> None:
     uniform, s = 1.0 + size * np.array([3.0, 8.0, 1.0]), [1.0, 2.0, 0.5]
     for more in (0.001, 0.004, 0.006, 0.02):
         best = 1.0 + (1.0 + more) * (uniform - 1.0)
-        for owed in (None, s):
-            optimum = metrics.alpha_performance(best, alpha, entitlements=owed)
-            found = metrics.gap_to_close(optimum, uniform, alpha, entitlements=owed)
+        for groups in (None, Groups(entitlements=s)):
+            optimum = metrics.alpha_performance(best, alpha, groups=groups)
+            found = metrics.gap_to_close(optimum, uniform, alpha, groups=groups)
             assert found == pytest.approx(more, rel=0.02)
-            assert metrics.has_gap(float(optimum), uniform, alpha, entitlements=owed) == (more > metrics.LEAST_GAP)
+            assert metrics.has_gap(optimum, uniform, alpha, groups=groups) == (more > metrics.LEAST_GAP)
     assert metrics.gap_to_close([6.0, 8.0], [[2.0, 3.0], [2.0, 2.0]], 0.0).tolist() == [1.0 / 3.0, 2.0]
     assert metrics.gap_to_close(2.0, [1.0, 1.0], 0.0) == 0.0
     assert not metrics.has_gap(2.0, [1.0, 1.0], 0.0)
@@ -211,7 +214,7 @@ def test_approximation_factor_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("bad", [[0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [np.inf, 1.0], []])
-def test_cumulative_rewards_must_be_positive(bad: list[float]) -> None:
+def test_accounts_must_be_positive(bad: list[float]) -> None:
     with pytest.raises(ValueError, match=r"must be numbers in \[1e-150, 1e\+250\]"):
         metrics.jain_index(bad)
 
@@ -256,7 +259,7 @@ def test_certificates_hold_for_any_rewards_at_all(m: int, n: int, alpha: float, 
     totals = scale * rng.random((m, n)) * (rng.random((m, n)) < 0.8)
     first = 1.0 + rng.random(n)
     best = offline_optimum(totals, alpha, initial=first)
-    for earned in (0.1 + scale * rng.random(n), best.cumulative_rewards):
+    for earned in (0.1 + scale * rng.random(n), best.accounts):
         found = metrics.certificates(totals, earned, alpha, initial=first)
         slack = 1e-10 * found.optimum
         assert best.value <= found.optimum + slack
@@ -267,7 +270,7 @@ def test_certificates_hold_for_any_rewards_at_all(m: int, n: int, alpha: float, 
 
 
 def test_certificates_take_the_last_record_of_a_trace() -> None:
-    stream = streams.stochastic(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
+    stream = streams.ratings(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
     trace = simulate(Uniform(2, 3), stream, record_every=10)
     totals = context_reward_totals(stream)
     assert metrics.certificates(totals, trace, 0.5) == metrics.certificates(totals, trace.final, 0.5)
@@ -280,46 +283,44 @@ def test_certificates_take_the_last_record_of_a_trace() -> None:
         ({"context_reward_totals": [[1.0]]}, "context_reward_totals"),
         ({"context_reward_totals": [[1.0, -2.0]]}, "context_reward_totals"),
         ({"context_reward_totals": [[1.0, np.nan]]}, "context_reward_totals"),
-        ({"cumulative_rewards": [[1.0, 2.0]]}, "cumulative_rewards"),
-        ({"cumulative_rewards": [0.0, 2.0]}, "cumulative_rewards"),
+        ({"accounts": [[1.0, 2.0]]}, "accounts"),
+        ({"accounts": [0.0, 2.0]}, "accounts"),
         ({"initial": [1.0, 1.0, 1.0]}, "initial"),
         ({"initial": -1.0}, "initial"),
         ({"alpha": 1.0}, "alpha"),
     ],
 )
 def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:
-    good = {"context_reward_totals": [[1.0, 2.0]], "cumulative_rewards": [1.0, 2.0], "alpha": 0.5}
+    good = {"context_reward_totals": [[1.0, 2.0]], "accounts": [1.0, 2.0], "alpha": 0.5}
     with pytest.raises(ValueError, match=argument):
         metrics.certificates(**(good | changed))
 
 
 def test_accounts_of_groups() -> None:
-    trace = simulate(Uniform(2, 3), streams.stochastic(50, 2, 3, seed=0), record_every=10)
+    trace = simulate(Uniform(2, 3), streams.ratings(50, 2, 3, seed=0), record_every=10)
     accounts = metrics.group_accounts(trace, ["b", "a", "b"])
-    expected = np.column_stack([trace.cumulative_rewards[:, [0, 2]].sum(axis=1) - 1.0, trace.cumulative_rewards[:, 1]])
+    expected = np.column_stack([trace.accounts[:, [0, 2]].sum(axis=1) - 1.0, trace.accounts[:, 1]])
     np.testing.assert_allclose(accounts, expected, rtol=1e-14)
     with pytest.raises(ValueError, match="groups must be 3 labels, one per arm"):
         metrics.group_accounts(trace, ["a", "b"])
-    with pytest.raises(
-        ValueError, match=r"must be numbers in \[1e-150, .*; got .* Cumulative rewards start at 1: add it"
-    ):
+    with pytest.raises(ValueError, match=r"must be numbers in \[1e-150, .*; got .* Accounts start at 1: add it"):
         metrics.group_accounts([0.2, 0.3, 4.0], ["a", "a", "b"])
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.floats(1e-3, 1e9), st.floats(1e-6, 1e6)), min_size=1, max_size=9), st.floats(0.0, 0.99))
 def test_entitlements_against_the_oracle(pairs: list[tuple[float, float]], alpha: float) -> None:
-    earned, owed = np.array(pairs).T
-    achieved = float((owed**alpha * naive.utility(earned, alpha)).sum())
-    said: dict[str, Any] = {"entitlements": owed}
+    earned, s = np.array(pairs).T
+    achieved = float((s**alpha * naive.utility(earned, alpha)).sum())
+    said: dict[str, Any] = {"groups": Groups(entitlements=s)}
     assert metrics.alpha_performance(earned, alpha, **said) == pytest.approx(achieved, rel=1e-13)
-    assert metrics.jain_index(earned, **said) == pytest.approx(naive.jain_index(earned / owed), rel=1e-12)
+    assert metrics.jain_index(earned, **said) == pytest.approx(naive.jain_index(earned / s), rel=1e-12)
     top = 2.0 * achieved
     assert metrics.standard_regret(top, earned, alpha, **said) == pytest.approx(achieved, rel=1e-12)
     factor = naive.approximation_factor(alpha)
     assert metrics.approximate_regret(top, earned, alpha, **said) == pytest.approx((2.0 - factor) * achieved, rel=1e-12)
     assert metrics.performance_ratio(top, earned, alpha, **said) == pytest.approx(2.0, rel=1e-12)
-    low = float((owed**alpha * naive.utility(0.5 * earned, alpha)).sum())
+    low = float((s**alpha * naive.utility(0.5 * earned, alpha)).sum())
     closed = metrics.gap_closed(top, 0.5 * earned, earned, alpha, **said)
     assert closed == pytest.approx((achieved - low) / (top - low), rel=1e-9)
 
@@ -327,11 +328,73 @@ def test_entitlements_against_the_oracle(pairs: list[tuple[float, float]], alpha
 def test_an_entitlement_of_one_for_all_changes_no_bit() -> None:
     earned = 1.0 + np.random.default_rng(0).gamma(1.0, 50.0, (4, 6))
     for metric in (metrics.alpha_performance, lambda r, alpha, **said: metrics.jain_index(r, **said)):
-        for same in (1, [1.0] * 6, {3: 1.0}):
-            assert np.array_equal(metric(earned, 0.7, entitlements=same), metric(earned, 0.7))
-    assert np.array_equal(metrics.jain_index(earned, entitlements=7.0).round(12), metrics.jain_index(earned).round(12))
+        for same in (Groups(), Groups(entitlements=[1.0] * 6), Groups(entitlements={3: 1.0}), list("abcdef")):
+            assert np.array_equal(metric(earned, 0.7, groups=same), metric(earned, 0.7))
+    alike = Groups(entitlements=[7.0] * 6)
+    assert np.array_equal(metrics.jain_index(earned, groups=alike).round(12), metrics.jain_index(earned).round(12))
     with pytest.raises(ValueError, match="entitlements must be 6 finite numbers, one per group"):
-        metrics.alpha_performance(earned, 0.7, entitlements=[1.0, 2.0])
+        metrics.alpha_performance(earned, 0.7, groups=Groups(entitlements=[1.0, 2.0]))
+
+
+def test_accounts_may_be_those_of_arms_or_of_groups() -> None:
+    """As a policy that is fair to groups has them, and as the trace of any run has them."""
+    stream = streams.ratings(300, 2, 4, seed=0)
+    groups = Groups(["a", "b", "a", "c"], entitlements={"b": 3.0})
+    policy = AlphaFair(2, 4, alpha=0.5, groups=groups)
+    trace = simulate(policy, stream)
+    for each in (groups, policy.groups):
+        for metric in (
+            lambda r, g: metrics.alpha_performance(r, 0.5, groups=g),
+            lambda r, g: metrics.jain_index(r, groups=g),
+            lambda r, g: metrics.average_reward(r, groups=g),
+            lambda r, g: metrics.shares(r, groups=g).min(),
+            lambda r, g: metrics.standard_regret(500.0, r, 0.5, groups=g),
+            lambda r, g: metrics.certificates(context_reward_totals(stream), r, 0.5, groups=g).optimum,
+        ):
+            assert metric(policy.accounts, each) == pytest.approx(metric(trace.final, each), rel=1e-12)
+    s = np.array([1.0, 3.0, 1.0])
+    by_hand = float((s**0.5 * naive.utility(metrics.group_accounts(trace.final, groups), 0.5)).sum())
+    assert metrics.alpha_performance(trace.final, 0.5, groups=groups) == pytest.approx(by_hand, rel=1e-14)
+    for bad in ([1.0, 2.0], np.ones(5)):
+        with pytest.raises(ValueError, match="accounts must be one number for each of 4 arms, or of 3 groups; got"):
+            metrics.jain_index(bad, groups=groups)
+        with pytest.raises(ValueError, match="accounts must be one number for each of 4 arms, or of 3 groups; got"):
+            metrics.certificates(context_reward_totals(stream), bad, 0.5, groups=policy.groups)
+    with pytest.raises(ValueError, match="groups must be groups of 3 arms; got 4"):
+        metrics.group_accounts([1.0, 2.0, 3.0], policy.groups)
+
+
+def test_one_run_gives_floats_that_json_holds_and_many_give_arrays() -> None:
+    stream = streams.ratings(60, 2, 3, seed=0)
+    trace = simulate(AlphaFair(2, 3, alpha=0.5), stream, record_every=20)
+    totals = context_reward_totals(stream)
+    uniform = 1.0 + totals.sum(axis=0) / 3
+    for groups in (None, ["a", "b", "a"]):
+        said: dict[str, Any] = {"groups": groups}
+        metric = {
+            "alpha_performance": lambda r, said=said: metrics.alpha_performance(r, 0.5, **said),
+            "jain_index": lambda r, said=said: metrics.jain_index(r, **said),
+            "average_reward": lambda r, said=said: metrics.average_reward(r, **said),
+            "standard_regret": lambda r, said=said: metrics.standard_regret(100.0, r, 0.5, **said),
+            "approximate_regret": lambda r, said=said: metrics.approximate_regret(100.0, r, 0.5, **said),
+            "performance_ratio": lambda r, said=said: metrics.performance_ratio(100.0, r, 0.5, **said),
+            "gap_to_close": lambda r, said=said: metrics.gap_to_close(100.0, r, 0.5, **said),
+        }
+        one = {name: found(trace.final) for name, found in metric.items()}
+        one["gap_closed"] = metrics.gap_closed(100.0, uniform, trace.final, 0.5, **said)
+        one["most_worth"] = metrics.most_worth(100.0, 3, 0.5, **said)
+        bounds = metrics.certificates(totals, trace, 0.5, **said)._asdict()
+        one |= {f"{name} at most": bound for name, bound in bounds.items()}
+        assert json.loads(json.dumps(one)) == one
+        assert {type(each) for name, each in one.items() if "vacuous" not in name} == {float}
+        for name, found in metric.items():
+            many = found(trace)
+            assert isinstance(many, np.ndarray)
+            assert many.shape == (3,)
+            assert many[-1] == one[name]
+    assert type(metrics.utility(4.0, 0.5)) is type(metrics.marginal_utility(4.0, 0.5)) is float
+    assert json.dumps(metrics.average_over_seeds([1.0, 2.0, 4.0])._asdict())
+    assert [type(side) for side in metrics.average_over_seeds([1.0])] == [float] * 3
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -351,49 +414,48 @@ def test_certificates_of_groups_hold_for_any_rewards_at_all(
     groups = rng.integers(0, n, n).tolist()
     k = len(set(groups))
     floor = {"none": 0.0, "arms": rng.random() / n, "groups": rng.random() * rng.dirichlet(np.ones(k))}[floors]
-    said: dict[str, Any] = {"groups": groups, "entitlements": 10.0 ** rng.uniform(-2, 2, k), "pull_floor": floor}
-    said["initial"] = 0.5 + rng.random(k)
+    fair = Groups(groups, entitlements=10.0 ** rng.uniform(-2, 2, k), pull_floor=floor)
+    said: dict[str, Any] = {"groups": fair, "initial": 0.5 + rng.random(k)}
     totals = scale * rng.random((m, n)) * (rng.random((m, n)) < 0.8)
     best = offline_optimum(totals, alpha, **said)
-    for earned in (1.0 + scale * rng.random(n), best.cumulative_rewards):
+    for earned in (1.0 + scale * rng.random(n), best.accounts):
         found = metrics.certificates(totals, earned, alpha, **said)
-        slack, accounts = 1e-10 * found.optimum, metrics.group_accounts(earned, groups)
-        compared = (best.value, accounts, alpha)
-        owed = {"entitlements": said["entitlements"]}
+        slack, compared = 1e-10 * found.optimum, (best.value, earned, alpha)
         assert best.value <= found.optimum + slack
-        assert metrics.approximate_regret(*compared, **owed) <= found.approximate_regret + slack
-        assert metrics.standard_regret(*compared, **owed) <= found.standard_regret + slack
-        assert metrics.performance_ratio(*compared, **owed) <= found.performance_ratio * (1 + 1e-10)
+        assert metrics.approximate_regret(*compared, groups=fair) <= found.approximate_regret + slack
+        assert metrics.standard_regret(*compared, groups=fair) <= found.standard_regret + slack
+        assert metrics.performance_ratio(*compared, groups=fair) <= found.performance_ratio * (1 + 1e-10)
     assert found.optimum <= best.value + best.gap + slack
 
 
 def test_certificates_of_groups_by_hand() -> None:
     """Two sellers of three arms, 1 and 4 entitled, every arm promised a tenth: A = <w, 1> + .1 <V, w> + .7 max V w."""
     earned, totals = [3.0, 2.0, 7.0], np.array([[5.0, 6.0, 2.0]])
-    said: dict[str, Any] = {"groups": ["a", "a", "b"], "entitlements": {"b": 4.0}}
+    said: dict[str, Any] = {"labels": ["a", "a", "b"], "entitlements": {"b": 4.0}}
     w = np.array([4.0**-0.5, (7.0 / 4.0) ** -0.5])
     achieved = 2.0 * (4.0**0.5 + 2.0 * 7.0**0.5)
     floor = w.sum() + 0.1 * (11.0 * w[0] + 2.0 * w[1])
-    found = metrics.certificates(totals, earned, 0.5, pull_floor=0.1, **said)
+    found = metrics.certificates(totals, earned, 0.5, groups=Groups(pull_floor=0.1, **said))
     assert found.optimum == pytest.approx(((floor + 0.7 * 6.0 * w[0]) / (0.5 * achieved)) ** 0.5 * achieved)
     promised = w.sum() + 0.25 * 6.0 * w[0] + 0.5 * 2.0 * w[1] + 0.25 * 6.0 * w[0]
-    found = metrics.certificates(totals, earned, 0.5, pull_floor={"a": 0.25, "b": 0.5}, **said)
+    floors = {"a": 0.25, "b": 0.5}
+    found = metrics.certificates(totals, earned, 0.5, groups=Groups(pull_floor=floors, **said))
     assert found.optimum == pytest.approx((promised / (0.5 * achieved)) ** 0.5 * achieved)
 
 
 def test_the_additive_term_counts_what_groups_are_entitled_to() -> None:
     factor = metrics.approximation_factor(0.5)
     assert metrics.regret_certificate(AlphaFair(2, 3, alpha=0.5)) == 3 * factor
-    sellers = AlphaFair(2, 3, alpha=0.5, groups=["a", "b", "a"], entitlements={"a": 4.0, "b": 9.0})
+    sellers = AlphaFair(2, 3, alpha=0.5, groups=Groups(["a", "b", "a"], entitlements={"a": 4.0, "b": 9.0}))
     assert metrics.regret_certificate(sellers) == pytest.approx(5.0 * factor)
 
 
 @pytest.mark.parametrize("promised", [0.0, 0.1, 0.5, 1.0])
 def test_the_bound_in_expectation_counts_what_a_floor_leaves(promised: float) -> None:
     """As docs/theory.md has it: (1 - N nu) of all but the master's part."""
-    policy = AlphaFairAdaptive(2, 4, alpha=0.5, pull_floor=promised / 4, seed=0)
-    simulate(policy, streams.stochastic(400, 2, 4, seed=0), seed=1)
-    numbers, log = policy._numbers(), np.log(400.0)
-    others = (log + 1.0 + np.sqrt(5 / 4)) * numbers[ROOTS] + numbers[EXPLORED] + 2.0 * numbers[PEAKS] / 400
-    bound = (1.0 - promised) * others + (0.5 * log + 2.4) * numbers[MASTER_ROOTS]
+    policy = AlphaFairAdaptive(2, 4, alpha=0.5, groups=Groups(pull_floor=promised / 4), seed=0)
+    simulate(policy, streams.ratings(400, 2, 4, seed=0), seed=1)
+    numbers, log = policy._memory.scalars, np.log(400.0)
+    others = (log + 1.0 + np.sqrt(5 / 4)) * numbers[N.learner_roots] + numbers[N.explored]
+    bound = (1.0 - promised) * (others + 2.0 * numbers[N.peaks] / 400) + (0.5 * log + 2.4) * numbers[N.mixing_roots]
     assert policy.expected_surrogate_regret_bound == pytest.approx(bound, rel=1e-12)

@@ -515,7 +515,7 @@ def test_polars_loads_only_when_a_file_is_read() -> None:
     code = """
 import sys
 from alphafair import streams
-streams.stochastic(10, 2, 3), streams.movielens_small(rows=100)
+streams.ratings(10, 2, 3), streams.movielens_small(rows=100)
 assert all(callable(getattr(streams, name)) for name in streams.__all__)
 print("polars" in sys.modules)
 """

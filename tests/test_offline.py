@@ -25,8 +25,7 @@ from alphafair import (
     streams,
 )
 from alphafair.experiments import experiment
-from alphafair.kernels import hindsight, interior_point
-from alphafair.offline import CertificateWarning, context_reward_totals
+from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())["offline_optimum"]
@@ -49,7 +48,8 @@ def assert_proved(totals: np.ndarray, alpha: float, tolerance: float = 1e-9) -> 
     value, gap = recomputed(totals, best.distributions, alpha)
     assert best.value == pytest.approx(value, rel=1e-12)
     assert best.gap >= gap - 1e-13 * value
-    np.testing.assert_allclose(best.cumulative_rewards, 1.0 + (totals * best.distributions).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(best.accounts, 1.0 + (totals * best.distributions).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(best.cumulative_rewards, (totals * best.distributions).sum(axis=0), rtol=1e-12)
     return best
 
 
@@ -176,7 +176,7 @@ def test_many_arms_and_contexts() -> None:
 def test_one_context_in_closed_form() -> None:
     """Equal slopes W_i R_i^(-alpha): R_i proportional to W_i^(1/alpha) where the arm is in use."""
     best = offline_optimum([[9.0, 4.0]], 0.5, tolerance=1e-13)
-    ratio = best.cumulative_rewards[0] / best.cumulative_rewards[1]
+    ratio = best.accounts[0] / best.accounts[1]
     assert ratio == pytest.approx((9.0 / 4.0) ** 2, rel=1e-5)
 
 
@@ -200,7 +200,7 @@ def test_new_names_for_arms_and_contexts_rename_the_answer(seed: int, alpha: flo
     best = offline_optimum(totals, alpha, tolerance=1e-12)
     renamed = offline_optimum(totals[rows][:, columns], alpha, tolerance=1e-12)
     assert renamed.value == pytest.approx(best.value, rel=3e-12)
-    np.testing.assert_allclose(renamed.cumulative_rewards, best.cumulative_rewards[columns], rtol=1e-6)
+    np.testing.assert_allclose(renamed.accounts, best.accounts[columns], rtol=1e-6)
     np.testing.assert_allclose(renamed.distributions, best.distributions[rows][:, columns], atol=1e-6)
 
 
@@ -219,7 +219,7 @@ def test_one_more_round_never_lowers_the_optimum(seed: int, alpha: float) -> Non
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 def test_curve_is_the_single_solves(alpha: float) -> None:
-    stream = streams.stochastic(80, 7, 5, seed=1)
+    stream = streams.ratings(80, 7, 5, seed=1)
     rounds = [1, 2, 3, 10, 40, 79, 80]
     told: list[int] = []
     values, gaps = offline_curve(stream, alpha, rounds, progress=told.append)
@@ -244,7 +244,7 @@ def test_curve_in_chunks_and_with_empty_rounds(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_totals_of_a_stream() -> None:
-    stream = streams.drifting(300, 4, 3, seed=0)
+    stream = streams.drifting_ratings(300, 4, 3, seed=0)
     rewards = stream.reward_table[stream.items]
     expected = naive.context_reward_totals(stream.contexts.tolist(), rewards, 4)
     np.testing.assert_allclose(context_reward_totals(stream), expected, rtol=1e-12)
@@ -289,7 +289,7 @@ def test_a_gap_that_is_too_large_is_said() -> None:
     assert not best.certified
     assert 0.0 < best.gap < 1e-10
     with pytest.warns(CertificateWarning):
-        offline_curve(streams.stochastic(5, 2, 3), 0.5, [5], tolerance=0.0)
+        offline_curve(streams.ratings(5, 2, 3), 0.5, [5], tolerance=0.0)
 
 
 def test_wrong_prices_held_with_certainty_cost_time_only() -> None:
@@ -323,7 +323,7 @@ def test_the_certificate_covers_rows_that_do_not_sum_to_one() -> None:
 @pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
 def test_certificate_three_on_long_runs(marginal: Any) -> None:
     """`simulate` itself checks it in this suite: see conftest.py."""
-    for stream in (streams.stochastic(400, 5, 6, seed=1), streams.greedy_trap(400, 3, 5), streams.impossibility(200)):
+    for stream in (streams.ratings(400, 5, 6, seed=1), streams.greedy_trap(400, 3, 5), streams.impossibility(200)):
         for alpha in (0.0, 0.5, 0.9):
             simulate(AlphaFair(stream.n_contexts, stream.n_arms, alpha=alpha, marginal=marginal), stream)
 
@@ -364,7 +364,7 @@ def test_refusals(totals: Any, alpha: float, words: str) -> None:
 @pytest.mark.parametrize("rounds", [[0, 1], [2, 1], [1, 1], [99]])
 def test_curve_refusals(rounds: list[int]) -> None:
     with pytest.raises(ValueError, match=r"rounds(\[0\])? must be (rising|whole numbers in \[1, 5\]); got"):
-        offline_curve(streams.stochastic(5, 2, 3), 0.5, rounds)
+        offline_curve(streams.ratings(5, 2, 3), 0.5, rounds)
     with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be in \[0, 1e\+100\]; got -1.0"):
         offline_curve(Stream.from_arrays([0], [[-1.0]]), 0.5, [1])
     with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be in \[0, 5e\+99\]; got 1e\+100"):

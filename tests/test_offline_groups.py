@@ -15,10 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphafair import Stream, offline_curve, offline_optimum, streams
-from alphafair.groups import Groups
-from alphafair.offline import CertificateWarning, OfflineOptimum, context_reward_totals, present_arms
-from alphafair.reduction import Reduction
+from alphafair import (
+    CertificateWarning,
+    Groups,
+    Stream,
+    context_reward_totals,
+    offline_curve,
+    offline_optimum,
+    present_arms,
+    streams,
+)
+from alphafair.offline import OfflineOptimum
+from alphafair.offline.reduction import Reduction
 from tests import naive
 
 ALPHAS = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
@@ -36,7 +44,7 @@ class Problem:
     @cached_property
     def group(self) -> np.ndarray:
         """Of every arm, numbered in the order of appearance."""
-        labels = list(self.said.get("groups", range(self.totals.shape[1])))
+        labels = list(self.said.get("labels", range(self.totals.shape[1])))
         order = list(dict.fromkeys(labels))
         return np.array([order.index(label) for label in labels])
 
@@ -63,7 +71,7 @@ class Problem:
         return max(0.0, 1.0 - self.totals.shape[1] * self.arm_floor - self.group_floors.sum())
 
     def solve(self, **options: Any) -> OfflineOptimum:
-        return offline_optimum(self.totals, self.alpha, initial=self.initial, **self.said, **options)
+        return offline_optimum(self.totals, self.alpha, initial=self.initial, groups=Groups(**self.said), **options)
 
     def by_group(self, per_arm: np.ndarray) -> np.ndarray:
         return np.array([per_arm[..., self.group == g].sum(axis=-1) for g in range(self.n_groups)]).T
@@ -107,8 +115,7 @@ def assert_proved(problem: Problem, tolerance: float = 1e-9, **options: Any) -> 
     assert best.value == pytest.approx(value, rel=1e-12)
     assert best.gap >= gap - 1e-13 * value
     np.testing.assert_allclose(best.accounts, problem.accounts(x), rtol=1e-12)
-    labels = problem.said.get("groups", range(x.shape[1]))
-    np.testing.assert_allclose(best.accounts, Groups.of(x.shape[1], list(labels)).accounts(best.cumulative_rewards))
+    np.testing.assert_allclose(best.cumulative_rewards, (problem.totals * x).sum(axis=0), rtol=1e-12)
     return best
 
 
@@ -116,8 +123,8 @@ def said_of(rng: np.random.Generator, n: int) -> tuple[dict[str, Any], int]:
     """Groups, entitlements and floors, each of them or not; and how many groups there are."""
     said: dict[str, Any] = {}
     if rng.random() < 0.8:
-        said["groups"] = [f"seller {g}" for g in rng.integers(0, max(1, n // 2) + 1, n)]
-    n_groups = len(set(said.get("groups", range(n))))
+        said["labels"] = [f"seller {g}" for g in rng.integers(0, max(1, n // 2) + 1, n)]
+    n_groups = len(set(said.get("labels", range(n))))
     if rng.random() < 0.7:
         said["entitlements"] = 10.0 ** rng.uniform(-1.0, rng.choice([1.0, 3.0]), n_groups)
     kind = rng.integers(4)
@@ -203,7 +210,7 @@ def test_the_reduction_loses_nothing(seed: int, alpha: float) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, alpha, (3, 5))
     merged, base = reduced(problem)
-    groups = Groups.of(5, **problem.said)
+    groups = Groups(**problem.said).for_arms(5)
     _, found, first = Reduction(groups).merge(problem.totals, np.ones(problem.n_groups) * problem.initial)
     np.testing.assert_allclose(found, merged, rtol=1e-14)
     np.testing.assert_allclose(first, base, rtol=1e-14)
@@ -220,15 +227,15 @@ def test_the_reduction_loses_nothing(seed: int, alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("initial", [1.0, [1.0, 2.0, 0.5, 1.0, 3.0, 1.0]])
 def test_groups_of_one_arm_without_floors_change_no_bit(alpha: float, initial: Any) -> None:
-    said = {"groups": list("abcdef"), "entitlements": [1.0] * 6, "pull_floor": 0.0}
+    alone = Groups(list("abcdef"), entitlements=[1.0] * 6, pull_floor=0.0)
     for seed, make in enumerate(MADE):
         totals = make(np.random.default_rng(seed), 9, 6)
-        plain, grouped = (offline_optimum(totals, alpha, initial=initial, **extra) for extra in ({}, said))
+        plain, grouped = (offline_optimum(totals, alpha, initial=initial, groups=groups) for groups in (None, alone))
         for name in ("distributions", "cumulative_rewards", "accounts"):
             assert np.array_equal(getattr(plain, name), getattr(grouped, name))
         assert (plain.value, plain.gap, plain.iterations) == (grouped.value, grouped.gap, grouped.iterations)
-    stream, rounds = streams.drifting(200, 4, 6, seed=0), np.arange(1, 201)
-    curves = [offline_curve(stream, alpha, rounds, **extra) for extra in ({}, said)]
+    stream, rounds = streams.drifting_ratings(200, 4, 6, seed=0), np.arange(1, 201)
+    curves = [offline_curve(stream, alpha, rounds, groups=groups) for groups in (None, alone)]
     assert np.array_equal(*curves)
 
 
@@ -238,15 +245,17 @@ def test_new_names_for_arms_and_groups_rename_the_answer(seed: int, alpha: float
     rng = np.random.default_rng(seed)
     problem, columns = random_problem(rng, alpha, (6, 7)), rng.permutation(7)
     labels = [f"renamed {g}" for g in problem.group]
-    said = dict(problem.said, groups=[labels[i] for i in columns])
-    order = [labels.index(label) for label in dict.fromkeys(said["groups"])]  # an old arm of every group
+    said = dict(problem.said, labels=[labels[i] for i in columns])
+    order = [labels.index(label) for label in dict.fromkeys(said["labels"])]  # an old arm of every group
     old = problem.group[order]
     for name in ("entitlements", "pull_floor"):
         if np.ndim(said.get(name, 0.0)):
-            said[name] = dict(zip(dict.fromkeys(said["groups"]), np.asarray(said[name])[old], strict=True))
+            said[name] = dict(zip(dict.fromkeys(said["labels"]), np.asarray(said[name])[old], strict=True))
     initial = problem.initial if np.ndim(problem.initial) == 0 else problem.initial[old]
     best = problem.solve(tolerance=1e-12)
-    renamed = offline_optimum(problem.totals[:, columns], alpha, initial=initial, tolerance=1e-12, **said)
+    renamed = offline_optimum(
+        problem.totals[:, columns], alpha, initial=initial, tolerance=1e-12, groups=Groups(**said)
+    )
     assert renamed.value == pytest.approx(best.value, rel=3e-12)
     if alpha > 0.0:  # there the accounts of the optimum are unique
         np.testing.assert_allclose(renamed.accounts, best.accounts[old], rtol=1e-4)
@@ -258,13 +267,13 @@ def test_splitting_an_arm_into_two_equal_ones_changes_no_account(seed: int, alph
     """With floors under groups or none; a floor under every arm is one more promise for one more arm."""
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, alpha, (6, 5))
-    arm, said = int(rng.integers(5)), {**problem.said, "groups": [str(g) for g in problem.group]}
+    arm, said = int(rng.integers(5)), {**problem.said, "labels": [str(g) for g in problem.group]}
     if problem.arm_floor:
         said["pull_floor"] = 0.0
-    best = offline_optimum(problem.totals, alpha, initial=problem.initial, **said)
-    said["groups"] = [*said["groups"], said["groups"][arm]]
+    best = offline_optimum(problem.totals, alpha, initial=problem.initial, groups=Groups(**said))
+    said["labels"] = [*said["labels"], said["labels"][arm]]
     twins = np.column_stack([problem.totals, problem.totals[:, arm]])
-    split = offline_optimum(twins, alpha, initial=problem.initial, **said)
+    split = offline_optimum(twins, alpha, initial=problem.initial, groups=Groups(**said))
     assert np.array_equal(split.accounts, best.accounts)
     assert (split.value, split.gap) == (best.value, best.gap)
     x, y = split.distributions, best.distributions
@@ -283,30 +292,33 @@ def test_without_groups_a_seller_who_splits_takes_two_shares_of_three() -> None:
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 0.99])
 def test_entitlements_are_met_in_proportion_where_all_pay_alike(alpha: float) -> None:
     """R_G = s_G (W + 3)/7 for s = 1, 2, 4, at every alpha: the slopes s^alpha R^-alpha are equal."""
-    best = offline_optimum([[700.0, 700.0, 700.0]], alpha, entitlements=[1, 2, 4], tolerance=1e-13)
+    best = offline_optimum([[700.0, 700.0, 700.0]], alpha, groups=Groups(entitlements=[1, 2, 4]), tolerance=1e-13)
     np.testing.assert_allclose(best.accounts, np.array([1.0, 2.0, 4.0]) * 703.0 / 7.0, rtol=1e-5)
 
 
 def test_entitlements_mean_nothing_without_fairness() -> None:
     totals = np.random.default_rng(0).random((7, 4))
-    plain, owed = offline_optimum(totals, 0.0), offline_optimum(totals, 0.0, entitlements=[1e6, 1, 1e-6, 3])
-    assert np.array_equal(plain.distributions, owed.distributions)
+    plain, entitled = (
+        offline_optimum(totals, 0.0, groups=groups) for groups in (None, Groups(entitlements=[1e6, 1, 1e-6, 3]))
+    )
+    assert np.array_equal(plain.distributions, entitled.distributions)
 
 
 def test_floors_that_take_everything_leave_nothing_to_choose() -> None:
     totals = np.array([[5.0, 1.0, 3.0], [0.0, 2.0, 2.0]])
-    even = offline_optimum(totals, 0.5, pull_floor=1 / 3)
+    even = offline_optimum(totals, 0.5, groups=Groups(pull_floor=1 / 3))
     np.testing.assert_allclose(even.distributions, 1 / 3, rtol=1e-14)
-    shares = offline_optimum(totals, 0.5, groups=["a", "a", "b"], pull_floor={"a": 0.7, "b": 0.3})
+    shares = offline_optimum(totals, 0.5, groups=Groups(["a", "a", "b"], pull_floor={"a": 0.7, "b": 0.3}))
     np.testing.assert_allclose(shares.distributions, [[0.7, 0.0, 0.3], [0.0, 0.7, 0.3]], atol=1e-14)
     assert max(even.gap, shares.gap) < 1e-12
 
 
 def test_a_group_brings_its_account_along() -> None:
-    """What is above or below 1 belongs to no arm in particular: its arms share alike in it."""
-    best = offline_optimum([[4.0, 2.0, 9.0]], 0.5, initial=[7.0, 0.4], groups=["a", "a", "b"], pull_floor=[0.5, 0.5])
+    """It belongs to no arm in particular: arms have what they earn."""
+    groups = Groups(["a", "a", "b"], pull_floor=[0.5, 0.5])
+    best = offline_optimum([[4.0, 2.0, 9.0]], 0.5, initial=[7.0, 0.4], groups=groups)
     assert best.accounts.tolist() == pytest.approx([9.0, 4.9])
-    assert best.cumulative_rewards.tolist() == pytest.approx([1.0 + 3.0 + 2.0, 1.0 + 3.0, 4.9])
+    assert best.cumulative_rewards.tolist() == pytest.approx([2.0, 0.0, 4.5])
 
 
 @pytest.mark.compiled
@@ -319,8 +331,8 @@ def test_large_problems(alpha: float) -> None:
         totals = rounds * np.where(rng.random(shape) < 0.3, 0.7, 0.2 + 0.1 * rng.random(shape))
         groups = rng.permutation(np.arange(shape[1]) % n_groups).tolist()
         for floor in (0.0, 0.5 / shape[1], 0.5 * rng.dirichlet(np.ones(n_groups))):
-            owed = 10.0 ** rng.uniform(-6.0, 6.0, n_groups)
-            assert_proved(Problem(totals, alpha, {"groups": groups, "entitlements": owed, "pull_floor": floor}))
+            s = 10.0 ** rng.uniform(-6.0, 6.0, n_groups)
+            assert_proved(Problem(totals, alpha, {"labels": groups, "entitlements": s, "pull_floor": floor}))
 
 
 @pytest.mark.compiled
@@ -333,14 +345,15 @@ def test_large_problems(alpha: float) -> None:
 @settings(deadline=None, derandomize=True, max_examples=60)
 def test_the_gap_covers_rounding(weights: list[float], alpha: float, promised: float, seed: int) -> None:
     """One context in 40 digits: R_i = max(base_i, s_i (room W_i/mu)^(1/alpha)), which is never above value + gap."""
-    floor, owed = promised / len(weights), 10.0 ** np.random.default_rng(seed).uniform(-3.0, 3.0, len(weights))
+    floor, entitled = promised / len(weights), 10.0 ** np.random.default_rng(seed).uniform(-3.0, 3.0, len(weights))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CertificateWarning)
-        best = offline_optimum([weights], alpha, tolerance=0.0, entitlements=owed, pull_floor=floor)
+        groups = Groups(entitlements=entitled, pull_floor=floor)
+        best = offline_optimum([weights], alpha, tolerance=0.0, groups=groups)
     with localcontext() as context:
         context.prec = 40
         w, a, nu = [Decimal(one) for one in weights], Decimal(alpha), Decimal(floor)
-        s, room = [Decimal(float(one)) for one in owed], 1 - len(weights) * nu
+        s, room = [Decimal(float(one)) for one in entitled], 1 - len(weights) * nu
         low, high = Decimal(0), max(room * one * two**a for one, two in zip(w, s, strict=True))
         for _ in range(200):
             mu = (low + high) / 2
@@ -351,28 +364,28 @@ def test_the_gap_covers_rounding(weights: list[float], alpha: float, promised: f
         assert truth <= Decimal(best.value) + Decimal(best.gap)
 
 
-SAID: list[dict[str, Any]] = [
-    {"groups": list("abcab")},
-    {"entitlements": [1, 2, 4, 8, 16]},
-    {"pull_floor": 0.1},
-    {"groups": list("abcab"), "entitlements": {"b": 3.0}, "pull_floor": {"a": 0.2, "c": 0.3}},
+GROUPS = [
+    list("abcab"),
+    Groups(entitlements=[1, 2, 4, 8, 16]),
+    Groups(pull_floor=0.1),
+    Groups(list("abcab"), entitlements={"b": 3.0}, pull_floor={"a": 0.2, "c": 0.3}),
 ]
 
 
-@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("groups", GROUPS, ids=["labels", "entitlements", "floor", "all"])
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
-def test_curve_is_the_single_solves(alpha: float, said: dict[str, Any]) -> None:
+def test_curve_is_the_single_solves(alpha: float, groups: Any) -> None:
     """Arms come and go in the second stream: a floor is kept among those that are there."""
-    always = streams.stochastic(80, 7, 5, seed=1)
+    always = streams.ratings(80, 7, 5, seed=1)
     coming = {"arrivals": [0, 0, 20, 20, 45], "departures": [60, 100, 100, 70, 100]}
     changing = Stream(always.contexts, always.items, always.reward_table, n_contexts=7, **coming)
     for stream in (always, changing):
         rounds = [1, 2, 3, 10, 21, 50, 79, 80]
-        values, gaps = offline_curve(stream, alpha, rounds, **said)
+        values, gaps = offline_curve(stream, alpha, rounds, groups=groups)
         for value, gap, n_rounds in zip(values, gaps, rounds, strict=True):
             assert gap <= 1e-9 * value
             totals, there = context_reward_totals(stream, n_rounds), present_arms(stream)
-            single = offline_optimum(totals, alpha, present=there, **said)
+            single = offline_optimum(totals, alpha, present=there, groups=groups)
             assert single.value - single.gap <= value + gap
             assert value <= single.value + single.gap
 
@@ -383,7 +396,7 @@ def test_a_floor_is_kept_among_those_that_are_there() -> None:
     totals = np.random.default_rng(0).gamma(0.7, 20.0, (6, 4)) * np.repeat(there, 3, axis=0)
     totals[2] = 0.0  # never seen
     groups = ["a", "b", "a", "c"]
-    best = offline_optimum(totals, 0.7, groups=groups, pull_floor=0.3, present=there)
+    best = offline_optimum(totals, 0.7, groups=Groups(groups, pull_floor=0.3), present=there)
     x = best.distributions
     rows = np.repeat(there, 3, axis=0)
     assert (x[rows] >= 0.3).all()
@@ -394,7 +407,8 @@ def test_a_floor_is_kept_among_those_that_are_there() -> None:
     worth = totals * accounts[[0, 1, 0, 2]] ** -0.7
     most = 0.3 * worth.sum(axis=1) + np.repeat([0.4, 0.1], 3) * worth.max(axis=1)
     assert float((most - (x * worth).sum(axis=1)).sum()) <= best.gap + 1e-13 * best.value
-    shares = offline_optimum(totals, 0.7, groups=groups, pull_floor={"c": 0.5, "b": 0.2}, present=there).distributions
+    floors = Groups(groups, pull_floor={"c": 0.5, "b": 0.2})
+    shares = offline_optimum(totals, 0.7, groups=floors, present=there).distributions
     assert (shares[~rows] == 0.0).all()
     assert (shares[3:, 3] >= 0.5).all()  # in the first epoch the group is not there, and nothing is kept for it
     assert (shares[:, 1] >= 0.2).all()
@@ -409,9 +423,9 @@ def test_a_floor_is_kept_among_those_that_are_there() -> None:
             {"groups": ["a", "b", "b"], "initial": [1.0, 1.0, 1.0]},
             "initial must be a number in .* or 2 of them",
         ),
-        ({"entitlements": [1.0, 0.0, 1.0]}, r"entitlements must be numbers in \[1e-06, 1e\+06\]; got"),
-        ({"pull_floor": [0.5, 0.5, 0.5]}, "pull_floor must be at least 0, 1 in all; got"),
-        ({"pull_floor": 0.5}, "pull_floor must be at most 0.333333, one over 3 arms; got 0.5"),
+        ({"groups": Groups(entitlements=[1.0, 0.0, 1.0])}, r"entitlements must be numbers in \[1e-06, 1e\+06\]; got"),
+        ({"groups": Groups(pull_floor=[0.5, 0.5, 0.5])}, "pull_floor must be at least 0, 1 in all; got"),
+        ({"groups": Groups(pull_floor=0.5)}, "pull_floor must be at most 0.333333, one over 3 arms; got 0.5"),
         ({"present": np.ones((1, 2), bool)}, "present must be booleans, 3 per epoch, in a number of epochs that div"),
         ({"present": np.ones((3, 3), bool)}, "present must be booleans, 3 per epoch, in a number of epochs that div"),
         ({"present": np.ones((2, 3))}, "present must be booleans, 3 per epoch"),

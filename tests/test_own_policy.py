@@ -109,7 +109,7 @@ def test_the_plain_one_is_known_by_its_name(plain_kind: type[Any], tmp_path: Pat
 
 
 def test_it_plays_and_learns_what_the_formula_says(kind: type[Any]) -> None:
-    stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     policy = kind(3, 4, seed=0)
     trace = simulate(policy, stream)
     for context in range(3):

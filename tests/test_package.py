@@ -64,7 +64,7 @@ def test_fingerprint_follows_every_kernel(tmp_path: Path, monkeypatch: pytest.Mo
 
 SIMULATE = """
 import alphafair
-stream = alphafair.streams.stochastic(50, 2, 3)
+stream = alphafair.streams.ratings(50, 2, 3)
 print(alphafair.simulate(alphafair.Hedge(2, 3, horizon=50), stream).final.tolist())
 """
 

@@ -101,7 +101,7 @@ def test_matches_the_oracle(name: str, seed: int, n_contexts: int, n_arms: int, 
 def test_marginals_stay_exact_over_a_long_run() -> None:
     """phi'(R) is kept by a series around anchors: after 20,000 rounds it is still R^(-alpha) to a few ulp."""
     policy = AlphaFair(3, 5, alpha=0.9)
-    simulate(policy, alphafair.streams.stochastic(20_000, 3, 5, seed=1))
+    simulate(policy, alphafair.streams.ratings(20_000, 3, 5, seed=1))
     learned = policy.snapshot().arrays
     np.testing.assert_allclose(learned["slope"], learned["account"] ** -0.9, rtol=5e-15)
 
@@ -121,7 +121,7 @@ def test_scale_free_does_not_care_about_scale() -> None:
 
 def test_fair_cb_keeps_every_floor() -> None:
     weights = np.array([0.5, 0.3, 0.2])
-    stream = alphafair.streams.stochastic(400, 3, 5, seed=2)
+    stream = alphafair.streams.ratings(400, 3, 5, seed=2)
     for feedback in ("bandit", "full"):
         policy = FairCB(3, 5, pull_share=0.15, horizon=400, context_weights=weights, feedback=feedback)
         for t in range(400):
@@ -162,7 +162,7 @@ def test_growing_one_by_one_is_growing_at_once() -> None:
 @pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
 def test_drift_is_zero_in_order_and_counts_masks(marginal: Any) -> None:
     policy = AlphaFair(2, 3, alpha=0.5, marginal=marginal, seed=0)
-    simulate(policy, alphafair.streams.stochastic(100, 2, 3, seed=0), compiled=False)
+    simulate(policy, alphafair.streams.ratings(100, 2, 3, seed=0), compiled=False)
     assert policy.drift == 0.0
     x = policy.probabilities(0)
     slope = policy.accounts**-0.5

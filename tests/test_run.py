@@ -26,7 +26,7 @@ from alphafair.types import Decision, Log
 from tests import INTERPRETED
 from tests.test_policies import PAIRS, make_pair
 
-STREAM = streams.stochastic(600, 3, 4, seed=0)
+STREAM = streams.ratings(600, 3, 4, seed=0)
 BANDITS: list[Any] = [
     lambda: AlphaFairBandit(3, 4),
     lambda: ScaleFree(3, 4),
@@ -227,7 +227,7 @@ def test_a_run_wants_the_arms_it_was_started_with() -> None:
 
 
 def test_matching_rounds_stepwise_and_compiled_are_the_same() -> None:
-    stream = streams.stochastic(n_rounds=800, n_contexts=3, n_arms=4, seed=2)
+    stream = streams.ratings(n_rounds=800, n_contexts=3, n_arms=4, seed=2)
     log = simulate(Uniform(3, 4, feedback="bandit"), stream, seed=1, log=True).log
     assert log is not None
 

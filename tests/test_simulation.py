@@ -10,7 +10,7 @@ import pytest
 from alphafair import AlphaFair, AlphaFairBandit, Hedge, ScaleFree, Stream, Trace, simulate, streams
 from alphafair.types import Decision, Feedback
 
-STREAM = streams.stochastic(1000, 3, 4, seed=0)
+STREAM = streams.ratings(1000, 3, 4, seed=0)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -10,8 +10,8 @@ import pytest
 from alphafair import Stream, Uniform, simulate, streams, validate
 
 MAKERS: dict[str, Any] = {
-    "stochastic": lambda seed: streams.stochastic(500, 6, 5, seed=seed),
-    "drifting": lambda seed: streams.drifting(500, 6, 5, seed=seed),
+    "ratings": lambda seed: streams.ratings(500, 6, 5, seed=seed),
+    "drifting-ratings": lambda seed: streams.drifting_ratings(500, 6, 5, seed=seed),
 }
 
 
@@ -29,7 +29,7 @@ def test_seeded_streams_repeat_and_differ(name: str) -> None:
 
 def test_drifting_streams_change_their_mind() -> None:
     """Within a phase a context keeps its 40 favourites; the next phase has others."""
-    stream = streams.drifting(20_000, 1, 4, n_phases=2, seed=0)
+    stream = streams.drifting_ratings(20_000, 1, 4, n_phases=2, seed=0)
     first, second = set(stream.items[:10_000].tolist()), set(stream.items[10_000:].tolist())
     assert len(first) <= 40
     assert len(second) <= 40

@@ -293,7 +293,7 @@ def test_scale_free_regret_bound(sign: float, change: float) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_hedge_regret_bound(seed: int) -> None:
-    for stream in (streams.greedy_trap(5000, 1, 7), streams.drifting(5000, 1, 7, seed=seed)):
+    for stream in (streams.greedy_trap(5000, 1, 7), streams.drifting_ratings(5000, 1, 7, seed=seed)):
         trace = simulate(Hedge(1, 7, horizon=5000), stream, seed=seed)
         best = stream.reward_table[stream.items].sum(axis=0).max()
         assert best - (trace.final.sum() - 7.0) <= math.sqrt(5000 * math.log(7) / 2) + 1e-9
@@ -329,7 +329,7 @@ def best_with_floors(stream: Stream, weights: np.ndarray, pull_floor: float) -> 
 @pytest.mark.parametrize("seed", range(3))
 def test_fair_cb_full_information_regret_bound(seed: int) -> None:
     """At most sqrt(2 T M ln N) behind the best policy that keeps the floors; uniform play, which keeps them, is not."""
-    for stream in (streams.drifting(3000, 4, 5, seed=seed), streams.stochastic(3000, 4, 5, seed=seed)):
+    for stream in (streams.drifting_ratings(3000, 4, 5, seed=seed), streams.ratings(3000, 4, 5, seed=seed)):
         weights = np.bincount(stream.contexts, minlength=4) / 3000
         policy = FairCB(4, 5, pull_share=0.1, horizon=3000, context_weights=weights, feedback="full")
         earned = simulate(policy, stream, seed=seed).final.sum() - 5.0

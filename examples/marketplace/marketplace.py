@@ -20,8 +20,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
-from alphafair import AlphaFairAdaptive, Stream, Trace, figures, metrics, simulate
-from alphafair.groups import Groups
+from alphafair import AlphaFairAdaptive, Groups, Stream, Trace, figures, metrics, simulate
+from alphafair.groups import ArmGroups
 from alphafair.streams.movielens_small import read_movielens_small
 
 N_ITEMS = 200
@@ -63,24 +63,24 @@ def marketplace(n_rounds: int | None = None) -> tuple[Stream, list[str]]:
 
 def tastes(likes: np.ndarray, sellers: list[str]) -> np.ndarray:
     """Of every visitor the seller whose items it has watched more than others have: what a profile would say."""
-    groups = Groups.of(len(sellers), sellers)
+    groups = Groups(sellers).for_arms(len(sellers))
     share = np.array([likes[:, groups.of_arms == g].mean(axis=1) for g in range(groups.n_groups)])
     return np.argmax(share / share.mean(axis=1, keepdims=True), axis=0).astype(np.int32)
 
 
-def play(stream: Stream, alpha: float, **owed: object) -> Trace:
-    policy = AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha, **owed)  # type: ignore[arg-type]
+def play(stream: Stream, alpha: float, groups: Groups | None = None) -> Trace:
+    policy = AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha, groups=groups)
     return simulate(policy, stream, log=True)
 
 
-def who_gets_what(runs: dict[str, Trace], groups: Groups) -> Figure:
+def who_gets_what(runs: dict[str, Trace], groups: ArmGroups) -> Figure:
     """Shares of all reward, seller by seller, from the largest catalogue to the smallest."""
     sizes = np.bincount(groups.of_arms)
     order = np.argsort(sizes, kind="stable")
     figure = Figure(figsize=(9, 6.4), layout="constrained")
     axes = figure.add_subplot(title="What sellers earn: fair to items, or to sellers?", xlabel="share of all reward")
     for k, (name, trace) in enumerate(runs.items()):
-        shares = metrics.shares(groups.accounts(trace.final))
+        shares = metrics.shares(trace.final, groups=groups)
         axes.barh(np.arange(len(order)) + 0.27 * (1 - k), shares[order], height=0.25, label=name)
     axes.set_yticks(range(len(order)), [f"{groups.labels[g]} ({sizes[g]})" for g in order])
     axes.xaxis.set(major_formatter="{x:.0%}", major_locator=MultipleLocator(0.05))
@@ -90,7 +90,7 @@ def who_gets_what(runs: dict[str, Trace], groups: Groups) -> Figure:
     return figure
 
 
-def what_it_costs(curves: dict[str, list[tuple[float, Trace]]], groups: Groups, n_rounds: int) -> Figure:
+def what_it_costs(curves: dict[str, list[tuple[float, Trace]]], groups: ArmGroups, n_rounds: int) -> Figure:
     """Reward per visit against the share of the seller with the least, along alpha."""
     figure = Figure(figsize=(9, 5.6), layout="constrained")
     axes = figure.add_subplot(
@@ -98,7 +98,7 @@ def what_it_costs(curves: dict[str, list[tuple[float, Trace]]], groups: Groups, 
     )
     for name, runs in curves.items():
         points = [
-            (metrics.shares(groups.accounts(trace.final)).min(), (trace.final - 1.0).sum() / n_rounds)
+            (metrics.shares(trace.final, groups=groups).min(), (trace.final - 1.0).sum() / n_rounds)
             for _, trace in runs
         ]
         axes.plot(*zip(*points, strict=True), marker="o", label=name)
@@ -110,7 +110,7 @@ def what_it_costs(curves: dict[str, list[tuple[float, Trace]]], groups: Groups, 
     return figure
 
 
-def what_was_promised(runs: dict[str, Trace], groups: Groups) -> Figure:
+def what_was_promised(runs: dict[str, Trace], groups: ArmGroups) -> Figure:
     """The share of visits that each seller is shown in, over time: a line each, the least of them in black."""
     figure = Figure(figsize=(9, 4.8), layout="constrained")
     panels = figure.subplots(1, len(runs), sharey=True)
@@ -137,10 +137,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=None, help="visits; default: all")
     options = parser.parse_args()
     stream, sellers = marketplace(options.rounds)
-    groups = Groups.of(N_ITEMS, sellers)
+    fair_to_sellers = Groups(sellers)
+    groups = fair_to_sellers.for_arms(N_ITEMS)
     curves = {
         "fair to items": [(alpha, play(stream, alpha)) for alpha in ALPHAS],
-        "fair to sellers": [(alpha, play(stream, alpha, groups=sellers)) for alpha in ALPHAS],
+        "fair to sellers": [(alpha, play(stream, alpha, fair_to_sellers)) for alpha in ALPHAS],
     }
     to_items, to_sellers = (dict(runs) for runs in curves.values())
     runs = {
@@ -148,7 +149,7 @@ def main() -> None:
         "to items (alpha 0.9)": to_items[0.9],
         "to sellers (alpha 0.9)": to_sellers[0.9],
     }
-    floor = play(stream, 0.6, groups=sellers, pull_floor=[PROMISED] * groups.n_groups)
+    floor = play(stream, 0.6, Groups(sellers, pull_floor=[PROMISED] * groups.n_groups))
     promise = {"alpha 0.6": to_sellers[0.6], f"alpha 0.6, {PROMISED:.0%} promised to each": floor}
     pictures = {
         "who-gets-what": lambda: who_gets_what(runs, groups),
@@ -157,8 +158,7 @@ def main() -> None:
     }
     print(f"{stream.n_rounds:,} visits, {N_ITEMS} items, {groups.n_groups} sellers")
     for name, trace in [*runs.items(), (f"to sellers (alpha 0.6), {PROMISED:.0%} promised", floor)]:
-        accounts = groups.accounts(trace.final)
-        shares, well = metrics.shares(accounts), (trace.final - 1.0).sum() / stream.n_rounds
+        shares, well = metrics.shares(trace.final, groups=groups), (trace.final - 1.0).sum() / stream.n_rounds
         print(f"fair {name:40} {well:.1%} end well; sellers earn {shares.min():.1%} to {shares.max():.1%} of it")
     options.output.mkdir(parents=True, exist_ok=True)
     with figures.style():

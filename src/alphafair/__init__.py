@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# The room each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
+# The module each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
 # come first: every class of `alphafair.algorithms` is a name of this package too.
 _NAMES = {
     "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
     "groups": ("Groups",),
     "types": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
-    "simulation": ("simulate",),
-    "offline": ("offline_optimum", "offline_curve"),
+    "simulation": ("simulate", "simulate_against"),
+    "offline": ("offline_optimum", "offline_curve", "context_reward_totals", "present_arms", "CertificateWarning"),
     "rewards": ("rescale_rewards",),
     "engine": ("Engine",),
     "validate": ("Refusal",),
 }
-_ROOMS = {name: room for room, names in _NAMES.items() for name in names}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[client], so `import *` leaves them out
 _MODULES = (
     "checks",
@@ -47,16 +47,20 @@ if TYPE_CHECKING:
     from alphafair import run as run
     from alphafair import streams as streams
     from alphafair import types as types
+    from alphafair.algorithms import *
     from alphafair.engine import Engine as Engine
     from alphafair.groups import Groups as Groups
+    from alphafair.offline import CertificateWarning as CertificateWarning
+    from alphafair.offline import context_reward_totals as context_reward_totals
     from alphafair.offline import offline_curve as offline_curve
     from alphafair.offline import offline_optimum as offline_optimum
-    from alphafair.algorithms import *
+    from alphafair.offline import present_arms as present_arms
     from alphafair.rewards import rescale_rewards as rescale_rewards
     from alphafair.service.client import AsyncClient as AsyncClient
     from alphafair.service.client import Client as Client
     from alphafair.service.client import ServiceError as ServiceError
     from alphafair.simulation import simulate as simulate
+    from alphafair.simulation import simulate_against as simulate_against
     from alphafair.types import Decision as Decision
     from alphafair.types import DescribedDecision as DescribedDecision
     from alphafair.types import Feedback as Feedback
@@ -70,22 +74,22 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        value: Any = [*_room("algorithms").CLASSES, *_ROOMS, *_MODULES, "__version__"]
-    elif name in _ROOMS:
-        value = getattr(_room(_ROOMS[name]), name)
+        value: Any = [*_module("algorithms").CLASSES, *_HOMES, *_MODULES, "__version__"]
+    elif name in _HOMES:
+        value = getattr(_module(_HOMES[name]), name)
     elif name in _CLIENTS:
-        value = getattr(_room("service.client"), name)
+        value = getattr(_module("service.client"), name)
     elif name in _MODULES:
-        value = _room(name)
-    elif name[:1].isupper() and name in _room("algorithms").CLASSES:  # no module's name: those load while they do
-        value = _room("algorithms").CLASSES[name]
+        value = _module(name)
+    elif name[:1].isupper() and name in _module("algorithms").CLASSES:  # no module's name: those load while they do
+        value = _module("algorithms").CLASSES[name]
     else:
         raise AttributeError(f"module 'alphafair' has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
-def _room(name: str) -> Any:
+def _module(name: str) -> Any:
     return importlib.import_module(f"alphafair.{name}")
 
 

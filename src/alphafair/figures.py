@@ -21,8 +21,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
 from alphafair import fonts, metrics, validate
-from alphafair.groups import Groups
 from alphafair.algorithms import POLICIES
+from alphafair.groups import GroupsLike, arm_groups
 from alphafair.spread import spread as spread
 from alphafair.types import Feedback, Policy, Trace, Vector
 from alphafair.words import ALPHA, clipped, counted, percentage, short
@@ -101,7 +101,11 @@ def names(traces: Sequence[Trace]) -> list[str]:
 
 
 def overview(
-    traces: Sequence[Trace], alpha: float, arm_labels: Sequence[str] | None = None, *, owed: Groups | None = None
+    traces: Sequence[Trace],
+    alpha: float,
+    *,
+    arm_labels: Sequence[str] | None = None,
+    groups: GroupsLike | None = None,
 ) -> Figure:
     """One picture of several runs: alpha-performance and Jain's index over the rounds, and who got what.
 
@@ -113,17 +117,17 @@ def overview(
         The fairness exponent that alpha-performance is measured with.
     arm_labels
         Names for the arms; without them they are numbered from 0.
-    owed
-        What they are entitled to. Where groups are named, traces are of groups: see `Groups.of_trace`.
+    groups
+        Whom to be fair to: a `Groups`, or a label per arm. Where there are labels, the picture shows groups.
 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> traces = [simulate(policy, stream, record_every=20) for policy in (AlphaFair(3, 4), Uniform(3, 4))]
     >>> [axes.get_title(loc="left") for axes in overview(traces, alpha=0.9).axes[1:]]
     ["Jain's index: how equally", 'alpha-fair', 'uniform']
     """
     alpha = validate.alpha(alpha)
-    sizes = {trace.cumulative_rewards.shape[1] for trace in traces}
+    sizes = {trace.accounts.shape[1] for trace in traces}
     if len(sizes) != 1:
         repair = "Draw other runs in another picture."
         raise validate.Refusal("traces", "at least one run, all over the same arms", sorted(sizes), repair)
@@ -131,8 +135,10 @@ def overview(
     arm_labels = [f"arm {arm}" for arm in range(n_arms)] if arm_labels is None else arm_labels
     if len(arm_labels) != n_arms:
         raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
-    unit = "group" if owed is not None and owed.named else "arm"
-    entitlements = 1.0 if owed is None else owed.entitlements
+    resolved, unit = arm_groups(groups, n_arms), "arm"
+    if resolved.named:
+        traces, arm_labels = [resolved.of_trace(trace) for trace in traces], [str(label) for label in resolved.labels]
+        n_arms, unit = resolved.n_groups, "group"
     labels = fonts.legible(arm_labels, unit)
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
@@ -150,11 +156,10 @@ def overview(
             axes = figure.add_axes((left, 0.50, width, 0.37))
             axes.set(title=title, ylabel=words)
             for number, trace in enumerate(traces):
-                earned = trace.cumulative_rewards
                 if left == LEFT:
-                    curve = metrics.alpha_performance(earned, alpha, entitlements=entitlements)
+                    curve = metrics.alpha_performance(trace, alpha, groups=resolved)
                 else:
-                    curve = metrics.jain_index(earned, entitlements=entitlements)
+                    curve = metrics.jain_index(trace, groups=resolved)
                 place = (number, len(traces))
                 line(axes, trace.rounds, curve, looks[number], dashes(trace.feedback), titles[number], place)
             over_rounds(axes, n_rounds)

@@ -1,4 +1,4 @@
-"""Who is owed fairness: groups of arms, what each is entitled to, and the share of the draws it has been promised.
+"""Whom to be fair to: groups of arms, what each is entitled to, and the share of the draws it is promised.
 
 With G(i) the group of arm i, an account belongs to a group, R_G = 1 + the sum of what its arms have earned. Groups with
 entitlements s maximise sum_G s_G^alpha phi(R_G): a group entitled to twice as much is content with twice as much. A
@@ -40,7 +40,7 @@ class Groups:
     pull_floor
         The least share of every round's draw: one number for each arm, or a mapping or sequence by group. None: none.
 
-    A plain list of labels is accepted wherever a `Groups` is.
+    A plain list of labels is accepted wherever a `Groups` is, and so are the `groups` of a policy.
 
     >>> from alphafair import AlphaFair, Groups
     >>> policy = AlphaFair(1, 3, groups=Groups(["north", "south", "north"], entitlements={"south": 2}))
@@ -53,8 +53,10 @@ class Groups:
     pull_floor: PerGroup | None = None
 
     @classmethod
-    def of(cls, value: Groups | Labels | None) -> Groups:
-        """A `Groups`, from one or from a list of labels."""
+    def of(cls, value: GroupsLike | None) -> Groups:
+        """A `Groups`, from one, from those of a policy, or from a list of labels."""
+        if isinstance(value, ArmGroups):
+            return cls(**value.settings())
         return value if isinstance(value, Groups) else cls(value)
 
     def for_arms(self, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
@@ -72,10 +74,11 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class ArmGroups:
-    """`Groups` of a known number of arms: of every arm its group, counted from 0 in the order of appearance; of every group what it is owed.
+    """`Groups` resolved for so many arms: the group of every arm, and the entitlement and floor of every group.
 
-    `named` is False where nobody spoke of groups: every arm is then a group of its own, labelled by its number. Whether
-    groups were `named`, `entitled` or, one by one, `floored` is as it was said of all arms, and stays so of some.
+    Groups are numbered from 0 in the order of their first arms. `named` is False without labels: every arm is then a
+    group of its own, labelled by its number. `named`, `entitled` and `floored` say what was given for all arms, and
+    stay as they are for a subset of them.
     """
 
     of_arms: NDArray[np.int64]
@@ -154,25 +157,25 @@ class ArmGroups:
         """s^alpha of every group: what stands before phi in the objective."""
         return np.asarray(self.entitlements**alpha)
 
-    def accounts(self, cumulative_rewards: ArrayLike) -> Matrix:
+    def accounts(self, arm_accounts: ArrayLike) -> Matrix:
         """R_G = 1 + sum over its arms of (R_i - 1), along the last axis.
 
         >>> ArmGroups.of(3, ["a", "b", "a"]).accounts([3.0, 2.0, 5.0]).tolist()
         [7.0, 2.0]
         """
-        earned = np.asarray(cumulative_rewards, dtype=np.float64)
+        by_arm = np.asarray(arm_accounts, dtype=np.float64)
         if not self.named:
-            return earned
-        sums = np.zeros((*earned.shape[:-1], self.n_groups))
-        np.add.at(sums.T, self.of_arms, (earned - 1.0).T)
+            return by_arm
+        sums = np.zeros((*by_arm.shape[:-1], self.n_groups))
+        np.add.at(sums.T, self.of_arms, (by_arm - 1.0).T)
         return 1.0 + sums
 
     def of_trace(self, trace: Trace) -> Trace:
-        """A run seen by group: R and pulls of groups."""
+        """The accounts and pulls of a run, by group."""
         if not self.named:
             return trace
         pulls = np.bincount(self.of_arms, trace.pulls, self.n_groups).astype(np.int64)
-        return replace(trace, cumulative_rewards=self.accounts(trace.cumulative_rewards), pulls=pulls)
+        return replace(trace, accounts=self.accounts(trace.accounts), pulls=pulls)
 
     def among(self, arms: NDArray[np.int64]) -> ArmGroups:
         """The same for some of the arms: groups without any of them are left out."""
@@ -243,8 +246,20 @@ class ArmGroups:
         )
 
 
+GroupsLike = Groups | ArmGroups | Labels  # what an argument `groups` may be
+
+
+def arm_groups(groups: GroupsLike | None, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
+    """An argument `groups` resolved for so many arms, and checked; see `Groups.for_arms`."""
+    if not isinstance(groups, ArmGroups):
+        return Groups.of(groups).for_arms(n_arms, n_live=n_live)
+    if groups.n_arms != n_arms:
+        raise validate.Refusal("groups", f"groups of {n_arms} arms", groups.n_arms, "Give a label for every arm.")
+    return groups
+
+
 def _labels(groups: Labels, n_arms: int) -> list[Label]:
-    """As many labels as arms, each a text or a whole number."""
+    """As many labels as arms, each a string or an integer."""
     repair = "Give the name or number of a group for every arm."
     in_order = isinstance(groups, Collection) and not isinstance(groups, str | bytes | Mapping | Set)
     given: list[Any] = (
@@ -256,7 +271,7 @@ def _labels(groups: Labels, n_arms: int) -> list[Label]:
         given = [label.item() if isinstance(label, np.generic) else label for label in given]
         for label in given:
             if not isinstance(label, str | int) or isinstance(label, bool):
-                raise validate.Refusal("groups", "texts or whole numbers", label, repair)
+                raise validate.Refusal("groups", "strings or integers", label, repair)
     return given
 
 

@@ -1,28 +1,29 @@
 """How good and how fair: alpha-performance, Jain's index, shares, regrets, and certificates.
 
-All take R, the cumulative rewards with their initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a
-run, for its recorded rounds. The optimum comes from `alphafair.offline_optimum` or `alphafair.offline_curve`.
-Where groups of arms are owed fairness, `group_accounts` makes theirs of the R of arms, and what they are entitled to is
-said by `entitlements=`: one number for all, or one per group.
+All take `accounts`, R with its initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a run, for its
+recorded rounds. One vector gives a float, many give an array. The optimum comes from `alphafair.offline_optimum` or
+`alphafair.offline_curve`. With `groups=`, a `Groups` or a label per arm, a metric is that of groups; accounts may then
+be those of all arms, or of the groups already, as `policy.accounts` are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sized
 from functools import cache
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.types import Policy, Trace
 
 Floats = NDArray[np.float64]
-Rewards = ArrayLike | Trace
+Number = Any  # a float for one run, an array for many
+Accounts = ArrayLike | Trace
 LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: all that is made of it can then be told in floating point
 MOST_WORTH = 1e150  # of an optimum, either way
 LEAST_GAP = 0.005  # of what uniform play earns: below it there is no gap to close
@@ -30,18 +31,17 @@ MANY_DEGREES = 100_000  # of Student's t, from where on it is expanded around th
 FAR = 20.0  # out in the tail of Student's t
 
 
-def utility(x: Rewards, alpha: float) -> Floats:
+def utility(x: Accounts, alpha: float) -> Number:
     """phi(x) = x^(1-alpha)/(1-alpha).
 
     The additive constant matters to c_alpha-regret, so this is not (x^(1-alpha) - 1)/(1-alpha).
     """
-    alpha = validate.alpha(alpha)
-    return np.asarray(np.power(_earned("x", x), 1.0 - alpha) / (1.0 - alpha))
+    return _number(_utility(_checked("x", x), validate.alpha(alpha)))
 
 
-def marginal_utility(x: Rewards, alpha: float) -> Floats:
+def marginal_utility(x: Accounts, alpha: float) -> Number:
     """phi'(x) = x^(-alpha)."""
-    return np.asarray(np.power(_earned("x", x), -validate.alpha(alpha)))
+    return _number(np.power(_checked("x", x), -validate.alpha(alpha)))
 
 
 def approximation_factor(alpha: float) -> float:
@@ -54,136 +54,135 @@ def approximation_factor(alpha: float) -> float:
     return float((1.0 - alpha) ** -(1.0 - alpha))
 
 
-def group_accounts(cumulative_rewards: Rewards, groups: Labels) -> Floats:
-    """R_G = 1 + sum over its arms of (R_i - 1), for groups in the order of their first arms; a label per arm.
+def group_accounts(accounts: Accounts, groups: GroupsLike) -> Floats:
+    """R_G = 1 + sum over its arms of (R_i - 1), for groups in the order of their first arms.
 
     >>> group_accounts([3.0, 2.0, 5.0], ["ada", "ben", "ada"]).tolist()
     [7.0, 2.0]
     """
-    earned = np.atleast_1d(_earned("cumulative_rewards", cumulative_rewards))
-    return _earned("cumulative_rewards", Groups.of(earned.shape[-1], groups).accounts(earned))
+    by_arm = np.atleast_1d(_checked("accounts", accounts))
+    return _checked("accounts", arm_groups(groups, by_arm.shape[-1]).accounts(by_arm))
 
 
-def alpha_performance(cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None) -> Floats:
-    """sum_i phi(R_i), the objective itself; with entitlements s, sum_i s_i^alpha phi(R_i)."""
-    worth = utility(cumulative_rewards, alpha)
-    if entitlements is not None:
-        worth = worth * _owed(entitlements, worth) ** alpha
-    return np.asarray(worth.sum(axis=-1))
+def alpha_performance(accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
+    """sum_i phi(R_i), the objective itself; with groups, sum_G s_G^alpha phi(R_G).
+
+    >>> alpha_performance([4.0, 9.0], 0.5)
+    10.0
+    """
+    return _number(_performance("accounts", accounts, validate.alpha(alpha), groups))
 
 
-def jain_index(cumulative_rewards: Rewards, *, entitlements: PerGroup | None = None) -> Floats:
-    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything; with entitlements, of R/s.
+def jain_index(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
+    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything; with groups, of R_G/s_G.
 
-    >>> float(jain_index([3.0, 3.0, 3.0])), round(float(jain_index([1.0, 3.0])), 6)
+    >>> jain_index([3.0, 3.0, 3.0]), round(jain_index([1.0, 3.0]), 6)
     (1.0, 0.8)
-    >>> float(jain_index([1.0, 3.0], entitlements=[1, 3]))
+    >>> from alphafair import Groups
+    >>> jain_index([1.0, 3.0], groups=Groups(entitlements=[1, 3]))
     1.0
     """
-    earned = _earned("cumulative_rewards", cumulative_rewards)
-    if entitlements is not None:
-        earned = earned / _owed(entitlements, earned)
+    earned, resolved = _by_group("accounts", accounts, groups)
+    if resolved is not None:
+        earned = earned / resolved.entitlements
     scaled = earned / earned.max(axis=-1, keepdims=True)  # squares of huge or tiny rewards stay finite
     n = earned.shape[-1]
     found = scaled.sum(axis=-1) ** 2 / (n * (scaled**2).sum(axis=-1))
-    return np.asarray(np.clip(found, 1.0 / n, 1.0))  # whatever rounding says
+    return _number(np.clip(found, 1.0 / n, 1.0))  # whatever rounding says
 
 
-def average_reward(cumulative_rewards: Rewards) -> Floats:
+def average_reward(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
     """sum R / n: efficiency, the price side of fairness."""
-    return np.asarray(_earned("cumulative_rewards", cumulative_rewards).mean(axis=-1))
+    return _number(_by_group("accounts", accounts, groups)[0].mean(axis=-1))
 
 
-def shares(cumulative_rewards: Rewards) -> Floats:
+def shares(accounts: Accounts, *, groups: GroupsLike | None = None) -> Floats:
     """R / sum R: who got what."""
-    earned = _earned("cumulative_rewards", cumulative_rewards)
+    earned, _ = _by_group("accounts", accounts, groups)
     return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
 
 
 def standard_regret(
-    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
-) -> Floats:
+    optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
+) -> Number:
     """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
-    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
-    return np.asarray(_optimum(optimum, achieved) - achieved)
+    achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
+    return _number(_optimum(optimum, achieved) - achieved)
 
 
 def approximate_regret(
-    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
-) -> Floats:
+    optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
+) -> Number:
     """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the two around it."""
-    achieved = approximation_factor(alpha) * alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
-    return np.asarray(_optimum(optimum, achieved) - achieved)
+    achieved = approximation_factor(alpha) * _performance("accounts", accounts, validate.alpha(alpha), groups)
+    return _number(_optimum(optimum, achieved) - achieved)
 
 
 def performance_ratio(
-    optimum: ArrayLike, cumulative_rewards: Rewards, alpha: float, *, entitlements: PerGroup | None = None
-) -> Floats:
+    optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
+) -> Number:
     """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
-    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
-    return np.asarray(_optimum(optimum, achieved) / achieved)
+    achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
+    return _number(_optimum(optimum, achieved) / achieved)
 
 
 def gap_closed(
-    optimum: ArrayLike,
-    uniform: Rewards,
-    cumulative_rewards: Rewards,
-    alpha: float,
-    *,
-    entitlements: PerGroup | None = None,
-) -> Floats:
+    optimum: ArrayLike, uniform: Accounts, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
+) -> Number:
     """How much of what can be learned was: 0 is as good as uniform play, 1 as good as the optimum, below 0 worse.
 
     (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds. Where the
     optimum is hardly above uniform play this is a share of next to nothing, and may be any number: ask `has_gap` first.
 
-    >>> float(gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0))
+    >>> gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0)
     0.5
     """
-    achieved = alpha_performance(cumulative_rewards, alpha, entitlements=entitlements)
-    floor = alpha_performance(uniform, alpha, entitlements=entitlements)
+    alpha = validate.alpha(alpha)
+    achieved = _performance("accounts", accounts, alpha, groups)
+    floor = _performance("uniform", uniform, alpha, groups)
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
     room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
         repair = "Where nothing can be learned no share of it can be."
         raise validate.Refusal("optimum", "above uniform play", optimum, repair)
-    return np.asarray((achieved - floor) / room)
+    return _number((achieved - floor) / room)
 
 
-def gap_to_close(optimum: ArrayLike, uniform: Rewards, alpha: float, *, entitlements: PerGroup | None = None) -> Floats:
+def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
     """How much there is to learn, as a part of what uniform play earns: 0.01 is 1% more reward for everybody.
 
     (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that would be worth
     the optimum, to first order. `has_gap` says whether it is at least half a per cent.
 
-    >>> float(gap_to_close(12.0, [6.0, 4.0], alpha=0.0))
+    >>> gap_to_close(12.0, [6.0, 4.0], alpha=0.0)
     0.25
     """
-    alpha, earned = validate.alpha(alpha), _earned("uniform", uniform)
-    owed = 1.0 if entitlements is None else _owed(entitlements, earned) ** alpha
-    floor = alpha_performance(uniform, alpha, entitlements=entitlements)
-    slope = (owed * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
+    alpha = validate.alpha(alpha)
+    earned, resolved = _by_group("uniform", uniform, groups)
+    factors: Any = 1.0 if resolved is None else resolved.factors(alpha)
+    floor = _performance("uniform", uniform, alpha, groups)
+    slope = (factors * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
     room = _optimum(optimum, floor) - floor
-    return np.asarray(np.divide(room, slope, out=np.zeros(room.shape), where=slope > 0.0))
+    return _number(np.divide(room, slope, out=np.zeros(room.shape), where=slope > 0.0))
 
 
 def has_gap(
-    optimum: float, uniform: Rewards, alpha: float, *, certified: float = 0.0, entitlements: PerGroup | None = None
+    optimum: float, uniform: Accounts, alpha: float, *, certified: float = 0.0, groups: GroupsLike | None = None
 ) -> bool:
     """Whether the best fixed policy is ahead of uniform play by what half a per cent more reward would be worth.
 
     `certified` is the gap of the `offline_optimum`: it does not count, nor does rounding.
     """
     sure = optimum - certified - 1e-9 * abs(optimum)
-    return bool((gap_to_close(sure, uniform, alpha, entitlements=entitlements) >= LEAST_GAP).all())
+    return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups) >= LEAST_GAP))
 
 
 class Band(NamedTuple):
-    """A mean over seeds and its confidence band."""
+    """A mean over seeds and its confidence band: floats for one number per seed, arrays for more."""
 
-    mean: Floats
-    low: Floats
-    high: Floats
+    mean: Number
+    low: Number
+    high: Number
 
 
 def average_over_seeds(
@@ -206,11 +205,12 @@ def average_over_seeds(
         raise validate.Refusal("samples", allowed, values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
-        return Band(mean, mean, mean)
+        return Band(*3 * (_number(mean),))
     unit = float(2.0 ** np.frexp(np.abs(values).max())[1])  # in which squares neither overflow nor vanish
     spread = unit * (values / unit).std(axis=0, ddof=1) / math.sqrt(len(values))
     half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread
-    return Band(mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
+    sides = (mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
+    return Band(*map(_number, sides))
 
 
 _legendre = cache(np.polynomial.legendre.leggauss)
@@ -275,8 +275,8 @@ def regret_certificate(policy: Policy) -> float:
         repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
         raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
-    owed = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
-    return linear + approximation_factor(alpha) * owed
+    at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
+    return linear + approximation_factor(alpha) * at_start
 
 
 def bound_in_expectation(policy: Policy) -> float:
@@ -289,7 +289,7 @@ def bound_in_expectation(policy: Policy) -> float:
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
-    >>> trace = simulate(policy, streams.stochastic(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
+    >>> trace = simulate(policy, streams.ratings(n_rounds=100_000, n_contexts=3, n_arms=4, seed=0))
     >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
@@ -301,31 +301,30 @@ def bound_in_expectation(policy: Policy) -> float:
 
 
 def is_vacuous(
-    regret_bound: float, optimum: float, n_groups: int, alpha: float, *, entitlements: PerGroup | None = None
+    regret_bound: float, optimum: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None
 ) -> bool:
     """Whether a bound of OPT - c_alpha sum_i phi(R_i) says nothing, because no run at all can exceed it.
 
     R begins with 1 and never falls, so whoever plays, and however badly, this regret is at most
     OPT - c_alpha sum_i phi(1), for as many arms, or groups of arms. Early in a run most bounds are above that.
 
-    >>> is_vacuous(422.0, optimum=242.0, n_groups=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
+    >>> is_vacuous(422.0, optimum=242.0, n_arms=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
     (True, False)
     """
-    start = alpha_performance(np.ones(n_groups), alpha, entitlements=entitlements)
+    start = alpha_performance(np.ones(n_arms), alpha, groups=groups)
     return bool(regret_bound >= optimum - approximation_factor(alpha) * start)
 
 
-def most_worth(total: float, n_groups: int, alpha: float, *, entitlements: PerGroup | None = None) -> float:
+def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None) -> float:
     """The most that accounts which add up to a total can be worth: shared in proportion to what is entitled to.
 
     (sum_i s_i)^alpha total^(1-alpha) / (1-alpha), by Hoelder's inequality. No optimum is above it.
 
-    >>> most_worth(18.0, 2, 0.5) == float(alpha_performance([9.0, 9.0], 0.5))
+    >>> most_worth(18.0, 2, 0.5) == alpha_performance([9.0, 9.0], 0.5)
     True
     """
-    alpha, ones = validate.alpha(alpha), np.ones(n_groups)
-    shares = ones if entitlements is None else _owed(entitlements, ones)
-    return float(shares.sum() ** alpha * total ** (1.0 - alpha) / (1.0 - alpha))
+    alpha, entitled = validate.alpha(alpha), arm_groups(groups, n_arms).entitlements
+    return float(entitled.sum() ** alpha * total ** (1.0 - alpha) / (1.0 - alpha))
 
 
 class Certificates(NamedTuple):
@@ -340,13 +339,11 @@ class Certificates(NamedTuple):
 
 def certificates(
     context_reward_totals: ArrayLike,
-    cumulative_rewards: Rewards,
+    accounts: Accounts,
     alpha: float,
     *,
     initial: ArrayLike = 1.0,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
+    groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
 ) -> Certificates:
     """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run whatsoever, without a solver.
@@ -364,19 +361,18 @@ def certificates(
     ----------
     context_reward_totals
         V (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
-        `alphafair.offline.context_reward_totals` for a stream.
-    cumulative_rewards
-        R, one number per arm, also with groups; or a `Trace`, of which the last record is taken.
+        `alphafair.context_reward_totals` for a stream.
+    accounts
+        R, one number per arm, or per group; or a `Trace`, of which the last record is taken.
     alpha
         Fairness, in [0, 1); of the comparison, whatever the policy maximises.
     initial
         What groups have before the first reward, in place of 1: one number, or one per group.
-    groups, entitlements, pull_floor, present
+    groups, present
         As for `alphafair.offline_optimum`.
 
-    >>> from alphafair import AlphaFair, offline_optimum, simulate, streams
-    >>> from alphafair.offline import context_reward_totals
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
+    >>> from alphafair import AlphaFair, context_reward_totals, offline_optimum, simulate, streams
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
     >>> totals, trace = context_reward_totals(stream), simulate(AlphaFair(3, 4, alpha=0.5), stream)
     >>> bounds = certificates(totals, trace, alpha=0.5)
     >>> print(f"OPT is {offline_optimum(totals, 0.5).value:.1f}, at most {bounds.optimum:.1f}: "
@@ -387,46 +383,79 @@ def certificates(
     from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 
     alpha = validate.alpha(alpha)
-    earned = _earned("cumulative_rewards", cumulative_rewards)
-    if isinstance(cumulative_rewards, Trace):
+    earned = _checked("accounts", accounts)
+    if isinstance(accounts, Trace):
         earned = earned[-1]
-    repair = "Pass context_reward_totals(stream), and the R of one run."
+    repair = "Pass context_reward_totals(stream), and the accounts of one run."
     totals = validate.floats("context_reward_totals", "finite, (n_contexts, n_arms)", context_reward_totals, repair)
     if earned.ndim != 1:
-        raise validate.Refusal("cumulative_rewards", "one number per arm", f"shape {earned.shape}", repair)
-    if totals.ndim != 2 or totals.shape[1] != len(earned) or not ((totals >= 0.0) & (totals <= MOST_REWARD)).all():
-        allowed = f"numbers in [0, {MOST_REWARD:g}], one row per context, {len(earned)} columns"
+        raise validate.Refusal("accounts", "one number per arm", f"shape {earned.shape}", repair)
+    n_arms = len(earned) if groups is None or totals.ndim != 2 else totals.shape[1]  # R may be that of groups
+    if totals.ndim != 2 or totals.shape[1] != n_arms or not ((totals >= 0.0) & (totals <= MOST_REWARD)).all():
+        allowed = f"numbers in [0, {MOST_REWARD:g}], one row per context, {n_arms} columns"
         raise validate.Refusal("context_reward_totals", allowed, totals, repair)
     there = None if present is None else checked_presence(present, totals)
-    reduction = Reduction.of(len(earned), groups, entitlements, pull_floor, there)
-    owed = reduction.groups
-    accounts = _earned("cumulative_rewards", owed.accounts(earned))
-    _, merged, base = reduction.merge(np.ascontiguousarray(totals), checked_initial(initial, owed.n_groups))
-    prices = owed.factors(alpha) * accounts**-alpha
-    achieved, most = float(alpha_performance(accounts, alpha, entitlements=owed.entitlements)), float(prices.max())
+    reduction = Reduction.of(n_arms, groups, there)
+    resolved = reduction.groups
+    by_group, _ = _by_group("accounts", earned, resolved)
+    _, merged, base = reduction.merge(np.ascontiguousarray(totals), checked_initial(initial, resolved.n_groups))
+    prices = resolved.factors(alpha) * by_group**-alpha
+    achieved, most = float(_performance("accounts", by_group, alpha, resolved)), float(prices.max())
     prices /= most  # so that no product vanishes that counts
     worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())
     log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(most) - math.log((1.0 - alpha) * achieved))
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
     factor = approximation_factor(alpha)
     total = float(base.sum() + merged.max(axis=1).sum())
-    vacuous = ratio * achieved > (1.0 + 1e-9) * most_worth(total, owed.n_groups, alpha, entitlements=owed.entitlements)
+    vacuous = ratio * achieved > (1.0 + 1e-9) * most_worth(total, n_arms, alpha, groups=resolved)
     return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio, vacuous)
 
 
-def _owed(entitlements: PerGroup, rewards: Floats) -> Floats:
-    """s of every group: as many as there are rewards in a record."""
-    n_groups = rewards.shape[-1] if rewards.ndim else 1
-    if not isinstance(entitlements, Mapping) and np.ndim(entitlements) == 0:
-        entitlements = np.full(n_groups, entitlements)
-    return Groups.of(n_groups, entitlements=entitlements).entitlements
+def _number(values: ArrayLike) -> Number:
+    """A float where there is one value, else the array."""
+    found = np.asarray(values, dtype=np.float64)
+    return found if found.ndim else found.item()
 
 
-def _earned(argument: str, values: Rewards) -> Floats:
-    repair = "Cumulative rewards start at 1: add it if it is missing."
+def _utility(x: Floats, alpha: float) -> Floats:
+    return np.asarray(np.power(x, 1.0 - alpha) / (1.0 - alpha))
+
+
+def _performance(argument: str, accounts: Accounts, alpha: float, groups: GroupsLike | None) -> Floats:
+    earned, resolved = _by_group(argument, accounts, groups)
+    worth = _utility(earned, alpha)
+    if resolved is not None:
+        worth = worth * resolved.factors(alpha)
+    return np.asarray(worth.sum(axis=-1))
+
+
+def _by_group(argument: str, accounts: Accounts, groups: GroupsLike | None) -> tuple[Floats, ArmGroups | None]:
+    """R of groups, from that of arms or of groups, and the groups; as it is, and None, where there are none."""
+    earned = _checked(argument, accounts)
+    if groups is None:
+        return earned, None
+    n = earned.shape[-1] if earned.ndim else 1
+    resolved = arm_groups(groups, _arm_count(groups, n))
+    if n == resolved.n_arms:
+        return _checked(argument, resolved.accounts(earned)), resolved
+    if n == resolved.n_groups:
+        return earned, resolved
+    allowed = f"one number for each of {resolved.n_arms} arms, or of {resolved.n_groups} groups"
+    raise validate.Refusal(argument, allowed, f"shape {earned.shape}", "Give a label for every arm.")
+
+
+def _arm_count(groups: GroupsLike, otherwise: int) -> int:
+    """How many arms groups are of, where they have a label each."""
+    if isinstance(groups, ArmGroups):
+        return groups.n_arms
+    labels = Groups.of(groups).labels
+    return len(labels) if isinstance(labels, Sized) else otherwise
+
+
+def _checked(argument: str, accounts: Accounts) -> Floats:
+    repair = "Accounts start at 1: add it if it is missing."
     allowed = f"numbers in [{LEAST_ACCOUNT:g}, {MOST_ACCOUNT:g}]"
-    rewards = values.cumulative_rewards if isinstance(values, Trace) else values
-    array = validate.floats(argument, allowed, rewards, repair)
+    array = validate.floats(argument, allowed, accounts.accounts if isinstance(accounts, Trace) else accounts, repair)
     if array.size == 0 or not ((array >= LEAST_ACCOUNT) & (array <= MOST_ACCOUNT)).all():
         raise validate.Refusal(argument, allowed, array, repair)
     return array

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.algorithms.fitting import matching_features
 from alphafair.available import AvailableArms
-from alphafair.groups import Labels
+from alphafair.groups import ArmGroups
 from alphafair.loops import NOBODY, Delays, LogSteps, Rounds
 from alphafair.math.adversaries import first_state, react
 from alphafair.played import Played
@@ -53,7 +53,7 @@ def over_stream(
     every: int,
     delays: Indices | None = None,
     account: Account = "least",
-    groups: Labels | None = None,
+    groups: ArmGroups | None = None,
     keep: bool = False,
     compiled: bool = True,
     available: AvailableArms | None = None,
@@ -91,7 +91,7 @@ def _play(
     generator: np.random.Generator,
     played: Played,
     delays: Indices | None,
-    entry: tuple[Account, Labels | None],
+    entry: tuple[Account, ArmGroups | None],
     compiled: bool,
     available: AvailableArms | None,
     advance: Callable[[int], None],
@@ -180,7 +180,7 @@ def has_whole_runs(policy: Policy) -> bool:
     return isinstance(policy, BasePolicy) and policy.plays_whole_runs()
 
 
-def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: Labels | None) -> None:
+def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: ArmGroups | None) -> None:
     """Before round t: those that leave, leave, but for a last one; those that arrive, arrive."""
     before, now = stream.present(t - 1), stream.present(t)
     leaving, arrived = np.flatnonzero(before & ~now).tolist(), np.flatnonzero(now & ~before)
@@ -188,10 +188,19 @@ def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, group
     for arm in leaving[: len(leaving) - len(last)]:
         policy.retire(arm)
     if len(arrived):
-        said: dict[str, Any] = {} if groups is None else {"groups": [groups[int(arm)] for arm in arrived]}
-        policy.grow(n_arms=int(arrived[-1]) + 1, account=account, **said)
+        policy.grow(n_arms=int(arrived[-1]) + 1, account=account, **_groups_of(policy, groups, arrived))
     for arm in last:
         policy.retire(arm)
+
+
+def _groups_of(policy: Policy, groups: ArmGroups | None, arrived: NDArray[np.int64]) -> dict[str, Any]:
+    """What `grow` is to know of the groups of arms that arrive, and of what new ones are entitled to."""
+    if groups is None:
+        return {}
+    numbers, known = groups.of_arms[arrived].tolist(), policy.groups.labels if policy.groups is not None else ()
+    labels = [groups.labels[g] for g in numbers]
+    new = {groups.labels[g]: float(groups.entitlements[g]) for g in numbers if groups.labels[g] not in known}
+    return {"groups": labels, **({"entitlements": new} if groups.entitled and new else {})}
 
 
 def _run(
@@ -290,7 +299,7 @@ def over_log(policy: Policy, log: Log) -> None:
     For a policy that learns from one reward per round. Compiled, where the policy offers it.
 
     >>> from alphafair import AlphaFairBandit, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> live, twin = AlphaFairBandit(3, 4), AlphaFairBandit(3, 4)
     >>> trace = simulate(live, stream, log=True)
     >>> over_log(twin, trace.log)

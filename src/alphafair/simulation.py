@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alphafair import run, validate
-from alphafair.available import AvailableArms
-from alphafair.groups import Groups, Labels
-from alphafair.played import Played
 from alphafair.algorithms.fitting import matching_features
+from alphafair.available import AvailableArms
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
+from alphafair.played import Played
 from alphafair.types import Account, Adversary, Indices, Log, Policy, Stream, Trace
 
 
@@ -22,7 +22,7 @@ def simulate(
     record_every: int | None = None,
     delay: int | ArrayLike | None = None,
     account: Account = "least",
-    groups: Labels | None = None,
+    groups: GroupsLike | None = None,
     log: bool = False,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
@@ -37,14 +37,15 @@ def simulate(
     seed
         Of the one uniform number per round; the same seed gives every policy the same numbers.
     record_every
-        Keep the cumulative rewards after every so many rounds, and after the last; None keeps the last only.
+        Keep the accounts after every so many rounds, and after the last; None keeps the last only.
     delay
         Rounds that a reward waits before `update` is called: one number, or one per round. Rewards are booked in the
         trace when they are earned; those still on their way after the last round arrive then.
     account
         With what account new arms enter: see `BasePolicy.grow`.
     groups
-        Where arms arrive, and the policy is fair to groups: a label for each of the stream's arms.
+        Where arms arrive, and the policy is fair to groups: a label for each of the stream's arms, or a `Groups` with
+        these and with entitlements of the groups that arrive.
     log
         Keep every decision with the reward of its arm, as `trace.log`.
     progress
@@ -53,9 +54,9 @@ def simulate(
         False calls `choose` and `update` once per round, whatever the policy offers.
 
     >>> from alphafair import AlphaFair, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     >>> trace = simulate(AlphaFair(3, 4, alpha=0.5), stream, record_every=500)
-    >>> trace.rounds.tolist(), trace.cumulative_rewards.shape
+    >>> trace.rounds.tolist(), trace.accounts.shape
     ([500, 1000, 1500, 2000], (4, 4))
     """
     validate.stream("stream", stream)
@@ -63,8 +64,7 @@ def simulate(
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)
     validate.account(account)
-    if groups is not None:
-        _check_groups(groups, policy, stream.n_arms)
+    of_arrivals = None if groups is None else _matching_groups(groups, policy, stream.n_arms)
     generator = validate.random_generator("seed", seed)
     with _bar(policy.name, stream.n_rounds, progress) as advance:
         played = run.over_stream(
@@ -74,7 +74,7 @@ def simulate(
             every=every,
             delays=delays,
             account=account,
-            groups=groups,
+            groups=of_arrivals,
             keep=log,
             compiled=compiled,
             advance=advance,
@@ -135,17 +135,25 @@ def _present(stream: Stream) -> AvailableArms:
     return AvailableArms.of((np.array([stream.present(t) for t in starts]), epochs))
 
 
-def _check_groups(groups: Labels, policy: Policy, n_arms: int) -> None:
-    """A label per arm of the stream, and of the arms that the policy has the same as it has."""
-    said, owed = Groups.of(n_arms, groups), policy.groups
-    if owed is None:
+def _matching_groups(groups: GroupsLike, policy: Policy, n_arms: int) -> ArmGroups:
+    """The groups of the stream's arms, which are those of the policy for the arms that it has."""
+    given, own = arm_groups(groups, n_arms), policy.groups
+    if own is None:
         repair = "Policies with groups= are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
         raise validate.Refusal("groups", f"left out: {policy.name} has none", groups, repair)
-    known = [owed.labels[g] for g in owed.of_arms]
-    if owed.named and known != [said.labels[g] for g in said.of_arms[: len(known)]]:
+    known = [own.labels[g] for g in own.of_arms]
+    if own.named and known != [given.labels[g] for g in given.of_arms[: len(known)]]:
         raise validate.Refusal(
-            "groups", f"those of the policy, {validate.listed(known)}, and more", groups, "Name the same."
+            "groups", f"those of the policy, {validate.listed(known)}, and more", groups, "Use the same labels."
         )
+    if given.floored or given.arm_floor > 0.0:
+        raise validate.Refusal(
+            "groups", "without pull_floor", groups, "Floors are those that the policy was made with."
+        )
+    if given.entitled and not np.array_equal(given.entitlements[: own.n_groups], own.entitlements):
+        allowed = f"entitled as in the policy, {own.entitlements.tolist()}, and more"
+        raise validate.Refusal("groups", allowed, groups, "Use the same entitlements.")
+    return given
 
 
 def _match(policy: Policy, stream: Stream) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from alphafair.simulation import simulate
-from alphafair.streams import stochastic
+from alphafair.streams import ratings
 from alphafair.types import Decision, Feedback, Policy, Stream, Vector
 
 Settings = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
@@ -36,7 +36,7 @@ class Subject:
 
 
 def rounds(n_rounds: int, n_contexts: int, n_arms: int, seed: int = 1) -> Stream:
-    return stochastic(n_rounds, n_contexts, n_arms, n_items=50, seed=seed)
+    return ratings(n_rounds, n_contexts, n_arms, n_items=50, seed=seed)
 
 
 def is_sound(policy: Policy, when: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from alphafair.groups import Groups
+    from alphafair.groups import ArmGroups
 
 GroupsFile = Annotated[
     Path | None,
@@ -26,14 +26,14 @@ PullFloor = Annotated[
 COLUMNS = ("group", "entitlement", "floor")
 
 
-def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull_floor: float) -> Groups:
+def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull_floor: float) -> ArmGroups:
     """From the columns of a table; entitlement and floor are of the group, or of the arm where there is no group."""
     from alphafair import validate
     from alphafair.groups import Groups
     from alphafair.streams.table import collected, named_columns, opened
 
     if path is None:
-        return Groups.of(n_arms, pull_floor=pull_floor)
+        return Groups(pull_floor=pull_floor).for_arms(n_arms)
     labels = [str(arm) for arm in arms or range(n_arms)]
     lazy, where, _ = opened(path, ["arm", "group"])
     columns = lazy.collect_schema().names()
@@ -54,13 +54,18 @@ def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull
         repair = "Name one: an arm on its own is a group of one arm."
         raise validate.Refusal(f"{where}: group of arm {alone[0]}", "named", None, repair)
     groups = [str(rows[arm]["group"]) for arm in labels] if "group" in known else None
-    said: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name, argument in (("entitlement", "entitlements"), ("floor", "pull_floor")):
         if name in known:
-            said[argument] = _by_group(where, name, labels, groups, rows)
-    if "pull_floor" in said and pull_floor > 0.0:
-        raise validate.Refusal("--pull-floor", "left out with a column floor", pull_floor, "Say one of them.")
-    return Groups.of(n_arms, groups, **{"pull_floor": pull_floor, **said})
+            given[argument] = _by_group(where, name, labels, groups, rows)
+    if "pull_floor" in given and pull_floor > 0.0:
+        raise validate.Refusal("--pull-floor", "left out with a column floor", pull_floor, "Use one or the other.")
+    return Groups(groups, **{"pull_floor": pull_floor, **given}).for_arms(n_arms)
+
+
+def group_settings(groups: ArmGroups) -> dict[str, Any]:
+    """What was said about groups, under that name, as JSON can hold it; nothing where nothing was said."""
+    return {} if groups.are_plain else {"groups": groups.settings()}
 
 
 def _by_group(

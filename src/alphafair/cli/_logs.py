@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from alphafair.evaluation import LogFile
     from alphafair.experiments.log_report import LogReport
-    from alphafair.groups import Groups
+    from alphafair.groups import ArmGroups
 
 File = Annotated[
     Path,
@@ -55,8 +55,8 @@ ASSUMPTIONS = (
     "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
     "nothing in the next.",
     "Propensities are true, and every arm that the policy would show was shown now and then in the same context.",
-    "Cumulative rewards, of arms or of groups, are what the policy earns on average on as many rounds as the log has, "
-    "an initial 1 each included.",
+    "Accounts, of arms or of groups, are what the policy earns on average on as many rounds as the log has, and an "
+    "initial 1 each.",
 )
 
 
@@ -120,10 +120,10 @@ def widths(rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
     return [*found]
 
 
-def sizes(log: LogFile, owed: Groups) -> str:
+def sizes(log: LogFile, groups: ArmGroups) -> str:
     """How much there is to learn from, and about whom."""
     from alphafair.words import counted, listed
 
     numbers = {"round": log.n_rounds, "context": log.n_contexts, "arm": log.n_arms}
-    groups = f" in {counted(owed.n_groups, 'group')}" if owed.named else ""
-    return listed([counted(number, noun) for noun, number in numbers.items()]) + groups
+    in_groups = f" in {counted(groups.n_groups, 'group')}" if groups.named else ""
+    return listed([counted(number, noun) for noun, number in numbers.items()]) + in_groups

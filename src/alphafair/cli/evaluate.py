@@ -16,7 +16,7 @@ from alphafair.cli._shared import AsJson, output_folder
 
 if TYPE_CHECKING:
     from alphafair.evaluation import LogFile
-    from alphafair.groups import Groups
+    from alphafair.groups import ArmGroups
     from alphafair.types import Log, Matrix, Policy
 
 FIXED = ("logged", "uniform", "fair")
@@ -42,7 +42,7 @@ def command(
     user: _logs.User = None,
     available: _logs.Available = "available",
     alpha: _logs.Alpha = 0.9,
-    groups: GroupsFile = None,
+    groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     estimator: Annotated[
         str, typer.Option(metavar="NAME", help="Of fixed policies: ips, snips, dr, clipped or switch.")
@@ -70,22 +70,20 @@ def command(
     file = LogFile(log, **named)
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
-    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
-    unreached = list(_unreached(ctx, names, learning, owed))
+    groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
+    unreached = list(_unreached(ctx, names, learning, groups))
     sure: dict[str, Any] = {"confidence": confidence, "seed": seed}
     settings: dict[str, Any] = {**sure, "estimator": estimator, "n_replicates": replicates, "progress": True}
-    said = owed.settings()
-    fair_to = {name: value for name, value in said.items() if name != "pull_floor"}
     found: dict[str, Any] = {}
     for name in names:
         if name == "fair":
-            found[name] = frontier(file, [alpha], **said, **settings).held_out[0]
+            found[name] = frontier(file, [alpha], groups=groups, **settings).held_out[0]
         elif name not in learning:
-            found[name] = evaluate(file, fixed_policy(name, file), alpha=alpha, **fair_to, **settings)
+            found[name] = evaluate(file, fixed_policy(name, file), alpha, groups=groups, **settings)
         else:
-            player = _player(learning[name], file, {"alpha": alpha, **said})
-            found |= _learning(name, Log.from_table(log, **named), player, {"alpha": alpha, **fair_to, **sure})
-    sizes = _logs.sizes(file, owed)
+            player = _player(learning[name], file, alpha, groups)
+            found |= _learning(name, Log.from_table(log, **named), player, {"alpha": alpha, "groups": groups, **sure})
+    sizes = _logs.sizes(file, groups)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
@@ -112,7 +110,7 @@ def _is_fixed(name: str) -> bool:
 
 
 def _unreached(
-    ctx: typer.Context, names: list[str], learning: Mapping[str, type[Policy]], owed: Groups
+    ctx: typer.Context, names: list[str], learning: Mapping[str, type[Policy]], groups: ArmGroups
 ) -> Iterator[str]:
     """Which policies an option that was given changes nothing in, in words; refused if that is all of them."""
     from alphafair import validate
@@ -127,11 +125,11 @@ def _unreached(
             repair = "Replays and runs on the model have neither an estimator nor a bootstrap."
             raise validate.Refusal(f"--{option}", "left out where every policy learns", ctx.params[option], repair)
         yield f"--{option} is for fixed policies: it changes nothing in {listed([*learning])}."
-    if owed.floored or owed.arm_floor > 0.0:
-        keeps = [name for name, kind in learning.items() if accepted(kind, {"pull_floor": None})]
+    if groups.floored or groups.arm_floor > 0.0:
+        keeps = [name for name, kind in learning.items() if accepted(kind, {"groups": None})]
         without = [name for name in names if name != "fair" and name not in keeps]
         if len(without) == len(names):
-            repair = "fair keeps floors, and so do alpha-fair-adaptive, alpha-fair-bandit and fair-cb."
+            repair = "fair keeps floors, and so do alpha-fair-adaptive and alpha-fair-bandit."
             got = ctx.params["pull_floor"] or "a column floor in --groups"
             raise validate.Refusal("--pull-floor", "left out where no policy keeps floors", got, repair)
         if without:
@@ -182,20 +180,23 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
 def _learning_kind(name: str) -> type[Policy]:
     """One of ours with bandit feedback by its name, or a user's own class."""
     from alphafair import validate
-    from alphafair.cli.check import find_policy
     from alphafair.algorithms import POLICIES
+    from alphafair.cli.check import find_policy
 
     known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
     names = dict.fromkeys([*FIXED, *known])
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
 
 
-def _player(kind: type[Policy], log: LogFile, said: dict[str, Any]) -> Policy:
-    from alphafair.cli.check import make
+def _player(kind: type[Policy], log: LogFile, alpha: float, groups: ArmGroups) -> Policy:
+    from alphafair import Groups
     from alphafair.algorithms.fitting import accepted
+    from alphafair.cli.check import make
 
-    offered = accepted(kind, {"horizon": log.n_rounds, "feedback": "bandit", **said})
-    made: Policy = make(kind, log.n_contexts, log.n_arms, offered)
+    offered: dict[str, Any] = {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit"}
+    if not groups.are_plain:
+        offered["groups"] = Groups.of(groups)
+    made: Policy = make(kind, log.n_contexts, log.n_arms, accepted(kind, offered))
     return made
 
 

@@ -46,7 +46,7 @@ def command(
             "included, or expected, the best for what arms pay on average in their contexts.",
         ),
     ] = "realised",
-    groups: GroupsFile = None,
+    groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
@@ -71,17 +71,17 @@ def command(
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     file = LogFile(log, **columns, user=user, available=available or None)
     alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
-    owed = read_groups(groups, file.arm_labels, file.n_arms, pull_floor)
-    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, **owed.settings()}
+    groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
+    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "groups": groups}
     found = frontier(file, alphas, optimum=optimum, **settings, progress=True)
     worst = regret(file, 0.9 if 0.9 in alphas else alphas[-1], **settings)
     answers = {}
     if least_share is not None:
-        unit = "group" if owed.named else "arm"
+        unit = "group" if groups.named else "arm"
         answers[f"no {unit} gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
     if cost is not None:
         answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
-    sizes = _logs.sizes(file, owed)
+    sizes = _logs.sizes(file, groups)
     sentences = [_answer(question, *answer) for question, answer in answers.items()]
     doubts = [f"The verdict is {found.verdict}: {'; '.join(found.reasons)}."] if found.reasons else []
     curves = {name: found.curve(name) for name in ("average_reward", "jain_index", "least_share", "greatest_share")}

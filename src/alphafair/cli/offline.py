@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
+from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
 from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
 from alphafair.words import counted, exact, fitting
 
@@ -27,7 +27,7 @@ def command(
     alpha: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
     ] = None,
-    groups: GroupsFile = None,
+    groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Certified relative gap to stop at.")] = 1e-9,
     output: Annotated[
@@ -53,17 +53,16 @@ def command(
     totals = context_reward_totals(stream)
     folder = output_folder(output, as_json)
     arms = list(stream.arm_labels or ())
-    owed = read_groups(groups, arms, len(arms), pull_floor)
-    names = [str(label) for label in owed.labels] if owed.named else arms
+    groups = read_groups(groups_file, arms, len(arms), pull_floor)
+    names = [str(label) for label in groups.labels] if groups.named else arms
     contexts = list(stream.context_labels or ())
     found: list[dict[str, Any]] = []
     shares = {}
     for value in alphas:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CertificateWarning)  # the table marks it
-            best = offline_optimum(totals, value, tolerance=tolerance, **owed.settings())
-        earned = best.accounts
-        shares[value] = metrics.shares(earned)
+            best = offline_optimum(totals, value, tolerance=tolerance, groups=groups)
+        shares[value] = metrics.shares(best.accounts)
         path = None if folder is None else folder / f"distributions-{exact(value)}.csv"
         if path is not None:
             first, *headers = marked_labels([context, *arms])
@@ -75,14 +74,15 @@ def command(
                 "value": best.value,
                 "gap": best.gap,
                 "certified": best.certified,
-                "jain_index": float(metrics.jain_index(earned, entitlements=owed.entitlements)),
-                "average_reward": float(metrics.average_reward(earned)),
+                "jain_index": metrics.jain_index(best.accounts, groups=groups),
+                "average_reward": metrics.average_reward(best.accounts),
                 "cumulative_rewards": dict(zip(arms, best.cumulative_rewards.tolist(), strict=True)),
-                "accounts": dict(zip(names, earned.tolist(), strict=True)),
+                "accounts": dict(zip(names, best.accounts.tolist(), strict=True)),
                 "distributions": None if path is None else str(path),
             }
         )
-    text = json.dumps({"contexts": len(contexts), "arms": len(arms), **owed.settings(), "optima": found}, indent=2)
+    about = {"contexts": len(contexts), "arms": len(arms), **group_settings(groups)}
+    text = json.dumps({**about, "optima": found}, indent=2)
     saved = ""
     if folder is not None:
         (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
@@ -91,9 +91,9 @@ def command(
     if as_json:
         typer.echo(text)
         return
-    who = counted(len(arms), "arm") + (f" in {counted(owed.n_groups, 'group')}" if owed.named else "")
-    rivals = "No split that keeps the floors" if owed.floored or owed.arm_floor > 0.0 else "No split"
-    _report(found, len(contexts), who, rivals, "group" if owed.named else "arm")
+    who = counted(len(arms), "arm") + (f" in {counted(groups.n_groups, 'group')}" if groups.named else "")
+    rivals = "No split that keeps the floors" if groups.floored or groups.arm_floor > 0.0 else "No split"
+    _report(found, len(contexts), who, rivals, "group" if groups.named else "arm")
     typer.echo(saved)
 
 

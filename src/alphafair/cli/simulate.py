@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
+from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
 from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
 from alphafair.words import amount, counted, fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from alphafair.groups import Groups
+    from alphafair.groups import ArmGroups
     from alphafair.types import Policy, Stream, Trace
 
 OF_A_FILE = ("context", "arm", "time", "reward_range")
@@ -36,8 +36,8 @@ def command(
         ),
     ] = None,
     stream: Annotated[
-        str, typer.Option(metavar="NAME", help="Made here: greedy-trap, stochastic, drifting or impossibility.")
-    ] = "stochastic",
+        str, typer.Option(metavar="NAME", help="Made here: ratings, drifting-ratings, greedy-trap or impossibility.")
+    ] = "ratings",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -54,7 +54,7 @@ def command(
     alpha: Annotated[
         float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
     ] = 0.9,
-    groups: GroupsFile = None,
+    groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the stream and of the policies' draws.")] = 0,
     record_every: Annotated[
@@ -88,12 +88,12 @@ def command(
         played = make_stream(stream, **sizes, seed=seed)
     else:
         played = read_rounds(data, context, arm, time, reward_range, most=1.0)
-    owed = read_groups(groups, played.arm_labels, played.n_arms, pull_floor)
+    groups = read_groups(groups_file, played.arm_labels, played.n_arms, pull_floor)
     folder = output_folder(output, as_json)
     every = record_every or max(1, played.n_rounds // 200)
-    policies = [made for kind in kinds for made in variants(kind, played, alpha, owed)]
+    policies = [made for kind in kinds for made in variants(kind, played, alpha, groups)]
     traces = _simulate_all(policies, played, seed, every)
-    scores = hindsight(played, alpha, owed)
+    scores = hindsight(played, alpha, groups)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
@@ -101,19 +101,17 @@ def command(
         "arms": played.n_arms,
         "alpha": alpha,
         "seed": seed,
-        **owed.settings(),
+        **group_settings(groups),
         "hindsight": scores,
-        "policies": [measure(trace, alpha, scores, owed) for trace in traces],
-        "certificates": list(certificates(policies, traces, played, alpha, owed, scores)),
-        "bounds_in_expectation": list(bounds_in_expectation(policies, alpha, owed, scores)),
+        "policies": [measure(trace, alpha, scores, groups) for trace in traces],
+        "certificates": list(certificates(policies, traces, played, alpha, groups, scores)),
+        "bounds_in_expectation": list(bounds_in_expectation(policies, alpha, groups, scores)),
     }
     text = json.dumps(results, indent=2)
     saved = ""
     if folder is not None:
         (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-        names = [str(label) for label in owed.labels] if owed.named else played.arm_labels
-        seen = [owed.of_trace(trace) for trace in traces]
-        drawn = figures.overview(seen, alpha, names, owed=owed)
+        drawn = figures.overview(traces, alpha, arm_labels=played.arm_labels, groups=groups)
         picture = figures.save(drawn, folder / "overview.png")
         saved = f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}"
     if as_json:
@@ -126,8 +124,8 @@ def command(
 def _find(name: str) -> type[Policy]:
     """One of ours by its name, or a user's own class."""
     from alphafair import validate
-    from alphafair.cli.check import find_policy
     from alphafair.algorithms import POLICIES
+    from alphafair.cli.check import find_policy
 
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, POLICIES)]
 
@@ -141,7 +139,7 @@ def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
         if source is not None and source.name == "COMMANDLINE":
             flag = f"--{option.replace('_', '-')}"
             if data is None:
-                raise validate.Refusal("--data", f"given with {flag}", None, "Say --data FILE as well.")
+                raise validate.Refusal("--data", f"given with {flag}", None, "Pass --data FILE as well.")
             raise validate.Refusal(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
 
 
@@ -157,42 +155,43 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     return maker(**accepted(maker, offered))
 
 
-def variants(kind: type[Policy], stream: Stream, alpha: float, owed: Groups) -> Iterator[Policy]:
+def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups) -> Iterator[Policy]:
     """The policy made for a stream, with as much of what is known about it as the constructor takes.
 
     One that may see all rewards or one is made for both if it learns, else for the first alone: what it is shown makes
     no difference to it, and expected rewards are the less noisy book.
     """
-    from alphafair.cli.check import make
+    from alphafair import Groups
     from alphafair.algorithms.fitting import accepted, known_settings
+    from alphafair.cli.check import make
 
     settings = known_settings(kind, stream, alpha)
-    said = accepted(kind, owed.settings())
-    settings |= said if "groups" in said else {}
+    if not groups.are_plain:
+        settings |= accepted(kind, {"groups": Groups.of(groups)})
     choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.feedbacks] or [{}]
     for choice in choices if kind.learns else choices[:1]:
         yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 
-def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, owed: Groups) -> dict[str, Any]:
+def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, groups: ArmGroups) -> dict[str, Any]:
     """The row of a run: what the table shows and results.json keeps."""
     from alphafair import metrics
 
-    accounts, entitled = owed.accounts(trace.final), {"entitlements": owed.entitlements}
-    shares, achieved = metrics.shares(accounts), float(metrics.alpha_performance(accounts, alpha, **entitled))
+    shares = metrics.shares(trace.final, groups=groups)
+    achieved = metrics.alpha_performance(trace.final, alpha, groups=groups)
     return {
         "policy": trace.policy,
         "feedback": str(trace.feedback),
         "alpha_performance": achieved,
         "gap_closed": gap_closed(achieved, scores),
-        "jain_index": float(metrics.jain_index(accounts, **entitled)),
-        "average_reward": float(metrics.average_reward(accounts)),
+        "jain_index": metrics.jain_index(trace.final, groups=groups),
+        "average_reward": metrics.average_reward(trace.final, groups=groups),
         "least_share": float(shares.min()),
         "greatest_share": float(shares.max()),
     }
 
 
-def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, Any] | None:
+def hindsight(stream: Stream, alpha: float, groups: ArmGroups) -> dict[str, Any] | None:
     """What uniform play and the best fixed policy that keeps the floors score, and how much there is between them.
 
     None where rewards are negative and there is no such thing.
@@ -207,15 +206,13 @@ def hindsight(stream: Stream, alpha: float, owed: Groups) -> dict[str, Any] | No
     totals = context_reward_totals(stream)
     n_present = np.array([stream.present(t).sum() for t in (0, *stream.epochs)])
     shares = np.repeat(1.0 / n_present, stream.n_contexts)
-    best = offline_optimum(totals, alpha, **owed.settings())
-    accounts = owed.accounts(1.0 + shares @ totals)
-    entitled = {"entitlements": owed.entitlements}
+    best, uniform = offline_optimum(totals, alpha, groups=groups), 1.0 + shares @ totals
     return {
         "optimum": best.value,
         "gap": best.gap,
-        "uniform": float(metrics.alpha_performance(accounts, alpha, **entitled)),
-        "gap_to_close": float(metrics.gap_to_close(best.value, accounts, alpha, **entitled)),
-        "has_gap": metrics.has_gap(best.value, accounts, alpha, certified=best.gap, **entitled),
+        "uniform": metrics.alpha_performance(uniform, alpha, groups=groups),
+        "gap_to_close": metrics.gap_to_close(best.value, uniform, alpha, groups=groups),
+        "has_gap": metrics.has_gap(best.value, uniform, alpha, certified=best.gap, groups=groups),
     }
 
 
@@ -227,17 +224,17 @@ def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | N
     return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
 
 
-def is_vacuous(bound: float, alpha: float, owed: Groups, scores: Mapping[str, Any] | None) -> bool | None:
+def is_vacuous(bound: float, alpha: float, groups: ArmGroups, scores: Mapping[str, Any] | None) -> bool | None:
     """Whether a regret bound says nothing; None where there is no optimum to tell it by."""
     from alphafair import metrics
 
     if scores is None:
         return None
-    return metrics.is_vacuous(bound, scores["optimum"], owed.n_groups, alpha, entitlements=owed.entitlements)
+    return metrics.is_vacuous(bound, scores["optimum"], groups.n_arms, alpha, groups=groups)
 
 
 def bounds_in_expectation(
-    policies: Sequence[Policy], alpha: float, owed: Groups, scores: Mapping[str, Any] | None
+    policies: Sequence[Policy], alpha: float, groups: ArmGroups, scores: Mapping[str, Any] | None
 ) -> Iterator[dict[str, Any]]:
     """For every policy that sees one reward per round and can bound its mean regret."""
     from alphafair import metrics
@@ -245,7 +242,7 @@ def bounds_in_expectation(
     for policy in policies:
         if policy.expected_surrogate_regret_bound is not None:
             bound = metrics.bound_in_expectation(policy)
-            vacuous = is_vacuous(bound, alpha, owed, scores)
+            vacuous = is_vacuous(bound, alpha, groups, scores)
             named = {"policy": policy.name, "feedback": str(policy.feedback)}
             yield {**named, "regret_bound": bound, "regret_bound_vacuous": vacuous}
 
@@ -255,7 +252,7 @@ def certificates(
     traces: Sequence[Trace],
     stream: Stream,
     alpha: float,
-    owed: Groups,
+    groups: ArmGroups,
     scores: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """For every policy that sees all rewards and can bound its own regret: what it can prove without the optimum."""
@@ -265,13 +262,13 @@ def certificates(
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
             continue  # it promises nothing about a single run
-        seen = metrics.certificates(context_reward_totals(stream), trace, alpha, **owed.settings())
+        seen = metrics.certificates(context_reward_totals(stream), trace, alpha, groups=groups)
         bound = metrics.regret_certificate(policy)
         yield {
             "policy": policy.name,
             "feedback": str(policy.feedback),
             "regret_bound": bound,
-            "regret_bound_vacuous": is_vacuous(bound, alpha, owed, scores),
+            "regret_bound_vacuous": is_vacuous(bound, alpha, groups, scores),
             "optimum_at_most": seen.optimum,
             "standard_regret_at_most": seen.standard_regret,
             "ratio_at_most": seen.performance_ratio,
@@ -308,19 +305,20 @@ def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
-    n_groups = len(dict.fromkeys(results.get("groups") or range(results["arms"])))
-    sizes += f" in {counted(n_groups, 'group')}" if results.get("groups") else ""
+    groups = results.get("groups", {})
+    n_groups = len(dict.fromkeys(groups.get("labels") or range(results["arms"])))
+    sizes += f" in {counted(n_groups, 'group')}" if groups.get("labels") else ""
     console = Console(highlight=False)
     console.print(
         f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
     )
     console.print(_table(results["policies"]))
-    alike = "" if len({*(results.get("entitlements") or ())}) < 2 else ", though not all are entitled alike"
+    alike = "" if len({*(groups.get("entitlements") or ())}) < 2 else ", though not all are entitled alike"
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
         f"{1 / n_groups:.2%}{alike}. Rewards are expected ones under full feedback, realised ones under bandit."
     )
-    rival = "fixed policy that keeps the floors" if results.get("pull_floor") else "fixed policy"
+    rival = "fixed policy that keeps the floors" if groups.get("pull_floor") else "fixed policy"
     if results["hindsight"] is not None:
         gap = (
             "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best {rival} in "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from alphafair.evaluation.batches import AnyLog, arm_names, batches, check_log, has_available
 from alphafair.evaluation.log_file import LogFile
-from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.evaluation.log_scores import SQUARE, WEIGHT, Rows
+from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
 from alphafair.streams.log_table import AVAILABLE, ROW, Columns, Table, open_table, read_log
 from alphafair.streams.table import Where, collected, whole
 from alphafair.types import Log, Vector

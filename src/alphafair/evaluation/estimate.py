@@ -14,29 +14,29 @@ from numpy.typing import ArrayLike
 from alphafair import metrics, validate
 from alphafair.evaluation import intervals
 from alphafair.evaluation.batches import AnyLog, check_log
-from alphafair.evaluation.intervals import Interval, Surely
+from alphafair.evaluation.intervals import Interval, Level
 from alphafair.evaluation.scores import ESTIMATORS, Scores, checked_distributions, n_passes, score
 from alphafair.evaluation.verdict import Verdict, effective_sample_size, judge
-from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.types import Matrix, Vector
 
 METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "greatest_share")
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
-class Asked(NamedTuple):
-    """What is to be measured, whom it shall be fair to, and how sure one wants to be."""
+class Options(NamedTuple):
+    """What is to be measured, whom it shall be fair to, and how surely intervals shall hold."""
 
-    owed: Groups
+    groups: ArmGroups
     alpha: float
     confidence: float
     n_replicates: int
     seed: int
 
     @classmethod
-    def checked(cls, owed: Groups, alpha: float, confidence: float, n_replicates: int, seed: int) -> Asked:
+    def checked(cls, groups: ArmGroups, alpha: float, confidence: float, n_replicates: int, seed: int) -> Options:
         return cls(
-            owed,
+            groups,
             validate.alpha(alpha),
             validate.number("confidence", confidence, low=0.5, high=0.999),
             validate.integer("n_replicates", n_replicates, low=100, high=100_000),
@@ -50,7 +50,8 @@ class Measured:
 
     alpha: float
     n_rounds: int
-    cumulative_rewards: Vector  # per arm, the initial 1 included
+    accounts: Vector  # R, initial 1 included: per group where there are groups, else per arm
+    cumulative_rewards: Vector  # what every arm earns
     reward_per_round: Interval  # of all arms together, without the initial 1
     alpha_performance: Interval
     jain_index: Interval
@@ -72,7 +73,6 @@ class Estimate(Measured):
 
     estimator: str
     confidence: float
-    accounts: Vector  # R per group, which the metrics are of; per arm where those are on their own
     bias: dict[str, float]  # of the plain plug-in, by metric: what was or could be taken off
     effective_sample_size: float
 
@@ -80,11 +80,10 @@ class Estimate(Measured):
 def evaluate(
     log: AnyLog,
     distributions: ArrayLike,
-    *,
     alpha: float = 0.9,
+    *,
     estimator: str = "dr",
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
+    groups: GroupsLike | None = None,
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
@@ -105,8 +104,9 @@ def evaluate(
         "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
         weights cut, "switch" doubly robust that trusts the model alone where weights are large. docs/logs.md has the
         formulas.
-    groups, entitlements
-        Whom the policy is to be fair to: a label per arm, and what groups are entitled to; see docs/groups.md.
+    groups
+        Whom the policy is to be fair to: a `Groups`, or a label per arm; see docs/groups.md. A fixed policy keeps the
+        floors that its distributions have.
     confidence
         How surely the intervals shall hold.
     n_replicates
@@ -115,7 +115,7 @@ def evaluate(
         Show a bar.
 
     >>> from alphafair import Uniform, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> estimate = evaluate(log, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], alpha=0.5)
     >>> estimate.verdict, estimate.jain_index.low < estimate.jain_index.value < estimate.jain_index.high
@@ -124,35 +124,38 @@ def evaluate(
     check_log(log)
     table = checked_distributions(distributions, log)
     chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
-    asked = Asked.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_replicates, seed)
+    options = Options.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_replicates, seed)
     with bar("Evaluating", n_passes(chosen) * log.n_rounds, progress) as advance:
         scores = score(log, table[None], chosen, advance)
-    return estimated(scores, estimator, asked, progress)
+    return estimated(scores, estimator, options, progress)
 
 
-def estimated(scores: Scores, estimator: str, asked: Asked, progress: bool = False) -> Estimate:
+def estimated(scores: Scores, estimator: str, options: Options, progress: bool = False) -> Estimate:
     """The estimate that scores amount to."""
     verdict, reasons = judge(scores)
-    by_arm, scores = scores.earned()[0], scores.pooled(asked.owed)
-    earned, alpha, s = scores.earned()[0], asked.alpha, asked.owed.entitlements
+    cumulative_rewards, scores = scores.cumulative_rewards()[0], scores.pooled(options.groups)
+    accounts, alpha, groups = scores.accounts()[0], options.alpha, options.groups
     found = dict.fromkeys(METRICS, UNKNOWN)
     bias = dict.fromkeys(METRICS, math.nan)
     if verdict == "do not use":
-        earned, by_arm = np.full_like(earned, math.nan), np.full_like(by_arm, math.nan)
+        accounts, cumulative_rewards = (np.full_like(each, math.nan) for each in (accounts, cumulative_rewards))
     else:
-        with bar("Replicates", asked.n_replicates, progress) as advance:
-            drawn = intervals.replicates(scores, asked.n_replicates, asked.seed, advance)
-        found = metric_intervals(earned, drawn, scores.freedom, asked)
-        bias = {name: float(plain(drawn, alpha, s).mean() - plain(earned, alpha, s)) for name, plain in PLAIN.items()}
-    per_round = (len(earned) * (side - 1.0) / scores.n_rounds for side in found["average_reward"])
+        with bar("Replicates", options.n_replicates, progress) as advance:
+            drawn = intervals.replicates(scores, options.n_replicates, options.seed, advance)
+        found = metric_intervals(accounts, drawn, scores.freedom, options)
+        bias = {
+            name: float(plain(drawn, alpha, groups).mean() - plain(accounts, alpha, groups))
+            for name, plain in PLAIN.items()
+        }
+    per_round = (len(accounts) * (side - 1.0) / scores.n_rounds for side in found["average_reward"])
     return Estimate(
         estimator=estimator,
         alpha=alpha,
-        confidence=asked.confidence,
+        confidence=options.confidence,
         n_rounds=scores.n_rounds,
         reward_per_round=Interval(*per_round),
-        cumulative_rewards=by_arm,
-        accounts=earned,
+        accounts=accounts,
+        cumulative_rewards=cumulative_rewards,
         bias=bias,
         effective_sample_size=effective_sample_size(scores),
         verdict=verdict,
@@ -161,48 +164,49 @@ def estimated(scores: Scores, estimator: str, asked: Asked, progress: bool = Fal
     )
 
 
-PLAIN: dict[str, Callable[..., Any]] = {  # of R, alpha and what is entitled to
-    "alpha_performance": lambda earned, alpha, s=1.0: metrics.alpha_performance(earned, alpha, entitlements=s),
-    "jain_index": lambda earned, alpha, s=1.0: metrics.jain_index(earned, entitlements=s),
-    "average_reward": lambda earned, alpha, s=1.0: metrics.average_reward(earned),
-    "least_share": lambda earned, alpha, s=1.0: metrics.shares(earned).min(axis=-1),
-    "greatest_share": lambda earned, alpha, s=1.0: metrics.shares(earned).max(axis=-1),
+PLAIN: dict[str, Callable[..., Any]] = {  # of the accounts of groups, alpha and the groups
+    "alpha_performance": lambda accounts, alpha, groups=None: metrics.alpha_performance(accounts, alpha, groups=groups),
+    "jain_index": lambda accounts, alpha, groups=None: metrics.jain_index(accounts, groups=groups),
+    "average_reward": lambda accounts, alpha, groups=None: metrics.average_reward(accounts),
+    "least_share": lambda accounts, alpha, groups=None: metrics.shares(accounts).min(axis=-1),
+    "greatest_share": lambda accounts, alpha, groups=None: metrics.shares(accounts).max(axis=-1),
 }
 
 
 def metric_intervals(
-    earned: Vector, drawn: Matrix, freedom: Callable[[Vector], int], asked: Asked
+    accounts: Vector, drawn: Matrix, freedom: Callable[[Vector], int], options: Options
 ) -> dict[str, Interval]:
     """Every metric of R with its interval, from replicates of R and the degrees of freedom in a direction of R."""
-    alpha, s = asked.alpha, asked.owed.entitlements
-    shares, performance, average = metrics.shares(earned), PLAIN["alpha_performance"], PLAIN["average_reward"]
+    alpha, groups, s = options.alpha, options.groups, options.groups.entitlements
+    shares, performance, average = metrics.shares(accounts), PLAIN["alpha_performance"], PLAIN["average_reward"]
 
-    def surely(direction: Vector) -> Surely:
-        return Surely(asked.confidence, freedom(direction))
+    def level(direction: Vector) -> Level:
+        return Level(options.confidence, freedom(direction))
 
-    def of_share(arm: int) -> Surely:
-        return surely(np.eye(len(earned))[arm] - shares[arm])
+    def of_share(arm: int) -> Level:
+        return level(np.eye(len(accounts))[arm] - shares[arm])
 
-    owed_shares = metrics.shares(earned / s)
-    by_marginal, by_deviation = surely((earned / s) ** -alpha), surely((owed_shares - owed_shares.mean()) / s)
+    entitled_shares = metrics.shares(accounts / s)
+    by_marginal = level((accounts / s) ** -alpha)
+    by_deviation = level((entitled_shares - entitled_shares.mean()) / s)
     found = {
         "alpha_performance": intervals.smooth(
-            float(performance(earned, alpha, s)), performance(drawn, alpha, s), by_marginal, corrected=True
+            performance(accounts, alpha, groups), performance(drawn, alpha, groups), by_marginal, corrected=True
         ),
-        "jain_index": intervals.jain(earned / s, drawn / s, by_deviation),
+        "jain_index": intervals.jain(accounts / s, drawn / s, by_deviation),
         "average_reward": intervals.smooth(
-            float(average(earned, alpha, s)), average(drawn, alpha, s), surely(np.ones_like(earned))
+            average(accounts, alpha, groups), average(drawn, alpha, groups), level(np.ones_like(accounts))
         ),
-        "least_share": intervals.least_share(earned, drawn, of_share(int(shares.argmin()))),
-        "greatest_share": intervals.greatest_share(earned, drawn, of_share(int(shares.argmax()))),
+        "least_share": intervals.least_share(accounts, drawn, of_share(int(shares.argmin()))),
+        "greatest_share": intervals.greatest_share(accounts, drawn, of_share(int(shares.argmax()))),
     }
-    return {name: each.within(*possible(name, asked.owed, alpha)) for name, each in found.items()}
+    return {name: each.within(*possible(name, groups, alpha)) for name, each in found.items()}
 
 
-def possible(metric: str, owed: Groups, alpha: float) -> tuple[float, float]:
+def possible(metric: str, groups: ArmGroups, alpha: float) -> tuple[float, float]:
     """Between which two a metric lies whatever is earned: accounts begin with 1 and never fall."""
-    n = owed.n_groups
-    start = float(PLAIN["alpha_performance"](np.ones(n), alpha, owed.entitlements))
+    n = groups.n_groups
+    start = float(PLAIN["alpha_performance"](np.ones(n), alpha, groups))
     return {
         "alpha_performance": (start, math.inf),
         "jain_index": (1.0 / n, 1.0),

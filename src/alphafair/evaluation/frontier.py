@@ -11,16 +11,16 @@ import numpy as np
 
 from alphafair import metrics, validate
 from alphafair.evaluation.batches import Advance, AnyLog, check_log, folds_of, group_count, silent
-from alphafair.evaluation.estimate import METRICS, UNKNOWN, Asked, Estimate, bar, estimated, metric_intervals
+from alphafair.evaluation.estimate import METRICS, UNKNOWN, Estimate, Options, bar, estimated, metric_intervals
 from alphafair.evaluation.intervals import Interval, replicates
 from alphafair.evaluation.log_file import LogFile
+from alphafair.evaluation.log_scores import Model
 from alphafair.evaluation.model import Cells, divided, fit, model_totals, robust_totals
 from alphafair.evaluation.plausible import plausible_totals
 from alphafair.evaluation.scores import ESTIMATORS, Scores, count_cells, count_halves, score
 from alphafair.evaluation.situations import Situations, situations_of
 from alphafair.evaluation.verdict import Verdict
-from alphafair.groups import Groups, Labels, PerGroup
-from alphafair.evaluation.log_scores import Model
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.offline import offline_optimum
 from alphafair.offline.reduction import MOST_REWARD
 from alphafair.types import Matrix, Vector
@@ -136,9 +136,7 @@ def frontier(
     *,
     optimum: str = "realised",
     estimator: str = "dr",
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
+    groups: GroupsLike | None = None,
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
@@ -162,13 +160,13 @@ def frontier(
         The first is better: it makes use of luck. Policies and held-out values are the same.
     estimator
         What held-out policies are valued with, as in `evaluate`.
-    groups, entitlements, pull_floor
-        Whom to be fair to, and the floors that every policy keeps: see docs/groups.md.
+    groups
+        Whom to be fair to, and the floors that every policy keeps: a `Groups`, or a label per arm. See docs/groups.md.
     confidence, n_replicates, seed, progress
         As in `evaluate`.
 
     >>> from alphafair import Uniform, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> found = frontier(log, [0.0, 0.5, 0.9])
     >>> found.verdict, found.jain_index.value.round(2).tolist()
@@ -180,7 +178,7 @@ def frontier(
         raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
     validate.choice("optimum", optimum, OPTIMA)
     chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
-    asked = Asked.checked(Groups.of(log.n_arms, groups, entitlements, pull_floor), 0.0, confidence, n_replicates, seed)
+    options = Options.checked(arm_groups(groups, log.n_arms), 0.0, confidence, n_replicates, seed)
     folds = folds_of(group_count(log))
     along = 1.0 - (1.0 - confidence) / len(exponents)  # for all points of the curve together
     with bar("Learning", (1 + 2 * len(exponents)) * log.n_rounds, progress) as advance:
@@ -192,16 +190,16 @@ def frontier(
         totals, situations = [*others, robust_totals(cells), model_totals(cells)], situations_of(log)
         found: list[tuple[Any, ...]] = []
         for alpha in exponents:
-            here = asked._replace(alpha=alpha)
-            *crossed, flattering, learned = (_best(each, alpha, asked.owed, situations) for each in totals)
+            here = options._replace(alpha=alpha)
+            *crossed, flattering, learned = (_best(each, alpha, options.groups, situations) for each in totals)
             policies = np.stack([best.distributions() for best in crossed])
             own = score(log, policies, chosen, advance, folds=folds, model=model)
             same = _valued(log, flattering, model, advance)  # the optimum of just these
             estimates = [estimated(own, estimator, here), estimated(same, "dr", here)]
             plausible = dict.fromkeys(METRICS, UNKNOWN)
             if estimates[1].verdict != "do not use":
-                optima = np.array([_best(each, alpha, asked.owed, situations).accounts for each in draws])
-                plausible = _plausible(optima, same.pooled(here.owed), here._replace(confidence=along))
+                optima = np.array([_best(each, alpha, options.groups, situations).accounts for each in draws])
+                plausible = _plausible(optima, same.pooled(here.groups), here._replace(confidence=along))
             found.append((*estimates, plausible, learned.distributions()))
     return Frontier(np.array(exponents), confidence, optimum, *zip(*found, strict=True))
 
@@ -211,11 +209,11 @@ def _valued(log: AnyLog, best: Best, model: Model, advance: Advance = silent) ->
     return score(log, best.shown[None], ESTIMATORS["dr"], advance, model=model, renormalise=False)
 
 
-def _plausible(earned: Matrix, scores: Scores, asked: Asked) -> dict[str, Interval]:
+def _plausible(earned: Matrix, scores: Scores, options: Options) -> dict[str, Interval]:
     """The optimum of draws, as uncertain as the draws differ and as a bootstrap of the rounds makes it."""
-    errors = replicates(scores, asked.n_replicates, asked.seed) / scores.earned()[0]
-    drawn = np.maximum(1.0, earned[np.arange(asked.n_replicates) % len(earned)] * errors)
-    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, asked)
+    errors = replicates(scores, options.n_replicates, options.seed) / scores.accounts()[0]
+    drawn = np.maximum(1.0, earned[np.arange(options.n_replicates) % len(earned)] * errors)
+    return metric_intervals(earned.mean(axis=0), drawn, scores.freedom, options)
 
 
 class RegretStatement(NamedTuple):
@@ -244,9 +242,7 @@ def regret(
     log: AnyLog,
     alpha: float = 0.9,
     *,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
+    groups: GroupsLike | None = None,
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
@@ -258,43 +254,35 @@ def regret(
     whether x is best for these rounds' rewards or for what they are on average (`optimum` of `frontier`).
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
-    >>> stream = streams.stochastic(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(AlphaFairAdaptive(2, 3, alpha=0.5), stream, log=True).log
     >>> found = regret(log, alpha=0.5)
     >>> 0.0 < found.at_most < 0.1 * found.achieved
     True
     """
     check_log(log)
-    owed, cells = Groups.of(log.n_arms, groups, entitlements, pull_floor), count_cells(log)
-    asked = Asked.checked(owed, alpha, confidence, n_replicates, seed)
-    one_sided = asked._replace(confidence=2.0 * asked.confidence - 1.0)
-    policy = _best(robust_totals(cells), asked.alpha, owed, situations_of(log))
+    options = Options.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_replicates, seed)
+    resolved, cells = options.groups, count_cells(log)
+    one_sided = options._replace(confidence=2.0 * options.confidence - 1.0)
+    policy = _best(robust_totals(cells), options.alpha, resolved, situations_of(log))
     best = estimated(_valued(log, policy, fit(cells)), "dr", one_sided)
-    accounts = owed.accounts(1.0 + cells.unit * cells.sums.sum(axis=0))
-    achieved = float(metrics.alpha_performance(accounts, alpha, entitlements=owed.entitlements))
+    achieved = metrics.alpha_performance(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=resolved)
     most = best.alpha_performance.high
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
     greatest = log.most_reward if isinstance(log, LogFile) else float(log.rewards.max())
-    total = owed.n_groups + log.n_rounds * greatest
-    vacuous = most > metrics.most_worth(total, owed.n_groups, alpha, entitlements=owed.entitlements)
+    total = resolved.n_groups + log.n_rounds * greatest
+    vacuous = most > metrics.most_worth(total, log.n_arms, alpha, groups=resolved)
     return RegretStatement(alpha, confidence, achieved, most, at_most, best.verdict, vacuous)
 
 
-def fair_policy(
-    log: AnyLog,
-    alpha: float,
-    *,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
-) -> Matrix:
+def fair_policy(log: AnyLog, alpha: float = 0.9, *, groups: GroupsLike | None = None) -> Matrix:
     """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms).
 
     Where not all arms are available it is to be renormalised over those that are.
     """
     check_log(log)
-    owed = Groups.of(log.n_arms, groups, entitlements, pull_floor)
-    return _best(model_totals(count_cells(log)), validate.alpha(alpha), owed, situations_of(log)).distributions()
+    resolved = arm_groups(groups, log.n_arms)
+    return _best(model_totals(count_cells(log)), validate.alpha(alpha), resolved, situations_of(log)).distributions()
 
 
 def logged_policy(log: AnyLog) -> Matrix:
@@ -322,28 +310,28 @@ class Best(NamedTuple):
     distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over what is available
 
 
-def _best(totals: Matrix, alpha: float, owed: Groups, situations: Situations | None) -> Best:
+def _best(totals: Matrix, alpha: float, groups: ArmGroups, situations: Situations | None) -> Best:
     """Totals beyond what `offline_optimum` takes are divided, and the initial 1 with them."""
     part = min(1.0, 0.5 * MOST_REWARD / max(float(totals.max()), 1.0))
     part = math.ldexp(1.0, math.frexp(part)[1] - 1)
-    settings: dict[str, Any] = {"tolerance": TOLERANCE, "initial": part, **owed.settings()}
+    settings: dict[str, Any] = {"tolerance": TOLERANCE, "initial": part, "groups": groups}
     if situations is None:
         found = offline_optimum(part * totals, alpha, **settings)
         return Best(found.distributions, found.accounts / part, lambda: found.distributions)
     found = offline_optimum(situations.totals(part * totals), alpha, **settings, present=situations.sets)
     shown = situations.shown(found.distributions)
     rates = divided(shown, situations.available, np.zeros_like(shown))
-    return Best(rates, found.accounts / part, lambda: _raised(situations.table(shown), owed))
+    return Best(rates, found.accounts / part, lambda: _raised(situations.table(shown), groups))
 
 
-def _raised(table: Matrix, owed: Groups) -> Matrix:
+def _raised(table: Matrix, groups: ArmGroups) -> Matrix:
     """A table that keeps the floors; renormalised over fewer arms, those of arms are kept all the more."""
-    base = np.full_like(table, owed.arm_floor)
-    if owed.floored:
-        inside = owed.of_arms == np.arange(owed.n_groups)[:, None]  # (n_groups, n_arms)
-        whole = (table @ inside.T)[:, owed.of_arms]
-        even = np.broadcast_to(1.0 / inside.sum(axis=1)[owed.of_arms], table.shape)
-        base = owed.group_floors[owed.of_arms] * divided(table, whole, even)
+    base = np.full_like(table, groups.arm_floor)
+    if groups.floored:
+        inside = groups.of_arms == np.arange(groups.n_groups)[:, None]  # (n_groups, n_arms)
+        whole = (table @ inside.T)[:, groups.of_arms]
+        even = np.broadcast_to(1.0 / inside.sum(axis=1)[groups.of_arms], table.shape)
+        base = groups.group_floors[groups.of_arms] * divided(table, whole, even)
     above = np.maximum(table - base, 0.0)
     free = np.broadcast_to(above.sum(axis=1, keepdims=True), table.shape)
     room = 1.0 - base.sum(axis=1, keepdims=True)

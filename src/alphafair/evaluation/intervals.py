@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Surely(NamedTuple):
+class Level(NamedTuple):
     """How surely an interval shall hold, and of how many degrees of freedom the spread is that it goes by."""
 
     confidence: float
@@ -80,7 +80,7 @@ def replicates(scores: Scores, n_replicates: int, seed: int, advance: Advance = 
     generator, found = np.random.default_rng(seed), []
     for first in range(0, n_replicates, BLOCK):
         shape = (min(BLOCK, n_replicates - first), len(scores.shares))
-        found.append(scores.earned(generator.poisson(1.0, shape).astype(np.float64)))
+        found.append(scores.accounts(generator.poisson(1.0, shape).astype(np.float64)))
         advance(shape[0])
     return np.concatenate(found)
 
@@ -90,10 +90,10 @@ def quantile(errors: Matrix, side: float) -> Any:
     return np.quantile(errors, side, axis=0, method="weibull")
 
 
-def smooth(value: float, drawn: Vector, surely: Surely, *, corrected: bool = False) -> Interval:
+def smooth(value: float, drawn: Vector, level: Level, *, corrected: bool = False) -> Interval:
     """The bootstrap's error of log(value), turned around; corrected for bias where that is half a standard error."""
     errors = np.log(drawn) - np.log(value)
-    above, below = (surely.wider * quantile(errors, side) for side in (surely.tail, 1.0 - surely.tail))
+    above, below = (level.wider * quantile(errors, side) for side in (level.tail, 1.0 - level.tail))
     low, high = (np.exp(min(np.log(value) - side, MOST_LOG)) for side in (above, below))
     bias = float(errors.mean())
     if corrected and abs(bias) > 0.5 * errors.std():
@@ -101,9 +101,9 @@ def smooth(value: float, drawn: Vector, surely: Surely, *, corrected: bool = Fal
     return Interval(value, min(float(low), value), max(float(high), value))
 
 
-def jain(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
+def jain(earned: Vector, drawn: Matrix, level: Level) -> Interval:
     """Jain's index, with the spread that is nothing but noise taken off where it is half a standard error."""
-    n, z = len(earned), surely.t
+    n, z = len(earned), level.t
     plain = float(metrics.jain_index(earned))
     if n == 1:
         return Interval(plain, plain, plain)
@@ -120,28 +120,28 @@ def jain(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
     return Interval(float(np.clip(value, low, high)), float(low), float(high))
 
 
-def least_share(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
+def least_share(earned: Vector, drawn: Matrix, level: Level) -> Interval:
     """The share of the arm that gets least, whichever it is."""
     shares = metrics.shares(earned)
-    low, high = _least(np.sqrt(shares), np.sqrt(metrics.shares(drawn)), surely)
+    low, high = _least(np.sqrt(shares), np.sqrt(metrics.shares(drawn)), level)
     least = float(shares.min())
     return Interval(least, min(max(low, 0.0) ** 2, least), min(max(high**2, least), 1.0))
 
 
-def greatest_share(earned: Vector, drawn: Matrix, surely: Surely) -> Interval:
+def greatest_share(earned: Vector, drawn: Matrix, level: Level) -> Interval:
     """The share of the arm that gets most, whichever it is."""
     shares = metrics.shares(earned)
-    low, high = _least(-np.sqrt(shares), -np.sqrt(metrics.shares(drawn)), surely)
+    low, high = _least(-np.sqrt(shares), -np.sqrt(metrics.shares(drawn)), level)
     most = float(shares.max())
     return Interval(most, min(min(high, 0.0) ** 2, most), min(max(low**2, most), 1.0))
 
 
-def _least(values: Vector, drawn: Matrix, surely: Surely) -> tuple[float, float]:
+def _least(values: Vector, drawn: Matrix, level: Level) -> tuple[float, float]:
     """Between which two the least of several true values lies; roots of shares err alike, large or small."""
-    errors = surely.wider * (drawn - values)
+    errors = level.wider * (drawn - values)
     spread = np.maximum(errors.std(axis=0), 1e-300)
-    low = float((values - quantile(errors, surely.tail)).min())
-    far = quantile(np.abs(errors / spread).max(axis=1), surely.tail)  # no arm errs by more, as surely
+    low = float((values - quantile(errors, level.tail)).min())
+    far = quantile(np.abs(errors / spread).max(axis=1), level.tail)  # no arm errs by more, as surely
     candidates = values - far * spread <= (values + far * spread).min()
-    most = quantile((-errors[:, candidates] / spread[candidates]).max(axis=1), surely.tail)
+    most = quantile((-errors[:, candidates] / spread[candidates]).max(axis=1), level.tail)
     return low, float((values + most * spread).min())

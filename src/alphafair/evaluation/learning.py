@@ -20,7 +20,7 @@ from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
 from alphafair.evaluation.verdict import FEWEST, Verdict
-from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.simulation import simulate
 from alphafair.types import Log, Policy, Stream, Vector
 from alphafair.words import clipped, counted, listed, percent
@@ -55,10 +55,9 @@ class Learned(Measured):
 def replay(
     log: Log,
     policy: Policy,
-    *,
     alpha: float = 0.9,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
+    *,
+    groups: GroupsLike | None = None,
     confidence: float = 0.95,
     n_seeds: int = 20,
     seed: int = 0,
@@ -72,17 +71,17 @@ def replay(
     numbers of its own, for the policy's draws.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
-    >>> stream = streams.stochastic(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> found = replay(log, AlphaFairAdaptive(2, 3, alpha=0.5), alpha=0.5, n_seeds=5)
     >>> 6000 < found.n_rounds < 7000, bool(found.reward_per_round.value > log.rewards.mean())
     (True, True)
     """
     _check(log, policy)
-    asked = Repeats.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_seeds, seed)
+    options = Repeats.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_seeds, seed)
     keep = log.propensities.min() / log.propensities
     runs = []
-    for each in asked.seeds:
+    for each in options.seeds:
         generator, player = np.random.default_rng(each), policy.fresh()
         kept = np.flatnonzero(generator.random(log.n_rounds) < keep)
         if len(kept) < 10 * log.n_arms:
@@ -90,16 +89,15 @@ def replay(
             raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
         n, played = run.over_matches(player, some_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
-    return _learned(log, policy, "replay", REPLAY, asked, runs)
+    return _learned(log, policy, "replay", REPLAY, options, runs)
 
 
 def simulate_model(
     log: Log,
     policy: Policy,
-    *,
     alpha: float = 0.9,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
+    *,
+    groups: GroupsLike | None = None,
     confidence: float = 0.95,
     n_seeds: int = 20,
     seed: int = 0,
@@ -110,15 +108,15 @@ def simulate_model(
     `confidence` and `seed` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
-    >>> stream = streams.stochastic(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
+    >>> stream = streams.ratings(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
     >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
     >>> simulate_model(log, AlphaFairAdaptive(2, 3, alpha=0.5), alpha=0.5, n_seeds=5).n_rounds
     5000
     """
     _check(log, policy)
-    asked = Repeats.checked(Groups.of(log.n_arms, groups, entitlements), alpha, confidence, n_seeds, seed)
+    options = Repeats.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_seeds, seed)
     runs = []
-    for each in asked.seeds:
+    for each in options.seeds:
         stream = model_stream(log, seed=each)
         if log.available is None:
             final = simulate(policy.fresh(), stream, seed=each).final
@@ -128,7 +126,7 @@ def simulate_model(
                 policy.fresh(), stream, generator, every=log.n_rounds, available=log.available
             ).earned
         runs.append(Run(log.n_rounds, final, final))
-    return _learned(log, policy, "model", MODEL, asked, runs)
+    return _learned(log, policy, "model", MODEL, options, runs)
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:
@@ -164,17 +162,17 @@ def _check(log: Log, policy: Policy) -> None:
 class Repeats(NamedTuple):
     """What is to be measured, over which seeds, and how sure one wants to be."""
 
-    owed: Groups
+    groups: ArmGroups
     alpha: float
     confidence: float
     seeds: range
 
     @classmethod
-    def checked(cls, owed: Groups, alpha: float, confidence: float, n_seeds: int, seed: int) -> Repeats:
+    def checked(cls, groups: ArmGroups, alpha: float, confidence: float, n_seeds: int, seed: int) -> Repeats:
         n_seeds = validate.integer("n_seeds", n_seeds, low=2)
         first = n_seeds * validate.integer("seed", seed, low=0)
         confidence = validate.number("confidence", confidence, low=0.5, high=0.999)
-        return cls(owed, validate.alpha(alpha), confidence, range(first, first + n_seeds))
+        return cls(groups, validate.alpha(alpha), confidence, range(first, first + n_seeds))
 
 
 class Run(NamedTuple):
@@ -195,12 +193,13 @@ def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) 
     return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
 
 
-def _learned(log: Log, policy: Policy, how: str, assumes: str, asked: Repeats, runs: list[Run]) -> Learned:
-    owed, alpha = asked.owed, asked.alpha
+def _learned(log: Log, policy: Policy, how: str, assumes: str, options: Repeats, runs: list[Run]) -> Learned:
+    groups, alpha = options.groups, options.alpha
     counts, earned, again = (np.array(each) for each in zip(*runs, strict=True))
     n_rounds = round(float(counts.mean()))
     verdict, reasons = _judged(log, how, n_rounds)
-    reach = metrics.student_quantile(0.5 + asked.confidence / 2.0, len(runs) - 1) * (
+    known = 1.0 if verdict == "thin" else math.nan
+    reach = metrics.student_quantile(0.5 + options.confidence / 2.0, len(runs) - 1) * (
         1.0 if how == "replay" else len(runs) ** -0.5
     )
 
@@ -212,19 +211,18 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, asked: Repeats, r
 
     def of_metric(name: str) -> Interval:
         plain = PLAIN[name]
-        return band(
-            lambda rewards: plain(owed.accounts(rewards), alpha, owed.entitlements), *possible(name, owed, alpha)
-        )
+        return band(lambda accounts: plain(groups.accounts(accounts), alpha, groups), *possible(name, groups, alpha))
 
     return Learned(
         policy=policy.name,
-        confidence=asked.confidence,
+        confidence=options.confidence,
         how=how,
         assumes=assumes,
         alpha=alpha,
         n_rounds=n_rounds,
-        cumulative_rewards=earned.mean(axis=0) if verdict == "thin" else np.full(log.n_arms, math.nan),
-        reward_per_round=band(lambda rewards: (rewards.sum(axis=1) - log.n_arms) / np.maximum(counts, 1), 0.0),
+        accounts=known * groups.accounts(earned).mean(axis=0),
+        cumulative_rewards=known * (earned.mean(axis=0) - 1.0),
+        reward_per_round=band(lambda accounts: (accounts.sum(axis=1) - log.n_arms) / np.maximum(counts, 1), 0.0),
         verdict=verdict,
         reasons=reasons,
         **{name: of_metric(name) for name in METRICS},

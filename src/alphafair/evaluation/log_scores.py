@@ -119,7 +119,7 @@ def add_weight(sums, arm, weight, reward):
 def restrict(p, available, renormalise):
     """Leave the available arms; in place."""
     if renormalise:
-        mask_distribution(None, p, available)
+        mask_distribution(p, available)
     else:
         for i in range(p.shape[0]):
             p[i] = p[i] if available[i] else 0.0

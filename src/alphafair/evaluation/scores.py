@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, reward_unit, silent
-from alphafair.evaluation.model import Cells, divided, fit
-from alphafair.groups import Groups
 from alphafair.evaluation.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
+from alphafair.evaluation.model import Cells, divided, fit
+from alphafair.groups import ArmGroups
 from alphafair.types import Matrix, Vector
 
 NO_CHANCE = 1e-6
@@ -56,19 +56,23 @@ class Scores(NamedTuple):
     cut: Vector  # of each arm's weights, by how much in all they were cut
     unit: float = 1.0  # see `batches.reward_unit`
 
-    def earned(self, weights: Matrix | None = None) -> Matrix:
+    def accounts(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, the initial 1 included, and never below it; for groups drawn `weights` times, by rows."""
+        return 1.0 + self.cumulative_rewards(weights)
+
+    def cumulative_rewards(self, weights: Matrix | None = None) -> Matrix:
+        """What every arm earns, never below 0; for groups drawn `weights` times, by rows."""
         weights = np.ones((1, len(self.shares))) if weights is None else weights
         drawn, whole = weights @ self.sums, (weights @ self.shares)[:, None]
         means = divided(drawn, np.broadcast_to(whole, drawn.shape), np.zeros_like(drawn))  # 0 where nothing was drawn
-        return np.asarray(np.maximum(1.0, 1.0 + self.unit * (self.n_rounds * means)))
+        return np.asarray(np.maximum(0.0, self.unit * (self.n_rounds * means)))
 
-    def pooled(self, owed: Groups) -> Scores:
+    def pooled(self, groups: ArmGroups) -> Scores:
         """The same with a column per group of arms: R is then that of groups."""
-        if not owed.named:
+        if not groups.named:
             return self
-        sums = np.zeros((len(self.sums), owed.n_groups))
-        np.add.at(sums.T, owed.of_arms, self.sums.T)
+        sums = np.zeros((len(self.sums), groups.n_groups))
+        np.add.at(sums.T, groups.of_arms, self.sums.T)
         return self._replace(sums=sums)
 
     def freedom(self, direction: Vector) -> int:

@@ -9,8 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.evaluation.model import divided
-from alphafair.evaluation.scores import Scores
 from alphafair.evaluation.log_scores import (
     GREATEST,
     LOG,
@@ -23,6 +21,8 @@ from alphafair.evaluation.log_scores import (
     WORTH,
     WORTH_SQUARE,
 )
+from alphafair.evaluation.model import divided
+from alphafair.evaluation.scores import Scores
 from alphafair.types import Matrix, Vector
 from alphafair.words import clipped, number, percent
 

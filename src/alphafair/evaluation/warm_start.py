@@ -35,7 +35,7 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     >>> from alphafair import AlphaFairAdaptive, Log
     >>> log = Log([0, 0, 0, 0], [1, 0, 1, 2], [1.0, 0.0, 1.0, 0.2], [0.001, 0.4, 0.3, 0.3])
     >>> policy = warm_start(log, AlphaFairAdaptive, alpha=0.5, weight=0.5)
-    >>> policy.cumulative_rewards.tolist()
+    >>> policy.accounts.tolist()
     [1.0, 1.0, 1.2]
     """
     in_memory(log)

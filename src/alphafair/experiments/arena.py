@@ -122,7 +122,7 @@ def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Ve
     The first is None where a seed has no gap to close.
     """
     mine = table.filter(contender=contender.key, alpha=alpha)
-    earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("rewards", "uniform", "optimum", "gap"))
+    earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("accounts", "uniform", "optimum", "gap"))
     seeds = zip(best, uniform, gaps, strict=True)
     learnable = all(metrics.has_gap(top, even, alpha, certified=gap) for top, even, gap in seeds)
     closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else None

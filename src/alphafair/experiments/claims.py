@@ -61,7 +61,7 @@ def obstacle(run: OnRatings) -> str:
         level = run.contenders[UNIFORM].alpha_performance.end.mean
         return "" if has_room(run.best, run.certificate, level) else "the optimum is uniform play: nothing to learn"
     if isinstance(run, OverAlpha):
-        return "" if np.ptp(run.final_rewards, axis=0).any() else "\u03b1 changes nothing here"
+        return "" if np.ptp(run.final_accounts, axis=0).any() else "\u03b1 changes nothing here"
     return ""
 
 

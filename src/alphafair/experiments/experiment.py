@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from alphafair.algorithms import POLICIES, BasePolicy
+from alphafair.algorithms.fitting import known_settings
 from alphafair.experiments.published import PublishedSign, PublishedStep
 from alphafair.experiments.rival import GuaranteedLearner, OptimisticFrankWolfe
 from alphafair.experiments.run import Task, Work, short_digest, stream_digest
 from alphafair.offline import offline_curve
-from alphafair.algorithms import POLICIES, BasePolicy
-from alphafair.algorithms.fitting import known_settings
 from alphafair.simulation import simulate
 from alphafair.types import Feedback, Stream
 
@@ -64,7 +64,7 @@ class Contender:
         return short_digest(self.unlabelled())
 
     def played(self, stream: Stream, alpha: float, n_seeds: int, n_records: int) -> pl.DataFrame:
-        """The cumulative rewards of all arms at every recorded round, and their pulls at the end, seed by seed.
+        """The accounts of all arms at every recorded round, and their pulls at the end, seed by seed.
 
         Under full information rewards are booked as expected, so one seed says it all.
         """
@@ -72,8 +72,8 @@ class Contender:
         frames = []
         for seed in range(n_seeds if self.feedback is Feedback.BANDIT else 1):
             trace = simulate(policy.fresh(), stream, seed=seed, record_every=every)
-            pulls = np.broadcast_to(trace.pulls, trace.cumulative_rewards.shape)
-            columns = {"seed": seed, "round": trace.rounds, "rewards": trace.cumulative_rewards, "pulls": pulls}
+            pulls = np.broadcast_to(trace.pulls, trace.accounts.shape)
+            columns = {"seed": seed, "round": trace.rounds, "accounts": trace.accounts, "pulls": pulls}
             frames.append(pl.DataFrame(columns))
         return pl.concat(frames)
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from alphafair import contexts, metrics, streams
+from alphafair.algorithms.fitting import accepted
 from alphafair.experiments.experiment import KINDS, Contender
 from alphafair.experiments.run import Task, Work, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.algorithms.fitting import accepted
 from alphafair.simulation import simulate, simulate_against
 from alphafair.types import Adversary, Feedback, Matrix, Stream, Vector
 
@@ -70,7 +70,7 @@ class Course:
         if self.seeded:
             return smaller
         title = f"synthetic {self.title}"
-        return replace(smaller, title=title, maker="stochastic", settings=SMOKE_RATINGS, n_first=None)
+        return replace(smaller, title=title, maker="ratings", settings=SMOKE_RATINGS, n_first=None)
 
 
 @cache  # the digest, not the rounds
@@ -120,7 +120,7 @@ class Match:
                     trace, met = simulate(policy, made, seed=seed, delay=self.course.delay), made
                 found = fixed or limits(met, alphas)
                 rows += [(contender.key, alpha, trace.final, *found[alpha]) for alpha in alphas]
-        columns = zip(("contender", "alpha", "rewards", *Limits._fields), zip(*rows, strict=True), strict=True)
+        columns = zip(("contender", "alpha", "accounts", *Limits._fields), zip(*rows, strict=True), strict=True)
         return pl.DataFrame({name: np.array(values) for name, values in columns})
 
     def _played_at_once(self, contender: Contender) -> list[tuple[float, ...]]:
@@ -154,5 +154,5 @@ def known_limits(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> di
         for mean, reward in zip(means, rewards, strict=True):
             arm = int((mean * earned**-alpha).argmax())
             earned[arm] += reward[arm]
-        found[alpha] = Limits(float(metrics.alpha_performance(earned, alpha)), 0.0, uniform)
+        found[alpha] = Limits(metrics.alpha_performance(earned, alpha), 0.0, uniform)
     return found

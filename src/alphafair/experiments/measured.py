@@ -39,8 +39,8 @@ class Run:
         """What one contender did: R by seed, recorded round and arm, and shares of pulls by seed and arm."""
         table = self.tables[f"{contender.key}-{alpha:g}"]
         shape = (table["seed"].n_unique(), -1, self.stream.n_arms)
-        rewards, pulls = (table[name].to_numpy().reshape(shape) for name in ("rewards", "pulls"))
-        return rewards, pulls[:, -1] / self.stream.n_rounds
+        accounts, pulls = (table[name].to_numpy().reshape(shape) for name in ("accounts", "pulls"))
+        return accounts, pulls[:, -1] / self.stream.n_rounds
 
     @cached_property
     def optimum(self) -> pl.DataFrame:
@@ -52,19 +52,19 @@ class Run:
         """Every metric of every contender, over time against the optimum too; and shares of pulls, by seed and arm."""
         alpha, found = self.plan.alpha, {}
         for contender in self.plan.contenders:
-            rewards, pull_shares = self.played(contender, alpha)
+            accounts, pull_shares = self.played(contender, alpha)
             found[contender.label] = {
                 "pull_shares": pull_shares,
-                "alpha_performance": metrics.alpha_performance(rewards, alpha),
-                "jain_index": metrics.jain_index(rewards),
-                "average_reward": metrics.average_reward(rewards),
+                "alpha_performance": metrics.alpha_performance(accounts, alpha),
+                "jain_index": metrics.jain_index(accounts),
+                "average_reward": metrics.average_reward(accounts),
             }
             if self.plan.n_records > 1:
                 best = self.optimum["value"].to_numpy()
                 found[contender.label] |= {
-                    "standard_regret": metrics.standard_regret(best, rewards, alpha),
-                    "approximate_regret": metrics.approximate_regret(best, rewards, alpha),
-                    "ratio": metrics.performance_ratio(best, rewards, alpha),
+                    "standard_regret": metrics.standard_regret(best, accounts, alpha),
+                    "approximate_regret": metrics.approximate_regret(best, accounts, alpha),
+                    "ratio": metrics.performance_ratio(best, accounts, alpha),
                 }
         return found
 
@@ -93,7 +93,7 @@ def band(samples: Matrix, level: float = 0.95, within: tuple[float, float] = (-m
 def metric_band(metric: str, samples: Matrix, n_arms: int, alpha: float) -> Band:
     """Of a metric of R, which begins with 1 and never falls: no band of Jain's index reaches below 1/n or above 1."""
     known = metric in AT_THE_END
-    return band(samples, within=possible(metric, Groups.of(n_arms), alpha)) if known else band(samples)
+    return band(samples, within=possible(metric, Groups().for_arms(n_arms), alpha)) if known else band(samples)
 
 
 def along(bands: Iterable[Band]) -> Band:
@@ -107,11 +107,11 @@ def joint_bands(samples: Mapping[str, Vector]) -> dict[str, Band]:
     return {name: band(values, 1.0 - 0.05 / max(n_random, 1)) for name, values in samples.items()}
 
 
-def uniform_rewards(stream: Stream) -> Vector:
+def uniform_accounts(stream: Stream) -> Vector:
     """R of uniform play after all rounds, in closed form: 1 + the sum of rewards over n."""
     counts = np.bincount(stream.items, minlength=len(stream.reward_table))
-    earned: Vector = 1.0 + counts @ stream.reward_table / stream.n_arms
-    return earned
+    accounts: Vector = 1.0 + counts @ stream.reward_table / stream.n_arms
+    return accounts
 
 
 def has_room(optimum: float, certificate: float, uniform: float) -> bool:
@@ -126,7 +126,7 @@ def _gap_closed(run: Run, performance: Vector) -> Band | None:
     None where there is no gap to close.
     """
     _, best, certificate = run.optimum.row(-1)
-    expected = uniform_rewards(run.stream)
+    expected = uniform_accounts(run.stream)
     if not metrics.has_gap(best, expected, run.plan.alpha, certified=certificate):
         return None
     uniform = metrics.alpha_performance(expected[None], run.plan.alpha)
@@ -151,7 +151,7 @@ def _outcome(run: Run, contender: Contender) -> results.Outcome:
         feedback=contender.feedback.value,
         settings=dict(contender.settings),
         n_seeds=len(final),
-        final_rewards=final.mean(axis=0),
+        final_accounts=final.mean(axis=0),
         pull_shares=samples["pull_shares"].mean(axis=0),
         gap_closed=_gap_closed(run, samples["alpha_performance"][:, -1]),
         certificates=certificates,
@@ -194,7 +194,7 @@ def over_alpha(run: Run, data: str) -> results.OverAlpha:
     final = np.array([run.played(contender, alpha)[0][0, -1] for alpha in alphas])
     jain, average = metrics.jain_index(final), metrics.average_reward(final)
     return results.OverAlpha(
-        **run.about(), data=data, alphas=alphas, jain_index=jain, average_reward=average, final_rewards=final
+        **run.about(), data=data, alphas=alphas, jain_index=jain, average_reward=average, final_accounts=final
     )
 
 
@@ -236,8 +236,8 @@ def impossibility(matches: Sequence[Match], played: Sequence[Tables]) -> results
     def ratio(tables: Tables, alpha: float) -> float:
         """The mean over the seeds."""
         table = pl.concat(tables.values()).filter(alpha=alpha)
-        best, rewards = (table[name].to_numpy() for name in ("optimum", "rewards"))
-        return float(metrics.performance_ratio(best, rewards, alpha).mean())
+        best, accounts = (table[name].to_numpy() for name in ("optimum", "accounts"))
+        return float(metrics.performance_ratio(best, accounts, alpha).mean())
 
     return results.Limits(
         title=LIMIT,

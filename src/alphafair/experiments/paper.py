@@ -9,8 +9,8 @@ from alphafair.types import Stream
 ALPHA_FAIR = Contender("\u03b1-FairCB", "alpha-fair")
 ALPHA_FAIR_BANDIT = Contender("\u03b1-FairCB (bandit)", "alpha-fair-bandit")
 HEDGE = Contender("Hedge", "hedge", (("learning_rate", "sqrt(ln N / T)"),))
-FAIR_CB = Contender("FairCB (bandit)", "fair-cb", (("feedback", "bandit"), ("pull_floor", "0.5 / N")))
-FAIR_CB_FULL = Contender("FairCB (full)", "fair-cb", (("feedback", "full"), ("pull_floor", "0.5 / N")))
+FAIR_CB = Contender("FairCB (bandit)", "fair-cb", (("feedback", "bandit"), ("pull_share", "0.5 / N")))
+FAIR_CB_FULL = Contender("FairCB (full)", "fair-cb", (("feedback", "full"), ("pull_share", "0.5 / N")))
 INDEPENDENT = Contender("independent \u03b1-FairCB", "independent-alpha-fair")
 SCALE_FREE = Contender("scale-free bandit", "scale-free")
 UNIFORM = Contender("uniform", "uniform", (("feedback", "full"),))
@@ -49,7 +49,7 @@ FLOOR_SWEEP = Experiment(
         ALPHA_FAIR,
         ALPHA_FAIR_BANDIT,
         *(
-            Contender(f"{feedback} {share:g}", "fair-cb", (("feedback", feedback), ("pull_floor", f"{share} / N")))
+            Contender(f"{feedback} {share:g}", "fair-cb", (("feedback", feedback), ("pull_share", f"{share} / N")))
             for feedback in ("bandit", "full")
             for share in FLOORS
         ),

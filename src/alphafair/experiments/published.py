@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from alphafair.algorithms.alpha_fair import A, AlphaFair, C, K, T
 from alphafair.algorithms.alpha_fair_bandit import A as BANDIT_ARMS
-from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit, S as BANDIT_SETTINGS
+from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit
+from alphafair.algorithms.alpha_fair_bandit import S as BANDIT_SETTINGS
 from alphafair.jit import kernel
 from alphafair.math.log_barrier import ADAPTIVE, absorb
 from alphafair.math.simplex import project

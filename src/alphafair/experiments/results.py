@@ -58,7 +58,7 @@ class Outcome:
     standard_regret: Band
     approximate_regret: Band
     ratio: Band
-    final_rewards: Vector  # per arm
+    final_accounts: Vector  # per arm
     pull_shares: Vector  # per arm
     gap_closed: Band | None = None  # where there is no gap to close
     certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
@@ -74,7 +74,7 @@ class Outcome:
     @property
     def least(self) -> float:
         """What the worst-off arm has earned."""
-        return float(self.final_rewards.min())
+        return float(self.final_accounts.min())
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class OverAlpha(OnRatings):
     alphas: Floats
     jain_index: Vector
     average_reward: Vector
-    final_rewards: Matrix  # per arm
+    final_accounts: Matrix  # per arm
 
     def steps_back(self, metric: str) -> list[tuple[float, float]]:
         """Of the steps of a metric along alpha those that go against its whole change: by how much, and after which."""

@@ -1,7 +1,7 @@
 """For the arena only: the rival from the stochastic literature, and half of the adaptive policy on its own.
 
-The rival is an optimistic Frank-Wolfe index: round t, context c, play argmax_i R_i^(-alpha) U_ci. With L = ln t and m the
-mean of the n rewards of arm i in context c,
+The rival is an optimistic Frank-Wolfe index: round t, context c, play argmax_i R_i^(-alpha) U_ci. With L = ln t and m
+the mean of the n rewards of arm i in context c,
 
     U = min( 1,  m + sqrt(L/2n),  m + L/n + sqrt((L/n)^2 + 2 m L/n) ),   1 where n = 0.
 

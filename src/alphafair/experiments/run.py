@@ -29,11 +29,13 @@ PACKAGE = Path(alphafair.__file__).parent
 Task = Callable[[], pl.DataFrame]
 Started = Callable[[str, int], Callable[[int], None]]  # told a title and a total, it says whom to tell of progress
 COMPUTING = (  # all code that a table depends on
-    "kernels/*.py",
-    "policies/*.py",
+    "algorithms/*.py",
+    "math/*.py",
+    "offline/*.py",
     "streams/*.py",
-    *(f"{name}.py" for name in ("arrays", "available", "contexts", "csv_text", "data", "decision", "drive", "groups")),
-    *(f"{name}.py" for name in ("jit", "log", "memory_limit", "metrics", "offline", "played", "reduction", "rewards")),
+    *(f"{name}.py" for name in ("algorithm", "arrays", "available", "contexts", "csv_text", "data", "decision")),
+    *(f"{name}.py" for name in ("group_accounts", "groups", "jit", "log", "loops", "memory", "memory_limit")),
+    *(f"{name}.py" for name in ("metrics", "played", "policy", "random_numbers", "regressors", "rewards", "run")),
     *(f"{name}.py" for name in ("simulation", "types")),
     *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival")),
 )

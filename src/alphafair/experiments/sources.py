@@ -74,8 +74,8 @@ class Data:
 
 
 def synthetic_ratings() -> tuple[Ratings, Genres]:
-    """12,000 ratings by 30 users, sorted by user as in MovieLens, the busiest last: rounds of `streams.stochastic`."""
-    stream = streams.stochastic(n_rounds=12_000, n_contexts=30, n_arms=19, seed=0)
+    """12,000 ratings by 30 users, sorted by user as in MovieLens, the busiest last: rounds of `streams.ratings`."""
+    stream = streams.ratings(n_rounds=12_000, n_contexts=30, n_arms=19, seed=0)
     users = np.int32(stream.n_contexts) - stream.contexts
     rows = np.argsort(users, kind="stable")
     ratings = Ratings(users[rows], stream.items[rows], rows.astype(np.int64))

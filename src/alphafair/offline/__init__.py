@@ -3,7 +3,8 @@
 Every regret stands on max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is proof: `value + gap`
 is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md). With groups G, their
 entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
-keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`), and the same proof.
+keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`), and the same
+proof.
 """
 
 import warnings
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.groups import Labels, PerGroup
+from alphafair.groups import GroupsLike
 from alphafair.offline import hindsight
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.types import Matrix, Stream, Vector
@@ -31,16 +32,17 @@ class CertificateWarning(UserWarning):
 class OfflineOptimum:
     """The optimum and its proof: no fixed policy is worth more than value + gap.
 
-    `distributions` and `cumulative_rewards` are by arm, `accounts` by group: without groups the same as the latter.
+    `distributions` and `cumulative_rewards`, what every arm earns, are by arm; `accounts`, R with its initial 1, are by
+    group, or by arm without groups.
     """
 
     distributions: Matrix
+    accounts: Vector
     cumulative_rewards: Vector
     value: float
     gap: float
     iterations: int
     certified: bool
-    accounts: Vector
 
 
 def offline_optimum(
@@ -49,9 +51,7 @@ def offline_optimum(
     *,
     tolerance: float = 1e-9,
     initial: ArrayLike = 1.0,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
+    groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
 ) -> OfflineOptimum:
     """The distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
@@ -67,16 +67,11 @@ def offline_optimum(
         Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
         `CertificateWarning` says so; the gap is true in any case.
     initial
-        What groups have before the first reward, in place of 1: one number, or one per group. In `cumulative_rewards`
-        the arms of a group share alike in what is above or below 1, so that they add up to its account.
+        What groups have before the first reward, in place of 1: one number, or one per group.
     groups
-        The group of every arm, a text or a number: the optimum is then that of sum_G phi(R_G), R_G = 1 + the sum of
-        what its arms earn. Without groups every arm is one of its own.
-    entitlements
-        s of every group, a mapping or one number each, 1 if not said: sum_G s_G^alpha phi(R_G).
-    pull_floor
-        In every context every arm is drawn with at least this probability; a mapping, or one number per group: every
-        group is, and its share is divided inside it at will.
+        Whom to be fair to: a `Groups`, or a label per arm. The optimum is then that of sum_G s_G^alpha phi(R_G), where
+        R_G is 1 and what the arms of the group earn, over the policies that keep the floors in every context; the floor
+        of a group is divided inside it at will.
     present
         Where arms come and go, which of them are there: a row of booleans per epoch, `present_arms(stream)`. Floors are
         kept among those.
@@ -91,7 +86,9 @@ def offline_optimum(
     >>> best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], alpha=0.5)
     >>> round(best.value, 6), best.certified
     (11.291503, True)
-    >>> sellers = offline_optimum([[8.0, 3.0, 4.0], [2.0, 6.0, 1.0]], 0.9, groups=["ada", "ben", "ben"], pull_floor=0.1)
+    >>> from alphafair import Groups
+    >>> groups = Groups(["ada", "ben", "ben"], pull_floor=0.1)
+    >>> sellers = offline_optimum([[8.0, 3.0, 4.0], [2.0, 6.0, 1.0]], 0.9, groups=groups)
     >>> sellers.distributions.round(2).tolist(), sellers.accounts.round(2).tolist()
     ([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], [7.6, 6.6])
     """
@@ -101,7 +98,7 @@ def offline_optimum(
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     there = None if present is None else checked_presence(present, totals)
-    reduction = Reduction.of(totals.shape[1], groups, entitlements, pull_floor, there)
+    reduction = Reduction.of(totals.shape[1], groups, there)
     k = reduction.groups.n_groups
     first = checked_initial(initial, k)
     best, merged, base = reduction.merge(totals, first)
@@ -112,8 +109,8 @@ def offline_optimum(
     certified = bool(gap <= tolerance * value)
     if not certified:
         _warn(gap / value, tolerance)
-    distributions, earned = reduction.spread(totals, best, shares, first, accounts)
-    return OfflineOptimum(distributions, earned, float(value), float(gap), int(iterations), certified, accounts)
+    distributions, earned = reduction.spread(totals, best, shares)
+    return OfflineOptimum(distributions, accounts, earned, float(value), float(gap), int(iterations), certified)
 
 
 def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix:
@@ -169,9 +166,7 @@ def offline_curve(
     alpha: float,
     rounds: ArrayLike,
     *,
-    groups: Labels | None = None,
-    entitlements: PerGroup | None = None,
-    pull_floor: PerGroup = 0.0,
+    groups: GroupsLike | None = None,
     tolerance: float = 1e-9,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Vector, Vector]:
@@ -183,7 +178,7 @@ def offline_curve(
         Rewards must not be negative.
     rounds
         Numbers of rounds, rising.
-    groups, entitlements, pull_floor
+    groups
         As for `offline_optimum`. Where arms come and go, floors are kept among those that are there.
     progress
         A function to be told, every so often, how many more prefixes are done.
@@ -201,7 +196,7 @@ def offline_curve(
         raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
     most = MOST_REWARD / stream.n_rounds
     validate.reward_table("stream.reward_table", stream.reward_table, low=0.0, high=most, repair=RESCALE)
-    reduction = Reduction.of(stream.n_arms, groups, entitlements, pull_floor, present_arms(stream))
+    reduction = Reduction.of(stream.n_arms, groups, present_arms(stream))
     stream = by_epoch(stream)
     m, k = stream.n_contexts, reduction.groups.n_groups
     totals, initial, factors = np.zeros((m, stream.n_arms)), np.ones(k), reduction.groups.factors(alpha)

@@ -7,7 +7,8 @@ out of the running in context j; a row with one candidate left is settled, and a
 asks `certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the
 whole problem at once. Nothing but `certify` has to be trusted.
 
-Groups of arms, and floors under what is drawn, are no part of that problem: `alphafair.offline.reduction` makes it out of theirs.
+Groups of arms, and floors under what is drawn, are no part of that problem: `alphafair.offline.reduction` makes it out
+of theirs.
 """
 
 import math

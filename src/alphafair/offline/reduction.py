@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.arrays import Matrix, Vector
-from alphafair.groups import Groups, Labels, PerGroup
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.offline import reduction_kernels as kernels
 
 MOST_REWARD = 1e100  # of an arm in a context, in all
@@ -29,24 +29,15 @@ class Reduction:
     Floors are kept among the arms, and the groups, that are there.
     """
 
-    groups: Groups
+    groups: ArmGroups
     present: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(
-        cls,
-        n_arms: int,
-        groups: Labels | None,
-        entitlements: PerGroup | None,
-        pull_floor: PerGroup,
-        present: NDArray[np.bool_] | None,
-    ) -> Reduction:
-        """From what a user says of groups."""
-        silent = groups is None and entitlements is None and present is None
-        if silent and isinstance(pull_floor, float) and pull_floor == 0.0:
-            return _nothing_said(n_arms)
-        n_live = n_arms if present is None else int(present.sum(axis=1).max())
-        return cls(Groups.of(n_arms, groups, entitlements, pull_floor, n_live=n_live), present)
+    def of(cls, n_arms: int, groups: GroupsLike | None, present: NDArray[np.bool_] | None) -> Reduction:
+        """From an argument `groups`."""
+        if present is None:
+            return _plain(n_arms) if groups is None else cls(arm_groups(groups, n_arms))
+        return cls(arm_groups(groups, n_arms, n_live=int(present.sum(axis=1).max())), present)
 
     @cached_property
     def is_identity(self) -> bool:
@@ -71,21 +62,19 @@ class Reduction:
         kernels.merge(totals, initial, self.owed, best, merged, base)
         return best, merged, base
 
-    def spread(
-        self, totals: Matrix, best: Matrix, shares: Matrix, initial: Vector, accounts: Vector
-    ) -> tuple[Matrix, Vector]:
-        """From the shares and accounts of groups: the distributions over arms, and R by arm."""
+    def spread(self, totals: Matrix, best: Matrix, shares: Matrix) -> tuple[Matrix, Vector]:
+        """From the shares of groups: the distributions over arms, and what every arm earns."""
         if self.is_identity:
-            return shares, accounts.copy()
+            return shares, (totals * shares).sum(axis=0)
         distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
-        kernels.spread(totals, initial, self.owed, best, shares, accounts, distributions, earned)
+        kernels.spread(totals, self.owed, best, shares, distributions, earned)
         return distributions, earned
 
 
 @lru_cache(maxsize=8)
-def _nothing_said(n_arms: int) -> Reduction:
-    """Kept, because making it takes a tenth as long as solving a small problem."""
-    return Reduction(Groups.of(n_arms))
+def _plain(n_arms: int) -> Reduction:
+    """Without groups; kept, because making it takes a tenth as long as solving a small problem."""
+    return Reduction(ArmGroups.of(n_arms))
 
 
 @lru_cache(maxsize=8)

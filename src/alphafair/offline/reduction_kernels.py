@@ -89,20 +89,17 @@ def merge(totals, initial, owed, best, merged, base):
 
 
 @long_kernel
-def spread(totals, initial, owed, best, y, accounts, x, earned):
+def spread(totals, owed, best, y, x, earned):
     """What y, the answer to the merged problem, means to arms: the best arms of a group have all of its share.
 
     x_ji = nu_i + (nu_G + room y_jG)/k if i is one of the k best arms of G that are there, else nu_i. What y leaves for
-    groups that are not there goes to those that are, in proportion. Arm i has sum_j W_ji x_ji and its part, equal for
-    all arms of the group, of what that began with, so that R_G = 1 + sum (R_i - 1): alone, the account itself.
+    groups that are not there goes to those that are, in proportion. Arm i earns sum_j W_ji x_ji.
     """
     (m, n_groups), n = y.shape, totals.shape[1]
     order, starts = np.empty(n, np.uint64), np.empty(n_groups + 1, np.uint64)
-    arm_floors, group_floors, size = np.empty(n), np.empty(n_groups), np.zeros(n_groups)
+    arm_floors, group_floors = np.empty(n), np.empty(n_groups)
     rows, room = m // owed.there.shape[0], 1.0
-    for i in range(n):
-        earned[i] = 0.0
-        size[owed.of_arms[i]] += 1.0
+    earned[:] = 0.0
     for j in range(m):
         if j % rows == 0:
             room = _begin(owed, j // rows, order, starts, arm_floors, group_floors)
@@ -129,6 +126,3 @@ def spread(totals, initial, owed, best, y, accounts, x, earned):
                         own = share if totals[j, i] == most else 0.0
                         x[j, i] += own
                         earned[i] += own * most
-    for i in range(n):
-        g = owed.of_arms[i]
-        earned[i] = accounts[g] if size[g] == 1.0 else 1.0 + (initial[g] - 1.0) / size[g] + earned[i]

@@ -8,7 +8,7 @@ from alphafair.streams.means import adversary, day_and_night, phases, sparse_cli
 from alphafair.streams.movielens import first_rating, movielens
 from alphafair.streams.movielens_small import movielens_small
 from alphafair.streams.open_bandit import click_rates, open_bandit
-from alphafair.streams.synthetic import drifting, greedy_trap, impossibility, stochastic
+from alphafair.streams.synthetic import drifting_ratings, greedy_trap, impossibility, ratings
 from alphafair.streams.table import table
 from alphafair.types import Log
 
@@ -19,7 +19,7 @@ __all__ = [
     "day_and_night",
     "described",
     "described_means",
-    "drifting",
+    "drifting_ratings",
     "first_rating",
     "greedy_trap",
     "impossibility",
@@ -27,9 +27,9 @@ __all__ = [
     "movielens_small",
     "open_bandit",
     "phases",
+    "ratings",
     "sparse_clicks",
     "stationary",
-    "stochastic",
     "table",
     "zipf_contexts",
 ]

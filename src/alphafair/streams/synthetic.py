@@ -1,4 +1,4 @@
-"""Streams made here, all seeded: stochastic, drifting, and two adversaries."""
+"""Streams made here, all seeded: ratings, ratings by users whose taste changes, and two adversaries."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from alphafair import validate
 from alphafair.types import Indices, Matrix, Stream
 
 
-def stochastic(
+def ratings(
     n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: float = 0.2, n_items: int = 1000, seed: int = 0
 ) -> Stream:
     """Users who rate items of their taste: reward 1 for the arms that fit the item, the floor for the rest.
@@ -14,15 +14,15 @@ def stochastic(
     Shaped like ratings: every item fits one to four arms, some arms are far more common than others, every context
     has favourite items, and some contexts come far more often. Rounds are independent draws.
 
-    >>> stream = stochastic(n_rounds=100, n_contexts=5, n_arms=4, seed=1)
+    >>> stream = ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1)
     >>> stream.n_rounds, stream.n_contexts, stream.n_arms, stream.rewards(0).tolist()
     (100, 5, 4, [1.0, 0.2, 0.2, 0.2])
     """
     sizes = (n_rounds, n_contexts, n_arms)
-    return drifting(*sizes, n_phases=1, reward_floor=reward_floor, n_items=n_items, seed=seed)
+    return drifting_ratings(*sizes, n_phases=1, reward_floor=reward_floor, n_items=n_items, seed=seed)
 
 
-def drifting(
+def drifting_ratings(
     n_rounds: int,
     n_contexts: int,
     n_arms: int,
@@ -34,7 +34,7 @@ def drifting(
 ) -> Stream:
     """The same users, whose taste changes: in every phase each context has new favourite items.
 
-    >>> drifting(n_rounds=100, n_contexts=5, n_arms=4, seed=1).n_rounds
+    >>> drifting_ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1).n_rounds
     100
     """
     n_rounds, n_contexts, n_arms, rng, floor = _checked(n_rounds, n_contexts, n_arms, seed, reward_floor)

@@ -25,8 +25,8 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
 
     Arms stand in the order of what uniform play earns them; of very many, evenly chosen ones.
     """
-    rewards = np.array([each.final_rewards for each in run.outcomes])
-    order = np.argsort(-run.of("uniform").final_rewards, kind="stable")
+    rewards = np.array([each.final_accounts for each in run.outcomes])
+    order = np.argsort(-run.of("uniform").final_accounts, kind="stable")
     order = order[figures.evenly(len(order), MOST_ARMS)]
     height = 1.75 + ARM_ROW * len(order)
     reading = "cumulative reward with its initial 1; black line: an equal split of the same total"
@@ -38,7 +38,7 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
         for column, each in enumerate(run.outcomes):
             start, room = (left + column * width) / canvas.WIDTH, (width - 0.12) / canvas.WIDTH
             axes = figure.add_axes((start, 0.55 / height, room, (top - 0.95) / height))
-            _column(axes, each.label, look(each.policy), each.final_rewards[order], float(each.final_rewards.mean()))
+            _column(axes, each.label, look(each.policy), each.final_accounts[order], float(each.final_accounts.mean()))
             axes.set_xlim(least, most)
             axes.xaxis.set_major_locator(FixedLocator(_ticks(least, most, 4 if len(rewards) < 5 else 2)))
             axes.set_yticks(range(len(order)), names if column == 0 else [""] * len(order), fontsize=LABEL_SIZE)
