@@ -197,46 +197,82 @@ _compiling = threading.RLock()
 
 
 def compiled(kernel: Any, **flags: bool) -> Any:
-    """The Numba dispatcher of a kernel, in which every kernel that it calls is compiled as well.
+    """The Numba dispatcher of a kernel, to be called from Python; every kernel that it calls is compiled into it.
 
     `flags` replace global names in all of them: `compiled(draw, GROUPS=False)` leaves out every branch `if GROUPS ...`.
-    Only kernels with `entry` can be called from Python; the others exist inside those that call them.
     """
-    key = (kernel, *sorted(flags.items()))
+    return _once(_entry, kernel, flags)
+
+
+def _once(make: Function, kernel: Any, flags: Mapping[str, bool]) -> Any:
+    key = (make, kernel, *sorted(flags.items()))
     with _compiling:
         if key not in _compiled:
-            _compiled[key] = _dispatcher(kernel, flags)
+            _compiled[key] = make(kernel, flags)
         return _compiled[key]
 
 
-def _dispatcher(kernel: Any, flags: Mapping[str, bool]) -> Any:
+def _inner(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """A kernel for other kernels to call: not machine code of its own, but a part of theirs."""
+    from alphafair.machine_code import inner
+
+    if "instead" in kernel.__kernel__:  # something that only machine code can do
+        return kernel.__kernel__["instead"]()
+    return inner(_with_compiled_names(kernel, flags), **_options(kernel))
+
+
+def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """A kernel for Python to call: one that calls the inner one, so that this is typed and translated once for all."""
     import numba
 
-    options: dict[str, Any] = {**OPTIONS, **kernel.__kernel__}
-    if "instead" in options:  # something that only machine code can do
-        return options["instead"]()
-    entry = options.pop("entry", False)
-    function = getattr(kernel, "function", kernel)
-    code = function.__code__
-    names = _global_names(code)
-    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
-    for name in names:
-        if is_kernel(globals_.get(name)):
-            globals_[name] = compiled(globals_[name], **flags)
-    own = types.FunctionType(code, globals_, function.__name__, function.__defaults__)
-    suffix = "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
-    own.__qualname__, own.__module__ = function.__qualname__ + suffix, function.__module__
-    options["_nrt"] = not {"np", "copy"}.isdisjoint(code.co_names)  # no array made, no references to count
-    options["no_cpython_wrapper"] = not entry
-    folder = _cache_folder() if entry and function.__module__.startswith(f"{__package__}.") else None
+    from alphafair.machine_code import entry
+
+    options = _options(kernel)
+    if isinstance(kernel, LongKernel):
+        options["nogil"] = True
+        own = _with_compiled_names(kernel, flags)
+    else:
+        own = _caller(kernel, _once(_inner, kernel, flags))
+    own.__qualname__ += "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
+    folder = _cache_folder() if kernel.__module__.startswith(f"{__package__}.") else None
     if folder is None:  # the fingerprint speaks for no code but our own
-        return numba.njit(**options)(own)
+        return entry(own, **options)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
     try:
-        return numba.njit(cache=True, **options)(own)
+        return entry(own, cache=True, **options)
     finally:
         settings.CACHE_DIR = before
+
+
+def _options(kernel: Any) -> dict[str, Any]:
+    names = getattr(kernel, "function", kernel).__code__.co_names
+    return {**OPTIONS, "_nrt": not {"np", "copy"}.isdisjoint(names)}  # no array made, no references to count
+
+
+def _with_compiled_names(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """The same function, with flags as they are and inner kernels in place of those that it names."""
+    function = getattr(kernel, "function", kernel)
+    names = _global_names(function.__code__)
+    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
+    for name in names:
+        if is_kernel(globals_.get(name)):
+            globals_[name] = _once(_inner, globals_[name], flags)
+    own = types.FunctionType(function.__code__, globals_, function.__name__, function.__defaults__)
+    own.__qualname__, own.__module__ = function.__qualname__, function.__module__
+    return own
+
+
+def _caller(kernel: Any, inner: Any) -> Any:
+    """A function that calls `inner` with its own arguments, and stands where the kernel does, for the disk cache."""
+    code = kernel.__code__
+    parameters = ", ".join(code.co_varnames[: code.co_argcount])
+    made: dict[str, Any] = {"inner": inner, "__name__": kernel.__module__}
+    source = f"def {kernel.__name__}({parameters}): return inner({parameters})"
+    exec(compile("\n" * (code.co_firstlineno - 1) + source, code.co_filename, "exec"), made)  # noqa: S102 - our own names
+    own = made[kernel.__name__]
+    own.__qualname__ = kernel.__qualname__
+    return own
 
 
 def _global_names(code: types.CodeType) -> set[str]:
