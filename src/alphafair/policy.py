@@ -398,24 +398,43 @@ class BasePolicy(Policy):
         """
         try:
             self._acquire()
-            used_for = decision._used if type(decision) is ChosenDecision else None
-            if used_for and self._markers.learned in used_for:
-                self._refuse_again("one that this policy has not learned from yet", decision)
-            checked = validate.decision(decision, self.n_contexts, self.n_arms)
-            if self._bandit:
-                self._update_bandit(decision, checked, reward)
+            n_arms, used_for = self.n_arms, None
+            if type(decision) is ChosenDecision:  # as some policy made it: sound in itself, but it must fit this one
+                used_for = decision._used
+                if used_for and self._markers.learned in used_for:
+                    self._refuse_again("one that this policy has not learned from yet", decision)
+                context, arm, propensity, probabilities = decision
+                fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
             else:
-                self._update_full(decision, checked, reward)
+                fits = False
+            if not fits:
+                context, arm, propensity, probabilities = validate.decision(decision, self.n_contexts, n_arms)
+            low, high = self.reward_range
+            if self._bandit:
+                if type(reward) is not float or not low <= reward <= high:
+                    reward = validate.reward(reward, low, high)
+                if self._learned.all_live and not self.n_features:
+                    if self._prepared != context:
+                        self._prepare(self._memory, context)
+                    self._prepared = _NOT_PREPARED
+                    if not self._learn(self._memory, context, arm, propensity, reward):
+                        self._refuse_propensity(context, propensity)
+                else:
+                    self._learn_one(decision, context, arm, propensity, reward)
+            else:
+                rewards, used = _copied(reward, n_arms), _copied(probabilities, n_arms)
+                if rewards is None or not self._all_within(rewards, low, high):
+                    rewards = validate.rewards(reward, n_arms, n_arms if probabilities is None else len(decision[3]))
+                if used is None or not self._is_distribution(used):
+                    used = validate.decision_probabilities(probabilities, n_arms)
+                self._learn_all(decision, context, used, rewards)
             if used_for is not None:
                 decision._used = (self._markers.learned, *used_for) if used_for else self._used_once  # type: ignore[attr-defined]
         finally:
             self._release()
 
-    def _update_bandit(self, decision: Decision, checked: tuple[int, int, float, Any], reward: Any) -> None:
-        context, arm, propensity, _ = checked
-        low, high = self.reward_range
-        if type(reward) is not float or not low <= reward <= high:
-            reward = validate.reward(reward, low, high)
+    def _learn_one(self, decision: Decision, context: int, arm: int, propensity: float, reward: float) -> None:
+        """From the reward of the arm that was played, where arms are retired or rounds have features."""
         learned = self._learned
         column = arm if learned.all_live else learned.column(arm)
         if self.n_features:
@@ -432,15 +451,8 @@ class BasePolicy(Policy):
         if self._regressors is not None:
             self._teach_regressors(column, reward)
 
-    def _update_full(self, decision: Decision, checked: tuple[int, int, float, Any], reward: Any) -> None:
-        context, _, _, probabilities = checked
-        n_arms = self.n_arms
-        low, high = self.reward_range
-        rewards, used = _copied(reward, n_arms), _copied(probabilities, n_arms)
-        if rewards is None or not self._all_within(rewards, low, high):
-            rewards = validate.rewards(reward, n_arms, n_arms if probabilities is None else len(decision[3]))
-        if used is None or not self._is_distribution(used):
-            used = validate.decision_probabilities(probabilities, n_arms)
+    def _learn_all(self, decision: Decision, context: int, used: Vector, rewards: Vector) -> None:
+        """From the rewards of all arms, drawn with the distribution `used`."""
         if self.n_features:
             self._show(getattr(decision, "features", None))
         if not self._learned.all_live:
