@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+
+from alphafair import jit
 
 GROUPS = {"labels": ["a", "a", "b"], "pull_floor": {"a": 0.1}}
 
@@ -65,7 +68,38 @@ def _policies(name: str) -> Iterator[Any]:
             yield kind(1, 3, **settings, **({} if each is None else {"feedback": each.value}))
 
 
-if __name__ == "__main__":
+def names(policies: Iterable[str] = ()) -> list[str]:
+    """What to compile for some policies, or for all: one name per kind of feedback."""
+    from alphafair import POLICIES, validate
+
+    found = []
+    for policy in policies or POLICIES:
+        kind = validate.choice("policy", policy.partition("+")[0], POLICIES)
+        feedbacks = [each.value for each in POLICIES[kind].feedbacks]
+        found += [policy] if "+" in policy or not feedbacks else [f"{policy}+{each}" for each in feedbacks]
+    return found
+
+
+def compile_all(names: Iterable[str], advance: Callable[[int], None] = lambda names: None) -> None:
+    """Compile them into the cache; `advance` is told of each. Machine code that is there already is only loaded."""
+    before = os.environ.get("ALPHAFAIR_JIT")
     os.environ["ALPHAFAIR_JIT"] = "now"
-    for each in sys.argv[1:]:
-        compile_policy(each)
+    try:
+        for name in names:
+            compile_policy(name)
+            advance(1)
+    finally:
+        del os.environ["ALPHAFAIR_JIT"]
+        if before is not None:
+            os.environ["ALPHAFAIR_JIT"] = before
+
+
+def _give_up() -> None:
+    os._exit(1)  # a thread cannot end the process otherwise; files are written whole or not at all
+
+
+if __name__ == "__main__":
+    limit = threading.Timer(jit.HELPER_LIMIT, _give_up)
+    limit.daemon = True
+    limit.start()
+    compile_all(sys.argv[1:])

@@ -21,6 +21,7 @@ Kernels copy arrays in loops: for one array assigned to a slice of another Numba
 
 from __future__ import annotations
 
+import atexit
 import dis
 import hashlib
 import os
@@ -71,12 +72,6 @@ def is_kernel(value: Any) -> bool:
     return hasattr(value, "__kernel__")
 
 
-def entry_kernel(function: Function) -> Any:
-    """Mark a kernel that Python calls as well, by way of `repeated`."""
-    function.__kernel__ = {"entry": True}  # type: ignore[attr-defined]
-    return function
-
-
 def repeated(kernel: Any, n_calls: int) -> Any:
     """A kernel to be called so many times from Python: the function itself, or machine code where that is sooner done.
 
@@ -93,7 +88,7 @@ class LongKernel:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
-        self.__kernel__ = {"nogil": True, "entry": True}
+        self.__kernel__: dict[str, Any] = {}
         self.__wrapped__ = function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -113,9 +108,9 @@ def long_kernel(function: Function) -> Any:
 
 
 def fingerprint() -> str:
-    """Digest of every file with kernels and of this one, so that no machine code is older than what it came from."""
+    """Digest of every file with kernels and of those that compile them, so that no machine code is older than what it came from."""
     digest = hashlib.sha256()
-    paths = [_PACKAGE / f"{name}.py" for name in ("jit", *FOLDERS)]
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", *FOLDERS)]
     paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
     for path in paths:
         if path.exists():
@@ -301,9 +296,7 @@ def specialise(template: Function, name: str, **steps: Any) -> Any:
     own.__qualname__ = name
     ours = all(step.__module__.startswith(f"{__package__}.") for step in steps.values())
     own.__module__ = template.__module__ if ours else "__main__"
-    made = LongKernel(own)
-    made.__kernel__ = {"nogil": True, "entry": True}
-    return made
+    return LongKernel(own)
 
 
 # when to switch
@@ -312,15 +305,17 @@ LOADING = 0.5  # seconds to import Numba and to load machine code from disk
 MAKING = 8.0  # seconds to compile the kernels of a policy
 HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
 LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made
+HELPER_LIMIT = 300.0  # seconds after which a helper gives up, and is given up
+A_CALL = 0.02  # seconds of interpreted rounds in one call, between two decisions whether to go on so
 
 
 class Bundle:
     """The kernels of one kind of policy, as one decision: interpreted still, or machine code from now on.
 
     Interpreted work is counted. Once it has taken as long as loading would, machine code is loaded if it is on disk; if
-    it is not, a helper process makes it while this one goes on. `name` says what the helper is to compile: an argument
-    of `python -m alphafair.compile`; None for policies of other packages, which are compiled in this process once that
-    has become cheaper.
+    it is not, a helper process makes it while this one goes on. Where so much work is to come that compiling is sooner
+    done, or there is no helper or it has failed, this process compiles what it needs itself. `name` says what the
+    helper is to compile: an argument of `python -m alphafair.compile`; None for policies of other packages.
     """
 
     _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
@@ -328,43 +323,70 @@ class Bundle:
     def __init__(self, name: str | None) -> None:
         self.name = name
         self.spent = 0.0
+        self.rounds = 0.0
+        self._use_machine_code = False
+        self.forget_helper()
+
+    def forget_helper(self) -> None:
+        """None has been started: at first, and in a forked process, whose parent it belongs to."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._tried = False
-        self._next_look = 0.0
-        self._use_machine_code = False
+        self._next_look = self._give_up = 0.0
+        self._looking = threading.Lock()
 
     @classmethod
     def of(cls, kind: str, name: str | None) -> Bundle:
         """The one of this process."""
         return cls._all.setdefault((kind, name), cls(name))
 
-    def spend(self, seconds: float) -> None:
-        """So much more interpreted work has been done."""
+    def spend(self, seconds: float, rounds: float) -> None:
+        """So much more interpreted work has been done, for so many rounds."""
         self.spent += seconds
+        self.rounds += rounds
+
+    def rounds_per_call(self, n_rounds: int) -> int:
+        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        if self.rounds == 0.0:
+            return n_rounds if self.use_machine_code() else 1
+        per_round = self.spent / self.rounds
+        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(A_CALL / per_round))
 
     def use_machine_code(self, more: float = 0.0) -> bool:
         """Whether machine code is to be used from now on, where about `more` seconds of interpreted work are to come."""
         if self._use_machine_code:
             return True
         chosen = mode()
-        if chosen == "auto":
-            self._use_machine_code = self._pays(more)
+        if chosen == "auto" and self._looking.acquire(blocking=False):  # one thread decides for all
+            try:
+                self._use_machine_code = self._pays(more)
+            finally:
+                self._looking.release()
         return self._use_machine_code or chosen == "now"
 
     def _pays(self, more: float) -> bool:
-        if more > MAKING:
-            return True
-        if self.spent + more < HELPER_AFTER or time.monotonic() < self._next_look:
+        now = time.monotonic()
+        if self.spent + more < HELPER_AFTER or now < self._next_look:
             return False
-        self._next_look = time.monotonic() + LOOK_EVERY
+        self._next_look = now + LOOK_EVERY
         if self.on_disk():
             return max(self.spent, more) > LOADING
+        if max(self.spent, more) > MAKING and not self._helper_is_at_work(now):
+            return True
+        if more > 2.0 * MAKING:  # longer than the rest of what the helper has to do
+            return True
         if not self._tried:
-            self._tried = True
+            self._tried, self._give_up = True, now + HELPER_LIMIT
             self._helper = self._start_helper()
-        if self._helper is not None and self._helper.poll() is None:
+        return False
+
+    def _helper_is_at_work(self, now: float) -> bool:
+        if self._helper is None or self._helper.poll() is not None:
             return False
-        return self.spent > MAKING
+        if now > self._give_up:
+            self._helper.kill()
+            self._helper.wait()
+            return False
+        return True
 
     def on_disk(self) -> bool:
         """Whether a helper, or an earlier process, has made all of it."""
@@ -392,8 +414,33 @@ class Bundle:
         except OSError:
             return None
 
+    def leave_helper(self) -> None:
+        """This process ends; a helper ends by itself, and what it makes serves the next process."""
+        if self._helper is not None and self._helper.poll() is None:
+            self._helper.returncode = 0  # nobody is warned of a process that is left alone on purpose
+
 
 def _helper_environment() -> dict[str, str]:
     """This process's, with the same search path, and kernels compiled at once."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}
+
+
+def _leave_helpers() -> None:
+    for bundle in Bundle._all.values():
+        bundle.leave_helper()
+
+
+def _forget_helpers() -> None:
+    """In a forked process: no helper is its own, and no lock is held by a thread that it does not have."""
+    global _compiling
+    _compiling = threading.RLock()
+    for bundle in Bundle._all.values():
+        if bundle._helper is not None:
+            bundle._helper.returncode = 0
+        bundle.forget_helper()
+
+
+atexit.register(_leave_helpers)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_helpers)

@@ -97,6 +97,8 @@ class LogSteps(NamedTuple):
     masks: Any
     drawn: Any
 
+    PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # and features, if any
+
     @classmethod
     def learning(cls, contexts: Any, arms: Any, propensities: Any, rewards: Any, features: Any = None) -> Self:
         """Rewards to be learned from, and nothing else."""

@@ -10,7 +10,7 @@ import copy
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
@@ -34,7 +34,7 @@ from alphafair.types import Account, ChosenDecision, Decision, Feedback, Policy,
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 _NOT_PREPARED = -1
-INTERPRETED_ROUND = 2e-4  # seconds, about
+MOST_ROUNDS = 1 << 16  # in one call: a bar moves between two, and other threads have their turn
 
 
 class _Markers(NamedTuple):
@@ -246,7 +246,7 @@ class BasePolicy(Policy):
             return self._draw(*arguments)
         started = time.perf_counter()
         arm, propensity = self._algorithm.draw(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.5)
         return int(arm), float(propensity)
 
     def _first_learn(self, *arguments: Any) -> bool | None:
@@ -257,7 +257,7 @@ class BasePolicy(Policy):
             return bool(answer) if answer is not None else None
         started = time.perf_counter()
         answer = self._algorithm.learn(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.5)
         return None if answer is None else bool(answer)
 
     def _first_prepare(self, *arguments: Any) -> None:
@@ -269,7 +269,7 @@ class BasePolicy(Policy):
             return
         started = time.perf_counter()
         self._algorithm.prepare(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.0)
 
     # choosing
 
@@ -754,7 +754,7 @@ class BasePolicy(Policy):
         return self._regressors is None and not own_steps
 
     def run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """Part of a whole run in one call; arms are columns of `live` ones. `n_rounds` are still to come, with this."""
+        """So many rounds in one call, as `rounds_per_call` has said; arms are columns of `live` ones here."""
         with self._lock:
             if not np.array_equal(live, self._learned.live_arms):
                 allowed = f"one that keeps its arms {live.tolist()} while it plays"
@@ -764,16 +764,24 @@ class BasePolicy(Policy):
             return self._called(run, n_rounds, self._memory, *arguments)
 
     def rounds_per_call(self, n_rounds: int) -> int:
-        """How many of so many rounds to play in one call: few while they are interpreted."""
-        return 1 << 16 if self._bundle.use_machine_code(n_rounds * INTERPRETED_ROUND) else 64
+        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
+
+    def _pieces(self, n_rounds: int) -> Iterator[slice]:
+        """The same rounds, cut into calls."""
+        start = 0
+        while start < n_rounds:
+            stop = start + self.rounds_per_call(n_rounds - start)
+            yield slice(start, stop)
+            start = stop
 
     def _called(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
-        """A loop in machine code, or interpreted where that is sooner done."""
-        if self._bundle.use_machine_code(n_rounds * INTERPRETED_ROUND):
+        """A loop over so many rounds, in machine code or interpreted."""
+        if self._bundle.use_machine_code():
             return jit.compiled(run, **self._flags())(*arguments)
         started = time.perf_counter()
         answer = run.function(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 
     def fold_log(self, log: LogSteps) -> None:
@@ -801,7 +809,14 @@ class BasePolicy(Policy):
         def follow(part: LogSteps) -> int:
             steps = LogSteps(*map(frozen, part[:-1]), part.drawn)  # read-only columns are of one type, so compiled once
             out = np.empty(len(learned.live_arms))
-            return int(self._called(fold, len(steps.steps), self._memory, steps, out))
+            for piece in self._pieces(len(steps.steps)):
+                some = steps._replace(**{name: getattr(steps, name)[piece] for name in LogSteps.PER_STEP})
+                if len(steps.features):
+                    some = some._replace(features=steps.features[piece])
+                refused = int(self._called(fold, piece.stop - piece.start, self._memory, some, out))
+                if refused >= 0:
+                    return piece.start + refused
+            return -1
 
         log = log._replace(features=feature_table(log.features, learned.live_arms))
         if learned.all_live:
@@ -836,10 +851,12 @@ class BasePolicy(Policy):
             pooled = self._groups is not None and self._groups.pooled
             cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
-                part = slice(first, last)
-                self._book_retired(contexts[part], gone[part])
-                shown = table[part] if len(table) else table
-                self._called(fold, last - first, self._memory, shown, contexts[part], used[part], seen[part])
+                self._book_retired(contexts[first:last], gone[first:last])
+                for piece in self._pieces(last - first):
+                    part = slice(first + piece.start, first + piece.stop)
+                    shown = table[part] if len(table) else table
+                    n_rounds = piece.stop - piece.start
+                    self._called(fold, n_rounds, self._memory, shown, contexts[part], used[part], seen[part])
 
 
 def _given(said: Any) -> Groups:
