@@ -82,16 +82,10 @@ def names(policies: Iterable[str] = ()) -> list[str]:
 
 def compile_all(names: Iterable[str], advance: Callable[[int], None] = lambda names: None) -> None:
     """Compile them into the cache; `advance` is told of each. Machine code that is there already is only loaded."""
-    before = os.environ.get("ALPHAFAIR_JIT")
-    os.environ["ALPHAFAIR_JIT"] = "now"
-    try:
+    with jit.using_mode("now"):
         for name in names:
             compile_policy(name)
             advance(1)
-    finally:
-        del os.environ["ALPHAFAIR_JIT"]
-        if before is not None:
-            os.environ["ALPHAFAIR_JIT"] = before
 
 
 def _give_up() -> None:

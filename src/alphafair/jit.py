@@ -33,6 +33,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +42,8 @@ Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
-FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation")  # where kernels are
+# where kernels are: files and folders
+FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation", "experiments/rival", "experiments/published")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
@@ -57,6 +59,19 @@ def mode() -> Mode:
     if chosen not in ("auto", "now", "off"):
         raise ValueError(f"ALPHAFAIR_JIT must be auto, now or off; got {chosen!r}. Unset it for auto.")
     return chosen  # type: ignore[return-value]
+
+
+@contextmanager
+def using_mode(chosen: Mode) -> Iterator[None]:
+    """Another mode for a while, in this process and those that it starts."""
+    before = os.environ.get("ALPHAFAIR_JIT")
+    os.environ["ALPHAFAIR_JIT"] = chosen
+    try:
+        yield
+    finally:
+        del os.environ["ALPHAFAIR_JIT"]
+        if before is not None:
+            os.environ["ALPHAFAIR_JIT"] = before
 
 
 # marking functions
@@ -353,15 +368,15 @@ class Bundle:
 
     def use_machine_code(self, more: float = 0.0) -> bool:
         """Whether machine code is to be used from now on, where about `more` seconds of interpreted work are to come."""
-        if self._use_machine_code:
-            return True
         chosen = mode()
-        if chosen == "auto" and self._looking.acquire(blocking=False):  # one thread decides for all
+        if chosen != "auto":
+            return chosen == "now"
+        if not self._use_machine_code and self._looking.acquire(blocking=False):  # one thread decides for all
             try:
                 self._use_machine_code = self._pays(more)
             finally:
                 self._looking.release()
-        return self._use_machine_code or chosen == "now"
+        return self._use_machine_code
 
     def _pays(self, more: float) -> bool:
         now = time.monotonic()
