@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from alphafair import Decision, Hedge, State, checks, figures
-from alphafair.cli import app
 from alphafair.algorithms.hedge import learn as learn_hedge
+from alphafair.cli import app
 from alphafair.jit import kernel
 from examples.epsilon_greedy import EpsilonGreedy
 

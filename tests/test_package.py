@@ -41,7 +41,9 @@ def test_import_loads_nothing_heavy() -> None:
 def test_every_public_name_is_there() -> None:
     from alphafair import algorithms
 
-    written = {line.split()[-1] for line in Path(algorithms.__file__).read_text().splitlines() if line.startswith("from")}
+    written = {
+        line.split()[-1] for line in Path(algorithms.__file__).read_text().splitlines() if line.startswith("from")
+    }
     assert {kind.__name__ for kind in alphafair.POLICIES.values()} < written
     assert {kind.__name__ for kind in alphafair.POLICIES.values()} < set(alphafair.__all__)
     assert {"Log", "BasePolicy", "register", "Groups"} < set(alphafair.__all__)
@@ -56,7 +58,9 @@ def test_fingerprint_follows_every_file_with_kernels(tmp_path: Path, monkeypatch
     copy = tmp_path / "alphafair"
     shutil.copytree(jit._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     with_kernels = [
-        path for path in copy.rglob("*.py") if re.search(r"^@(long_)?kernel$|^def specialise", path.read_text(), re.MULTILINE)
+        path
+        for path in copy.rglob("*.py")
+        if re.search(r"^@(long_)?kernel$|^def specialise", path.read_text(), re.MULTILINE)
     ]
     assert len(with_kernels) > 15
     monkeypatch.setattr(jit, "_PACKAGE", copy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -42,7 +43,12 @@ def run(code: str, *, cache: Path, **environment: str) -> str:
     settings = {**os.environ, "ALPHAFAIR_JIT": "auto", "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
     settings |= environment
     answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=settings, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert answer.returncode == 0, answer.stderr
     assert not answer.stderr, answer.stderr
@@ -61,7 +67,9 @@ print("numba" in sys.modules, "llvmlite" in sys.modules)
 def test_the_first_decision_leaves_numba_unimported(tmp_path: Path) -> None:
     assert run(FIRST_DECISION, cache=tmp_path) == "False False"
     assert run(FIRST_DECISION, cache=tmp_path, ALPHAFAIR_JIT="now") == "True True"
-    assert run(FIRST_DECISION, cache=tmp_path) == "False False", "machine code is on disk, and one decision is no reason"
+    assert run(FIRST_DECISION, cache=tmp_path) == "False False", (
+        "machine code is on disk, and one decision is no reason"
+    )
 
 
 def test_a_short_simulation_leaves_numba_unimported_and_starts_no_helper(tmp_path: Path) -> None:
@@ -300,10 +308,8 @@ print([os.waitpid(pid, 0)[1] for pid in children], helper.pid, policy._bundle._h
     assert codes == "[0, 0, 0, 0"
     pid, same = rest.split()
     assert same == "True"
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(int(pid), signal.SIGKILL)  # it would go on, for the next process
-    except ProcessLookupError:
-        pass
 
 
 def test_a_helper_that_cannot_run_is_no_trouble(tmp_path: Path) -> None:
@@ -340,7 +346,7 @@ def test_every_policy_can_be_compiled_by_name() -> None:
         assert {*names([policy])} <= {*known}
     assert {"alpha-fair-adaptive+bandit", "alpha-fair-adaptive+full", "alpha-fair"} <= {*known}
     assert names(["alpha-fair-adaptive+bandit+groups"]) == ["alpha-fair-adaptive+bandit+groups"]
-    with pytest.raises(Refusal, match="policy must be one of .*; got 'alpha-fare'. Did you mean 'alpha-fair'"):
+    with pytest.raises(Refusal, match=r"policy must be one of .*; got 'alpha-fare'\. Did you mean 'alpha-fair'"):
         names(["alpha-fare"])
 
 

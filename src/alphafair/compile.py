@@ -16,8 +16,6 @@ import numpy as np
 
 from alphafair import jit
 
-GROUPS = {"labels": ["a", "a", "b"], "pull_floor": {"a": 0.1}}
-
 
 def compile_policy(name: str) -> None:
     """Compile what decisions, updates, simulations and logs of one kind of policy need, and keep it on disk."""
@@ -52,11 +50,11 @@ def _policies(name: str) -> Iterator[Any]:
 
     kind_name, _, rest = name.partition("+")
     feedback, _, flags = rest.partition("+")
-    kind = POLICIES[kind_name]
+    kind: Any = POLICIES[kind_name]
     wanted = {*flags.split("-")} if flags else set()
     settings: dict[str, Any] = {}
     if "groups" in wanted:
-        settings["groups"] = Groups(**GROUPS)
+        settings["groups"] = Groups(["a", "a", "b"], pull_floor={"a": 0.1})
     if "features" in wanted:
         settings["n_features"] = 2
     if "readings" in wanted:

@@ -123,7 +123,7 @@ def long_kernel(function: Function) -> Any:
 
 
 def fingerprint() -> str:
-    """Digest of every file with kernels and of those that compile them, so that no machine code is older than what it came from."""
+    """Digest of all files with kernels, and of those that compile them: no machine code is older than its source."""
     digest = hashlib.sha256()
     paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", *FOLDERS)]
     paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
@@ -367,7 +367,7 @@ class Bundle:
         return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(A_CALL / per_round))
 
     def use_machine_code(self, more: float = 0.0) -> bool:
-        """Whether machine code is to be used from now on, where about `more` seconds of interpreted work are to come."""
+        """Whether to use machine code from now on, where about `more` seconds of interpreted work are to come."""
         chosen = mode()
         if chosen != "auto":
             return chosen == "now"

@@ -97,8 +97,6 @@ class LogSteps(NamedTuple):
     masks: Any
     drawn: Any
 
-    PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # and features, if any
-
     @classmethod
     def learning(cls, contexts: Any, arms: Any, propensities: Any, rewards: Any, features: Any = None) -> Self:
         """Rewards to be learned from, and nothing else."""
@@ -106,6 +104,9 @@ class LogSteps(NamedTuple):
         steps, no_mask = np.full(n, LEARN, dtype=np.int8), np.full(n, -1, dtype=np.int32)
         no_masks = np.empty((0, 0), dtype=np.bool_)
         return cls(steps, contexts, arms, propensities, rewards, features, no_mask, no_masks, np.zeros(n))
+
+
+PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
 
 
 @kernel

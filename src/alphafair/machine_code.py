@@ -5,6 +5,8 @@ kernel that Python never calls needs neither, and that is most of the time that 
 at LLVM's own language; a kernel that Python calls is linked with all that it needs, optimised once, and emitted.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +26,7 @@ class _InnerCodegen:
         _environments[name] = environment
 
 
-class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
+class InnerLibrary(JITCodeLibrary):
     """Code to be linked into that of others: neither optimised nor emitted."""
 
     codegen = _InnerCodegen()
@@ -41,7 +43,7 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
         return 0
 
 
-class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+class EntryLibrary(JITCodeLibrary):
     """Machine code that Python calls."""
 
     def _finalize_final_module(self) -> None:
@@ -51,8 +53,10 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
                 self.codegen.set_env(variable.name, _environments[variable.name])
 
 
-class InnerCompiler(Compiler):  # type: ignore[misc]
-    library = InnerLibrary
+class InnerCompiler(Compiler):
+    """Numba's own, into a library of our kind."""
+
+    library: type[JITCodeLibrary] = InnerLibrary
 
     def compile_extra(self, func: Any) -> Any:
         self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
@@ -66,7 +70,8 @@ class EntryCompiler(InnerCompiler):
 
 def inner(function: Any, **options: Any) -> Any:
     """The dispatcher of a kernel that other kernels call."""
-    return numba.njit(pipeline_class=InnerCompiler, no_cpython_wrapper=True, **options)(function)
+    unlisted: Any = {**options, "no_cpython_wrapper": True}  # options that Numba takes, and its types leave out
+    return numba.njit(pipeline_class=InnerCompiler, **unlisted)(function)
 
 
 def entry(function: Any, **options: Any) -> Any:

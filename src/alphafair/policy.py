@@ -23,7 +23,7 @@ from alphafair.algorithm import Algorithm
 from alphafair.arrays import Indices, Matrix, Vector, frozen
 from alphafair.group_accounts import GroupAccounts
 from alphafair.groups import ArmGroups, Groups, Labels, PerGroup
-from alphafair.loops import LEARN, LogSteps, loop
+from alphafair.loops import LEARN, PER_STEP, LogSteps, loop
 from alphafair.math.draw import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
 from alphafair.math.utility import ACCOUNT
@@ -767,12 +767,12 @@ class BasePolicy(Policy):
         """How many of so many rounds to come should be played in one call: few while they are interpreted."""
         return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
-    def _pieces(self, n_rounds: int) -> Iterator[slice]:
-        """The same rounds, cut into calls."""
+    def _pieces(self, n_rounds: int) -> Iterator[tuple[int, int]]:
+        """The first of each call and the one after its last, for so many rounds."""
         start = 0
         while start < n_rounds:
             stop = start + self.rounds_per_call(n_rounds - start)
-            yield slice(start, stop)
+            yield start, stop
             start = stop
 
     def _called(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
@@ -807,15 +807,16 @@ class BasePolicy(Policy):
         fold = loop("fold", "bandit", self._algorithm, False)
 
         def follow(part: LogSteps) -> int:
-            steps = LogSteps(*map(frozen, part[:-1]), part.drawn)  # read-only columns are of one type, so compiled once
+            columns = {name: frozen(value) for name, value in part._asdict().items() if name != "drawn"}
+            steps = part._replace(**columns)  # read-only columns are of one type, so compiled once
             out = np.empty(len(learned.live_arms))
-            for piece in self._pieces(len(steps.steps)):
-                some = steps._replace(**{name: getattr(steps, name)[piece] for name in LogSteps.PER_STEP})
+            for start, stop in self._pieces(len(steps.steps)):
+                some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
                 if len(steps.features):
-                    some = some._replace(features=steps.features[piece])
-                refused = int(self._called(fold, piece.stop - piece.start, self._memory, some, out))
+                    some = some._replace(features=steps.features[start:stop])
+                refused = int(self._called(fold, stop - start, self._memory, some, out))
                 if refused >= 0:
-                    return piece.start + refused
+                    return start + refused
             return -1
 
         log = log._replace(features=feature_table(log.features, learned.live_arms))
@@ -852,11 +853,10 @@ class BasePolicy(Policy):
             cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
                 self._book_retired(contexts[first:last], gone[first:last])
-                for piece in self._pieces(last - first):
-                    part = slice(first + piece.start, first + piece.stop)
+                for start, stop in self._pieces(last - first):
+                    part = slice(first + start, first + stop)
                     shown = table[part] if len(table) else table
-                    n_rounds = piece.stop - piece.start
-                    self._called(fold, n_rounds, self._memory, shown, contexts[part], used[part], seen[part])
+                    self._called(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
 
 
 def _given(said: Any) -> Groups:

@@ -40,7 +40,7 @@ def interpreted_equals_compiled(subject: Subject) -> str | None:
     for compiled in (True, False):
         digests = set()
         for mode in ("now", "off"):
-            with jit.using_mode(mode):  # type: ignore[arg-type]
+            with jit.using_mode(mode):
                 digests.add(run_digest(subject, compiled=compiled))
         assert len(digests) == 1, "they differ in some bit"
     return None

@@ -2,13 +2,14 @@
 
 import contextlib
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from alphafair import jit
 from alphafair.checks.subject import NOT_HERE, Subject, is_sound, memory, reward_of, rounds
+from alphafair.run import has_whole_runs
 from alphafair.simulation import simulate
 from alphafair.types import Decision, Feedback, State, Stream
 from alphafair.validate import Refusal
@@ -113,7 +114,7 @@ def stays_finite(subject: Subject) -> None:
         "rewards too small to be squared": (np.array([[1e-163, 1e-200, 0.0, 5e-324]]), 2),
         "ordinary rewards after tiny ones": (np.array([[5e-324, 1e-200, 0.0, 1e-161], [1.0, 0.2, 0.0, 0.5]]), 2),
     }
-    compiled = subject.make().kernels is not None and os.environ.get("NUMBA_DISABLE_JIT") != "1"
+    compiled = has_whole_runs(subject.make()) and jit.mode() != "off"
     for name, (table, n_contexts) in cases.items():
         n_rounds = 1_000_000 if compiled and name == "one context" else 2000
         policy = subject.make(n_contexts, table.shape[1])
