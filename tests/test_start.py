@@ -144,7 +144,7 @@ def test_a_run_that_switches_on_the_way_equals_one_that_does_not(monkeypatch: py
         answers = iter(switches)
         monkeypatch.setattr(bundle, "_pays", lambda more, answers=answers: next(answers, True))
         trace = simulate(policy, stream, record_every=50)
-        assert bundle._use_machine_code == (mode == "auto")
+        assert bundle._use_machine_code == (mode != "off")
         snapshots.append(policy.snapshot().to_bytes())
         accounts.append(trace.accounts.tolist())
     assert snapshots[0] == snapshots[1] == snapshots[2]
@@ -250,6 +250,16 @@ def test_policies_of_others_are_compiled_here_when_it_pays(monkeypatch: pytest.M
     assert found._helper is None
     found.spend(jit.MAKING, 10)
     assert found.use_machine_code()
+
+
+def test_what_was_loaded_once_is_used_from_then_on(bundle: jit.Bundle) -> None:
+    """As in a service, which compiles before its first decision."""
+    with jit.using_mode("now"):
+        assert bundle.use_machine_code()
+    assert jit.mode() == "auto"
+    assert bundle.use_machine_code()
+    with jit.using_mode("off"):
+        assert not bundle.use_machine_code()
 
 
 def test_off_is_off(bundle: jit.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -369,8 +369,10 @@ class Bundle:
     def use_machine_code(self, more: float = 0.0) -> bool:
         """Whether to use machine code from now on, where about `more` seconds of interpreted work are to come."""
         chosen = mode()
-        if chosen != "auto":
-            return chosen == "now"
+        if chosen == "off":
+            return False
+        if chosen == "now":
+            self._use_machine_code = True  # and so it stays: what is loaded need not be loaded again
         if not self._use_machine_code and self._looking.acquire(blocking=False):  # one thread decides for all
             try:
                 self._use_machine_code = self._pays(more)

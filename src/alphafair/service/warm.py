@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 
-from alphafair.engine import Engine
+from alphafair import jit
 from alphafair.algorithms import POLICIES
+from alphafair.engine import Engine
 from alphafair.types import Feedback
 
 DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")
@@ -18,7 +20,8 @@ DEFAULT, ARMS = "alpha-fair-adaptive", ("a", "b")
 
 def warm(policies: Iterable[str] = (DEFAULT,)) -> None:
     """Decide and learn once with each registered one, and read the log again, in a file that is then thrown away."""
-    with tempfile.TemporaryDirectory() as folder:
+    compiled = jit.using_mode("now") if jit.mode() == "auto" else nullcontext()
+    with compiled, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.db"
         with Engine.open(path) as engine:
             for policy in POLICIES.keys() & {*policies}:
