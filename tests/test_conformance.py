@@ -95,7 +95,7 @@ def test_ours_renormalise_over_available_arms(subject: Subject) -> None:
 
 @pytest.mark.compiled
 def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject) -> None:
-    held_back = {"alpha": 0.0, "pull_floor": 1e-3}
+    held_back = {"alpha": 0.0, "pull_share": 1e-3}
     made = subject.make(2, 4)
     efficient = {key: held_back[key] for key in held_back if key in made.settings}  # type: ignore[attr-defined]
     policy = subject.make(2, 4, **efficient)

@@ -39,12 +39,14 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    from alphafair import policies
+    from alphafair import algorithms
 
-    written = {line.split()[-1] for line in Path(policies.__file__).read_text().splitlines() if line.startswith("from")}
+    written = {
+        line.split()[-1] for line in Path(algorithms.__file__).read_text().splitlines() if line.startswith("from")
+    }
     assert {kind.__name__ for kind in alphafair.POLICIES.values()} < written
     assert {kind.__name__ for kind in alphafair.POLICIES.values()} < set(alphafair.__all__)
-    assert {"Log", "BasePolicy", "register", "drive"} < set(alphafair.__all__)
+    assert {"Log", "BasePolicy", "register", "Groups"} < set(alphafair.__all__)
     for name in alphafair.__all__:
         assert getattr(alphafair, name) is not None
     assert set(alphafair.__all__) <= set(dir(alphafair))
@@ -52,14 +54,22 @@ def test_every_public_name_is_there() -> None:
         alphafair.AlphaFairr  # noqa: B018
 
 
-def test_fingerprint_follows_every_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "kernels"
-    shutil.copytree(jit._KERNELS, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(jit, "_KERNELS", copy)
-    before = jit.fingerprint()
-    with (copy / "draw.py").open("a") as file:
-        file.write("\n# another thought\n")
-    assert jit.fingerprint() != before
+def test_fingerprint_follows_every_file_with_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "alphafair"
+    shutil.copytree(jit._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with_kernels = [
+        path
+        for path in copy.rglob("*.py")
+        if re.search(r"^@(long_)?kernel$|^def specialise", path.read_text(), re.MULTILINE)
+    ]
+    assert len(with_kernels) > 15
+    monkeypatch.setattr(jit, "_PACKAGE", copy)
+    assert jit.fingerprint() == jit.fingerprint()
+    for path in (*with_kernels, copy / "machine_code.py"):
+        before = jit.fingerprint()
+        with path.open("a") as file:
+            file.write("\n# another thought\n")
+        assert jit.fingerprint() != before, f"{path.name} is not part of the fingerprint"
 
 
 SIMULATE = """
@@ -70,32 +80,41 @@ print(alphafair.simulate(alphafair.Hedge(2, 3, horizon=50), stream).final.tolist
 
 
 def test_machine_code_is_kept_and_found_again(tmp_path: Path) -> None:
-    first = run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0")
+    first = run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob(f"kernels-{jit.fingerprint()}/**/*.nbc")}
     assert kept
-    assert run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0") == first
+    assert run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now") == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("**/*.nbc")} == kept, "something compiled again"
 
 
 def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    without = run_python(SIMULATE, NUMBA_CACHE_DIR=str(blocked), NUMBA_DISABLE_JIT="0")
-    assert without == run_python(SIMULATE, NUMBA_DISABLE_JIT="0")
+    without = run_python(SIMULATE, NUMBA_CACHE_DIR=str(blocked), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
+    assert without == run_python(SIMULATE, NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
 
 
 def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
     from alphafair import AlphaFair
-    from alphafair.kernels import draw, gradient_ascent, hindsight, log_barrier, loops, pull_floor
+    from alphafair.algorithms import alpha_fair
+    from alphafair.loops import loop
+    from alphafair.math import draw, log_barrier
+    from alphafair.offline import hindsight
 
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":
         return
-    for kernel in (draw.draw_arm, gradient_ascent.learn, log_barrier.absorb, pull_floor.solve):
-        assert not kernel.targetoptions["nogil"], kernel
-    loop = loops.loop("play", "full", AlphaFair(1, 2).kernels, gradient_ascent.learn_plainly)
-    for whole in (loop, hindsight.solve, hindsight.curve):
-        assert whole.targetoptions["nogil"], whole
-        assert not whole.targetoptions.get("fastmath", False)
+    for kernel in (draw.draw_arm, alpha_fair.draw, alpha_fair.learn, log_barrier.follow):
+        assert not jit.compiled(kernel).targetoptions.get("nogil", False), kernel
+    for whole in (loop("play", "full", AlphaFair.algorithm, True), hindsight.solve, hindsight.curve):
+        assert jit.compiled(whole).targetoptions["nogil"], whole
+        assert not jit.compiled(whole).targetoptions.get("fastmath", False)
+
+
+def test_kernels_that_only_kernels_call_are_no_machine_code_of_their_own(tmp_path: Path) -> None:
+    """What is on disk: the run, and nothing of what it is made of."""
+    run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
+    kept = sorted(path.name.partition("-")[0] for path in tmp_path.glob("**/*.nbi"))
+    assert kept == ["loops.play_full_alphafair_algorithms_hedge_draw_alphafair_algorithms_hedge_learn"]
 
 
 # What make clean removes

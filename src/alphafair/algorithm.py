@@ -48,11 +48,5 @@ class Algorithm:
     least_propensity: Callable[[Memory, int], float] = lambda memory, context: 0.0
     flags: tuple[str, ...] = ()  # global names that are False in machine code for policies that do not need them
 
-    def __post_init__(self) -> None:
-        kernels = (self.draw, self.learn, self.prepare, self.expect, self.forgo, self.show, self.mask)
-        for function in kernels:
-            if function is not None and hasattr(function, "__kernel__"):
-                function.__kernel__["entry"] = True
-
     def __deepcopy__(self, memo: Any) -> Algorithm:
         return self

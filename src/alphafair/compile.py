@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-GROUPS = {"labels": ["a", "a", "b"], "pull_floor": {"a": 0.1}}
+from alphafair import jit
 
 
 def compile_policy(name: str) -> None:
@@ -49,11 +50,11 @@ def _policies(name: str) -> Iterator[Any]:
 
     kind_name, _, rest = name.partition("+")
     feedback, _, flags = rest.partition("+")
-    kind = POLICIES[kind_name]
+    kind: Any = POLICIES[kind_name]
     wanted = {*flags.split("-")} if flags else set()
     settings: dict[str, Any] = {}
     if "groups" in wanted:
-        settings["groups"] = Groups(**GROUPS)
+        settings["groups"] = Groups(["a", "a", "b"], pull_floor={"a": 0.1})
     if "features" in wanted:
         settings["n_features"] = 2
     if "readings" in wanted:
@@ -65,7 +66,32 @@ def _policies(name: str) -> Iterator[Any]:
             yield kind(1, 3, **settings, **({} if each is None else {"feedback": each.value}))
 
 
+def names(policies: Iterable[str] = ()) -> list[str]:
+    """What to compile for some policies, or for all: one name per kind of feedback."""
+    from alphafair import POLICIES, validate
+
+    found = []
+    for policy in policies or POLICIES:
+        kind = validate.choice("policy", policy.partition("+")[0], POLICIES)
+        feedbacks = [each.value for each in POLICIES[kind].feedbacks]
+        found += [policy] if "+" in policy or not feedbacks else [f"{policy}+{each}" for each in feedbacks]
+    return found
+
+
+def compile_all(names: Iterable[str], advance: Callable[[int], None] = lambda names: None) -> None:
+    """Compile them into the cache; `advance` is told of each. Machine code that is there already is only loaded."""
+    with jit.using_mode("now"):
+        for name in names:
+            compile_policy(name)
+            advance(1)
+
+
+def _give_up() -> None:
+    os._exit(1)  # a thread cannot end the process otherwise; files are written whole or not at all
+
+
 if __name__ == "__main__":
-    os.environ["ALPHAFAIR_JIT"] = "now"
-    for each in sys.argv[1:]:
-        compile_policy(each)
+    limit = threading.Timer(jit.HELPER_LIMIT, _give_up)
+    limit.daemon = True
+    limit.start()
+    compile_all(sys.argv[1:])

@@ -21,6 +21,7 @@ Kernels copy arrays in loops: for one array assigned to a slice of another Numba
 
 from __future__ import annotations
 
+import atexit
 import dis
 import hashlib
 import os
@@ -32,6 +33,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -40,7 +42,8 @@ Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
-FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation")  # where kernels are
+# where kernels are: files and folders
+FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation", "experiments/rival", "experiments/published")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
@@ -58,6 +61,19 @@ def mode() -> Mode:
     return chosen  # type: ignore[return-value]
 
 
+@contextmanager
+def using_mode(chosen: Mode) -> Iterator[None]:
+    """Another mode for a while, in this process and those that it starts."""
+    before = os.environ.get("ALPHAFAIR_JIT")
+    os.environ["ALPHAFAIR_JIT"] = chosen
+    try:
+        yield
+    finally:
+        del os.environ["ALPHAFAIR_JIT"]
+        if before is not None:
+            os.environ["ALPHAFAIR_JIT"] = before
+
+
 # marking functions
 
 
@@ -69,12 +85,6 @@ def kernel(function: Function) -> Any:
 
 def is_kernel(value: Any) -> bool:
     return hasattr(value, "__kernel__")
-
-
-def entry_kernel(function: Function) -> Any:
-    """Mark a kernel that Python calls as well, by way of `repeated`."""
-    function.__kernel__ = {"entry": True}  # type: ignore[attr-defined]
-    return function
 
 
 def repeated(kernel: Any, n_calls: int) -> Any:
@@ -93,7 +103,7 @@ class LongKernel:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
-        self.__kernel__ = {"nogil": True, "entry": True}
+        self.__kernel__: dict[str, Any] = {}
         self.__wrapped__ = function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -113,9 +123,9 @@ def long_kernel(function: Function) -> Any:
 
 
 def fingerprint() -> str:
-    """Digest of every file with kernels and of this one, so that no machine code is older than what it came from."""
+    """Digest of all files with kernels, and of those that compile them: no machine code is older than its source."""
     digest = hashlib.sha256()
-    paths = [_PACKAGE / f"{name}.py" for name in ("jit", *FOLDERS)]
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", *FOLDERS)]
     paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
     for path in paths:
         if path.exists():
@@ -197,46 +207,82 @@ _compiling = threading.RLock()
 
 
 def compiled(kernel: Any, **flags: bool) -> Any:
-    """The Numba dispatcher of a kernel, in which every kernel that it calls is compiled as well.
+    """The Numba dispatcher of a kernel, to be called from Python; every kernel that it calls is compiled into it.
 
     `flags` replace global names in all of them: `compiled(draw, GROUPS=False)` leaves out every branch `if GROUPS ...`.
-    Only kernels with `entry` can be called from Python; the others exist inside those that call them.
     """
-    key = (kernel, *sorted(flags.items()))
+    return _once(_entry, kernel, flags)
+
+
+def _once(make: Function, kernel: Any, flags: Mapping[str, bool]) -> Any:
+    key = (make, kernel, *sorted(flags.items()))
     with _compiling:
         if key not in _compiled:
-            _compiled[key] = _dispatcher(kernel, flags)
+            _compiled[key] = make(kernel, flags)
         return _compiled[key]
 
 
-def _dispatcher(kernel: Any, flags: Mapping[str, bool]) -> Any:
+def _inner(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """A kernel for other kernels to call: not machine code of its own, but a part of theirs."""
+    from alphafair.machine_code import inner
+
+    if "instead" in kernel.__kernel__:  # something that only machine code can do
+        return kernel.__kernel__["instead"]()
+    return inner(_with_compiled_names(kernel, flags), **_options(kernel))
+
+
+def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """A kernel for Python to call: one that calls the inner one, so that this is typed and translated once for all."""
     import numba
 
-    options: dict[str, Any] = {**OPTIONS, **kernel.__kernel__}
-    if "instead" in options:  # something that only machine code can do
-        return options["instead"]()
-    entry = options.pop("entry", False)
-    function = getattr(kernel, "function", kernel)
-    code = function.__code__
-    names = _global_names(code)
-    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
-    for name in names:
-        if is_kernel(globals_.get(name)):
-            globals_[name] = compiled(globals_[name], **flags)
-    own = types.FunctionType(code, globals_, function.__name__, function.__defaults__)
-    suffix = "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
-    own.__qualname__, own.__module__ = function.__qualname__ + suffix, function.__module__
-    options["_nrt"] = not {"np", "copy"}.isdisjoint(code.co_names)  # no array made, no references to count
-    options["no_cpython_wrapper"] = not entry
-    folder = _cache_folder() if entry and function.__module__.startswith(f"{__package__}.") else None
+    from alphafair.machine_code import entry
+
+    options = _options(kernel)
+    if isinstance(kernel, LongKernel):
+        options["nogil"] = True
+        own = _with_compiled_names(kernel, flags)
+    else:
+        own = _caller(kernel, _once(_inner, kernel, flags))
+    own.__qualname__ += "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
+    folder = _cache_folder() if kernel.__module__.startswith(f"{__package__}.") else None
     if folder is None:  # the fingerprint speaks for no code but our own
-        return numba.njit(**options)(own)
+        return entry(own, **options)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
     try:
-        return numba.njit(cache=True, **options)(own)
+        return entry(own, cache=True, **options)
     finally:
         settings.CACHE_DIR = before
+
+
+def _options(kernel: Any) -> dict[str, Any]:
+    names = getattr(kernel, "function", kernel).__code__.co_names
+    return {**OPTIONS, "_nrt": not {"np", "copy"}.isdisjoint(names)}  # no array made, no references to count
+
+
+def _with_compiled_names(kernel: Any, flags: Mapping[str, bool]) -> Any:
+    """The same function, with flags as they are and inner kernels in place of those that it names."""
+    function = getattr(kernel, "function", kernel)
+    names = _global_names(function.__code__)
+    globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
+    for name in names:
+        if is_kernel(globals_.get(name)):
+            globals_[name] = _once(_inner, globals_[name], flags)
+    own = types.FunctionType(function.__code__, globals_, function.__name__, function.__defaults__)
+    own.__qualname__, own.__module__ = function.__qualname__, function.__module__
+    return own
+
+
+def _caller(kernel: Any, inner: Any) -> Any:
+    """A function that calls `inner` with its own arguments, and stands where the kernel does, for the disk cache."""
+    code = kernel.__code__
+    parameters = ", ".join(code.co_varnames[: code.co_argcount])
+    made: dict[str, Any] = {"inner": inner, "__name__": kernel.__module__}
+    source = f"def {kernel.__name__}({parameters}): return inner({parameters})"
+    exec(compile("\n" * (code.co_firstlineno - 1) + source, code.co_filename, "exec"), made)  # noqa: S102 - our own names
+    own = made[kernel.__name__]
+    own.__qualname__ = kernel.__qualname__
+    return own
 
 
 def _global_names(code: types.CodeType) -> set[str]:
@@ -265,9 +311,7 @@ def specialise(template: Function, name: str, **steps: Any) -> Any:
     own.__qualname__ = name
     ours = all(step.__module__.startswith(f"{__package__}.") for step in steps.values())
     own.__module__ = template.__module__ if ours else "__main__"
-    made = LongKernel(own)
-    made.__kernel__ = {"nogil": True, "entry": True}
-    return made
+    return LongKernel(own)
 
 
 # when to switch
@@ -276,15 +320,17 @@ LOADING = 0.5  # seconds to import Numba and to load machine code from disk
 MAKING = 8.0  # seconds to compile the kernels of a policy
 HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
 LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made
+HELPER_LIMIT = 300.0  # seconds after which a helper gives up, and is given up
+A_CALL = 0.02  # seconds of interpreted rounds in one call, between two decisions whether to go on so
 
 
 class Bundle:
     """The kernels of one kind of policy, as one decision: interpreted still, or machine code from now on.
 
     Interpreted work is counted. Once it has taken as long as loading would, machine code is loaded if it is on disk; if
-    it is not, a helper process makes it while this one goes on. `name` says what the helper is to compile: an argument
-    of `python -m alphafair.compile`; None for policies of other packages, which are compiled in this process once that
-    has become cheaper.
+    it is not, a helper process makes it while this one goes on. Where so much work is to come that compiling is sooner
+    done, or there is no helper or it has failed, this process compiles what it needs itself. `name` says what the
+    helper is to compile: an argument of `python -m alphafair.compile`; None for policies of other packages.
     """
 
     _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
@@ -292,47 +338,76 @@ class Bundle:
     def __init__(self, name: str | None) -> None:
         self.name = name
         self.spent = 0.0
+        self.rounds = 0.0
+        self._use_machine_code = False
+        self.forget_helper()
+
+    def forget_helper(self) -> None:
+        """None has been started: at first, and in a forked process, whose parent it belongs to."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._tried = False
-        self._next_look = 0.0
-        self._use_machine_code = False
+        self._next_look = self._give_up = 0.0
+        self._looking = threading.Lock()
 
     @classmethod
     def of(cls, kind: str, name: str | None) -> Bundle:
         """The one of this process."""
         return cls._all.setdefault((kind, name), cls(name))
 
-    def spend(self, seconds: float) -> None:
-        """So much more interpreted work has been done."""
+    def spend(self, seconds: float, rounds: float) -> None:
+        """So much more interpreted work has been done, for so many rounds."""
         self.spent += seconds
+        self.rounds += rounds
+
+    def rounds_per_call(self, n_rounds: int) -> int:
+        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        if self.rounds == 0.0:
+            return n_rounds if self.use_machine_code() else 1
+        per_round = self.spent / self.rounds
+        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(A_CALL / per_round))
 
     def use_machine_code(self, more: float = 0.0) -> bool:
-        """Whether machine code is to be used from now on, where about `more` seconds of interpreted work are to come."""
-        if self._use_machine_code:
-            return True
+        """Whether to use machine code from now on, where about `more` seconds of interpreted work are to come."""
         chosen = mode()
-        if chosen == "auto":
-            self._use_machine_code = self._pays(more)
-        return self._use_machine_code or chosen == "now"
+        if chosen == "off":
+            return False
+        if chosen == "now":
+            self._use_machine_code = True  # and so it stays: what is loaded need not be loaded again
+        if not self._use_machine_code and self._looking.acquire(blocking=False):  # one thread decides for all
+            try:
+                self._use_machine_code = self._pays(more)
+            finally:
+                self._looking.release()
+        return self._use_machine_code
 
     def switch(self) -> None:
         """Use machine code from now on, before it pays: for a server, which has time before its first request."""
         self._use_machine_code = mode() != "off"
 
     def _pays(self, more: float) -> bool:
-        if more > MAKING:
-            return True
-        if self.spent + more < HELPER_AFTER or time.monotonic() < self._next_look:
+        now = time.monotonic()
+        if self.spent + more < HELPER_AFTER or now < self._next_look:
             return False
-        self._next_look = time.monotonic() + LOOK_EVERY
+        self._next_look = now + LOOK_EVERY
         if self.on_disk():
             return max(self.spent, more) > LOADING
+        if max(self.spent, more) > MAKING and not self._helper_is_at_work(now):
+            return True
+        if more > 2.0 * MAKING:  # longer than the rest of what the helper has to do
+            return True
         if not self._tried:
-            self._tried = True
+            self._tried, self._give_up = True, now + HELPER_LIMIT
             self._helper = self._start_helper()
-        if self._helper is not None and self._helper.poll() is None:
+        return False
+
+    def _helper_is_at_work(self, now: float) -> bool:
+        if self._helper is None or self._helper.poll() is not None:
             return False
-        return self.spent > MAKING
+        if now > self._give_up:
+            self._helper.kill()
+            self._helper.wait()
+            return False
+        return True
 
     def on_disk(self) -> bool:
         """Whether a helper, or an earlier process, has made all of it."""
@@ -360,8 +435,33 @@ class Bundle:
         except OSError:
             return None
 
+    def leave_helper(self) -> None:
+        """This process ends; a helper ends by itself, and what it makes serves the next process."""
+        if self._helper is not None and self._helper.poll() is None:
+            self._helper.returncode = 0  # nobody is warned of a process that is left alone on purpose
+
 
 def _helper_environment() -> dict[str, str]:
     """This process's, with the same search path, and kernels compiled at once."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}
+
+
+def _leave_helpers() -> None:
+    for bundle in Bundle._all.values():
+        bundle.leave_helper()
+
+
+def _forget_helpers() -> None:
+    """In a forked process: no helper is its own, and no lock is held by a thread that it does not have."""
+    global _compiling
+    _compiling = threading.RLock()
+    for bundle in Bundle._all.values():
+        if bundle._helper is not None:
+            bundle._helper.returncode = 0
+        bundle.forget_helper()
+
+
+atexit.register(_leave_helpers)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_helpers)

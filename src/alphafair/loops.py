@@ -106,6 +106,9 @@ class LogSteps(NamedTuple):
         return cls(steps, contexts, arms, propensities, rewards, features, no_mask, no_masks, np.zeros(n))
 
 
+PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
+
+
 @kernel
 def _ask_ahead(t, memory, rounds):
     """Have the rows of a round to come in the cache when its turn comes."""

@@ -10,7 +10,7 @@ import copy
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,7 +23,7 @@ from alphafair.algorithm import Algorithm
 from alphafair.arrays import Indices, Matrix, Vector, frozen
 from alphafair.group_accounts import GroupAccounts
 from alphafair.groups import ArmGroups, Groups, Labels, PerGroup
-from alphafair.loops import LEARN, LogSteps, loop
+from alphafair.loops import LEARN, PER_STEP, LogSteps, loop
 from alphafair.math.draw import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
 from alphafair.math.utility import ACCOUNT
@@ -34,7 +34,7 @@ from alphafair.types import Account, ChosenDecision, Decision, Feedback, Policy,
 
 _new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 _NOT_PREPARED = -1
-INTERPRETED_ROUND = 2e-4  # seconds, about
+MOST_ROUNDS = 1 << 16  # in one call: a bar moves between two, and other threads have their turn
 
 
 class _Markers(NamedTuple):
@@ -250,7 +250,7 @@ class BasePolicy(Policy):
             return self._draw(*arguments)
         started = time.perf_counter()
         arm, propensity = self._algorithm.draw(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.5)
         return int(arm), float(propensity)
 
     def _first_learn(self, *arguments: Any) -> bool | None:
@@ -261,7 +261,7 @@ class BasePolicy(Policy):
             return bool(answer) if answer is not None else None
         started = time.perf_counter()
         answer = self._algorithm.learn(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.5)
         return None if answer is None else bool(answer)
 
     def _first_prepare(self, *arguments: Any) -> None:
@@ -273,7 +273,7 @@ class BasePolicy(Policy):
             return
         started = time.perf_counter()
         self._algorithm.prepare(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, 0.0)
 
     # choosing
 
@@ -402,24 +402,43 @@ class BasePolicy(Policy):
         """
         try:
             self._acquire()
-            used_for = decision._used if type(decision) is ChosenDecision else None
-            if used_for and self._markers.learned in used_for:
-                self._refuse_again("one that this policy has not learned from yet", decision)
-            checked = validate.decision(decision, self.n_contexts, self.n_arms)
-            if self._bandit:
-                self._update_bandit(decision, checked, reward)
+            n_arms, used_for = self.n_arms, None
+            if type(decision) is ChosenDecision:  # as some policy made it: sound in itself, but it must fit this one
+                used_for = decision._used
+                if used_for and self._markers.learned in used_for:
+                    self._refuse_again("one that this policy has not learned from yet", decision)
+                context, arm, propensity, probabilities = decision
+                fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
             else:
-                self._update_full(decision, checked, reward)
+                fits = False
+            if not fits:
+                context, arm, propensity, probabilities = validate.decision(decision, self.n_contexts, n_arms)
+            low, high = self.reward_range
+            if self._bandit:
+                if type(reward) is not float or not low <= reward <= high:
+                    reward = validate.reward(reward, low, high)
+                if self._learned.all_live and not self.n_features:
+                    if self._prepared != context:
+                        self._prepare(self._memory, context)
+                    self._prepared = _NOT_PREPARED
+                    if not self._learn(self._memory, context, arm, propensity, reward):
+                        self._refuse_propensity(context, propensity)
+                else:
+                    self._learn_one(decision, context, arm, propensity, reward)
+            else:
+                rewards, used = _copied(reward, n_arms), _copied(probabilities, n_arms)
+                if rewards is None or not self._all_within(rewards, low, high):
+                    rewards = validate.rewards(reward, n_arms, n_arms if probabilities is None else len(decision[3]))
+                if used is None or not self._is_distribution(used):
+                    used = validate.decision_probabilities(probabilities, n_arms)
+                self._learn_all(decision, context, used, rewards)
             if used_for is not None:
                 decision._used = (self._markers.learned, *used_for) if used_for else self._used_once  # type: ignore[attr-defined]
         finally:
             self._release()
 
-    def _update_bandit(self, decision: Decision, checked: tuple[int, int, float, Any], reward: Any) -> None:
-        context, arm, propensity, _ = checked
-        low, high = self.reward_range
-        if type(reward) is not float or not low <= reward <= high:
-            reward = validate.reward(reward, low, high)
+    def _learn_one(self, decision: Decision, context: int, arm: int, propensity: float, reward: float) -> None:
+        """From the reward of the arm that was played, where arms are retired or rounds have features."""
         learned = self._learned
         column = arm if learned.all_live else learned.column(arm)
         if self.n_features:
@@ -436,15 +455,8 @@ class BasePolicy(Policy):
         if self._regressors is not None:
             self._teach_regressors(column, reward)
 
-    def _update_full(self, decision: Decision, checked: tuple[int, int, float, Any], reward: Any) -> None:
-        context, _, _, probabilities = checked
-        n_arms = self.n_arms
-        low, high = self.reward_range
-        rewards, used = _copied(reward, n_arms), _copied(probabilities, n_arms)
-        if rewards is None or not self._all_within(rewards, low, high):
-            rewards = validate.rewards(reward, n_arms, n_arms if probabilities is None else len(decision[3]))
-        if used is None or not self._is_distribution(used):
-            used = validate.decision_probabilities(probabilities, n_arms)
+    def _learn_all(self, decision: Decision, context: int, used: Vector, rewards: Vector) -> None:
+        """From the rewards of all arms, drawn with the distribution `used`."""
         if self.n_features:
             self._show(getattr(decision, "features", None))
         if not self._learned.all_live:
@@ -746,7 +758,7 @@ class BasePolicy(Policy):
         return self._regressors is None and not own_steps
 
     def run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """Part of a whole run in one call; arms are columns of `live` ones. `n_rounds` are still to come, with this."""
+        """So many rounds in one call, as `rounds_per_call` has said; arms are columns of `live` ones here."""
         with self._lock:
             if not np.array_equal(live, self._learned.live_arms):
                 allowed = f"one that keeps its arms {live.tolist()} while it plays"
@@ -756,16 +768,24 @@ class BasePolicy(Policy):
             return self._called(run, n_rounds, self._memory, *arguments)
 
     def rounds_per_call(self, n_rounds: int) -> int:
-        """How many of so many rounds to play in one call: few while they are interpreted."""
-        return 1 << 16 if self._bundle.use_machine_code(n_rounds * INTERPRETED_ROUND) else 64
+        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
+
+    def _pieces(self, n_rounds: int) -> Iterator[tuple[int, int]]:
+        """The first of each call and the one after its last, for so many rounds."""
+        start = 0
+        while start < n_rounds:
+            stop = start + self.rounds_per_call(n_rounds - start)
+            yield start, stop
+            start = stop
 
     def _called(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
-        """A loop in machine code, or interpreted where that is sooner done."""
-        if self._bundle.use_machine_code(n_rounds * INTERPRETED_ROUND):
+        """A loop over so many rounds, in machine code or interpreted."""
+        if self._bundle.use_machine_code():
             return jit.compiled(run, **self._flags())(*arguments)
         started = time.perf_counter()
         answer = run.function(*arguments)
-        self._bundle.spend(time.perf_counter() - started)
+        self._bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 
     def fold_log(self, log: LogSteps) -> None:
@@ -791,9 +811,17 @@ class BasePolicy(Policy):
         fold = loop("fold", "bandit", self._algorithm, False)
 
         def follow(part: LogSteps) -> int:
-            steps = LogSteps(*map(frozen, part[:-1]), part.drawn)  # read-only columns are of one type, so compiled once
+            columns = {name: frozen(value) for name, value in part._asdict().items() if name != "drawn"}
+            steps = part._replace(**columns)  # read-only columns are of one type, so compiled once
             out = np.empty(len(learned.live_arms))
-            return int(self._called(fold, len(steps.steps), self._memory, steps, out))
+            for start, stop in self._pieces(len(steps.steps)):
+                some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
+                if len(steps.features):
+                    some = some._replace(features=steps.features[start:stop])
+                refused = int(self._called(fold, stop - start, self._memory, some, out))
+                if refused >= 0:
+                    return start + refused
+            return -1
 
         log = log._replace(features=feature_table(log.features, learned.live_arms))
         if learned.all_live:
@@ -828,10 +856,11 @@ class BasePolicy(Policy):
             pooled = self._groups is not None and self._groups.pooled
             cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
-                part = slice(first, last)
-                self._book_retired(contexts[part], gone[part])
-                shown = table[part] if len(table) else table
-                self._called(fold, last - first, self._memory, shown, contexts[part], used[part], seen[part])
+                self._book_retired(contexts[first:last], gone[first:last])
+                for start, stop in self._pieces(last - first):
+                    part = slice(first + start, first + stop)
+                    shown = table[part] if len(table) else table
+                    self._called(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
 
 
 def _given(said: Any) -> Groups:

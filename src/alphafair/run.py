@@ -135,8 +135,13 @@ def against(
     uniforms = generator.random(n_rounds)
     if compiled and has_whole_runs(policy):
         ours = cast(BasePolicy, policy)
-        rounds = Rounds(given.contexts, items, table, uniforms, feature_table(given.features, ours.live_arms))
-        ours.run(ours.live_arms, "face", n_rounds, rounds, played.book(0, n_rounds), kind, state, in_order=True)
+        live, described, start = ours.live_arms, feature_table(given.features, ours.live_arms), 0
+        while start < n_rounds:
+            stop = start + ours.rounds_per_call(n_rounds - start)
+            shown = described[start:stop] if len(described) else described
+            rounds = Rounds(given.contexts[start:stop], items[start:stop], table, uniforms[start:stop], shown)
+            ours.run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
+            start = stop
     else:
         replay = _Replay(uniforms)
         for t, context in enumerate(given.contexts.tolist()):
@@ -225,10 +230,10 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy.run(live, "play", stream.n_rounds - start, rounds, book, *NOBODY, in_order=True)
+        policy.run(live, "play", stop - start, rounds, book, *NOBODY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
-        policy.run(live, "late", stream.n_rounds - start, rounds, book, waits, start, stop)
+        policy.run(live, "late", stop - start, rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -332,11 +337,14 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
     uniforms = generator.random(log.n_rounds)
     if has_whole_runs(policy) and features is None:
         ours = cast(BasePolicy, policy)
-        every = AvailableArms.every(log.n_rounds, log.n_arms)
-        columns = log.contexts, log.arms, log.rewards, uniforms, *(log.available or every)
-        matched = int(
-            ours.run(ours.live_arms, "match", log.n_rounds, *columns, played.book(0, log.n_rounds), in_order=True)
-        )
+        sets, of_sets = log.available or AvailableArms.every(log.n_rounds, log.n_arms)
+        columns = log.contexts, log.arms, log.rewards, uniforms
+        book, live, matched, start = played.book(0, log.n_rounds), ours.live_arms, 0, 0
+        while start < log.n_rounds:
+            stop = start + ours.rounds_per_call(log.n_rounds - start)
+            some = (*(column[start:stop] for column in columns), sets, of_sets[start:stop])
+            matched += int(ours.run(live, "match", stop - start, *some, book, in_order=True))
+            start = stop
     else:
         matched, replay = 0, _Replay(uniforms)
         rounds = zip(log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist(), strict=True)

@@ -22,7 +22,7 @@ from alphafair import validate
 from alphafair.algorithm import Algorithm
 from alphafair.arrays import Matrix, Vector
 from alphafair.groups import Groups, Labels
-from alphafair.jit import entry_kernel, kernel, repeated
+from alphafair.jit import kernel, repeated
 from alphafair.math.draw import draw_arm
 from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool
 from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
@@ -53,7 +53,7 @@ C = positions("x", "waiting")  # of a context, by arm
 T = positions("step", "held")  # scratch
 
 
-@entry_kernel
+@kernel
 def catch_up(memory, context, out):
     """Write x to `out` and return S, both with the step that has waited for the next visit; the memory stays."""
     x, waiting, slope = memory.contexts[context, C.x], memory.contexts[context, C.waiting], memory.arms[A.slope]

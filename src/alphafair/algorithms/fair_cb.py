@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.algorithm import Algorithm
 from alphafair.arrays import Matrix, Vector
-from alphafair.jit import entry_kernel, kernel, repeated
+from alphafair.jit import kernel, repeated
 from alphafair.math.draw import draw_from
 from alphafair.math.positions import positions
 from alphafair.math.shares import equal_share
@@ -42,7 +42,7 @@ LONGEST_REACH = 30.0
 LEAST_PROPENSITY = 1e-9  # a loss over less outweighs all others: exponents of that size keep too few digits for floors
 
 
-@entry_kernel
+@kernel
 def _weigh(memory, context, rate, dual):
     """P of one context, and the log of its normaliser."""
     n, own = dual.shape[0], memory.context_scalars[context]
@@ -258,7 +258,7 @@ def _climb(memory, rate, floor, dual):
     return False
 
 
-@entry_kernel
+@kernel
 def solve(memory, rate, floor, dual):
     """The optimal `dual`, and P with it; P must be up to date for the `dual` given.
 

@@ -29,6 +29,7 @@ COMMANDS = {  # in the order of the help, which shows these sentences without lo
     "serve": "Serve decisions over HTTP, on disk before they are answered.",
     "keys": "Create, list, rotate and revoke keys of the service.",
     "data": "Get public data sets, once; see what is there.",
+    "compile": "Compile policies beforehand, so that they are fast at once.",
 }
 
 

@@ -12,7 +12,7 @@ from alphafair import streams
 from alphafair.experiments import experiment, paper
 from alphafair.experiments.courses import BANDIT, COURSES, GUARANTEED
 from alphafair.experiments.match import Match
-from alphafair.jit import cache_folder
+from alphafair.jit import cache_folder, using_mode
 
 OPTIMUM = "optimum"
 APART = ("alpha-fair-adaptive", "fair-cb", OPTIMUM)
@@ -23,7 +23,12 @@ NAMES = (*sorted({contender.policy for contender in CONTENDERS} - {*APART}), *AP
 
 
 def compiled(name: str) -> None:
-    """A policy, or the optimum, on two rounds."""
+    """A policy, or the optimum, on two rounds, in machine code."""
+    with using_mode("now"):
+        _play(name)
+
+
+def _play(name: str) -> None:
     stream, alpha = streams.impossibility(1), 0.5
     if name == OPTIMUM:
         experiment.optimum(stream, alpha, n_records=1)

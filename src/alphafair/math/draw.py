@@ -77,7 +77,3 @@ def is_distribution(vector):
             return False
         total += vector[i]
     return abs(total - 1.0) <= 1e-6
-
-
-for _called_from_python in (all_within, is_distribution, draw_arm):
-    _called_from_python.__kernel__["entry"] = True

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from alphafair.jit import entry_kernel, kernel
+from alphafair.jit import kernel
 from alphafair.math.draw import mask_distribution
 from alphafair.math.positions import positions
 from alphafair.math.utility import ACCOUNT, earn
@@ -249,7 +249,7 @@ def _own_thresholds(groups, v):
                 theta[g] = risen
 
 
-@entry_kernel
+@kernel
 def project_on_floors(groups, v, theta, out):
     """The nearest x >= 0 with sum 1 and x(G) >= nu_G: v less one theta, but in groups that this leaves short their own.
 

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from alphafair.jit import entry_kernel, kernel, repeated
+from alphafair.jit import kernel, repeated
 from alphafair.math.draw import draw_arm
 from alphafair.math.positions import positions
 
@@ -74,7 +74,7 @@ def power_sums(w):
     return (s0 + s1) + (s2 + s3), (q0 + q1) + (q2 + q3), (c0 + c1) + (c2 + c3)
 
 
-@entry_kernel
+@kernel
 def level(v, guess, tolerance, w):
     """mu >= 1 with sum_k 1/(mu + v_k) = 1, for v >= 0 with smallest entry 0; `w` is scratch (n).
 
@@ -157,7 +157,7 @@ def exploration(exploration_sum, rounds, n, option):
     return min(0.5, math.sqrt(n / rounds))
 
 
-@entry_kernel
+@kernel
 def follow(rows, numbers, option, scratch):
     """eta, gamma and p of a learner from its losses and its two sums."""
     p, losses, v, w = rows[ROWS.p], rows[ROWS.losses], scratch[SCRATCH.v], scratch[SCRATCH.w]
@@ -204,7 +204,7 @@ def explore(rows, numbers, uniform, out):
     return arm, out[arm]
 
 
-@entry_kernel
+@kernel
 def least_propensity(numbers, most_arms, option):
     """gamma/n now, with as many arms as there ever were: no decision of the learner was drawn with less."""
     rounds = max(numbers[NUMBERS.rounds], 1.0)

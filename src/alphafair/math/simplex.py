@@ -10,7 +10,7 @@ so the expected time is linear whatever the input. Both end with the same sum ov
 
 import numpy as np
 
-from alphafair.jit import entry_kernel, kernel
+from alphafair.jit import kernel
 
 MANY_ARMS, MANY_PASSES = 256, 6
 
@@ -94,7 +94,7 @@ def settle(v, theta, out):
             return
 
 
-@entry_kernel
+@kernel
 def project(v, out):
     """The point of the simplex nearest to v, whatever its size: adding a constant to v changes nothing."""
     largest = v[0]
