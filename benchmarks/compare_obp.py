@@ -16,9 +16,9 @@ import numpy as np
 
 from alphafair import Log
 from alphafair.evaluation import ESTIMATORS, logged_policy
+from alphafair.evaluation.log_scores import left_out
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells, score
-from alphafair.evaluation.log_scores import left_out
 
 COLUMNS = {"context": "position", "arm": "item_id", "reward": "click", "propensity": "propensity_score"}
 AGREEMENT = 1e-9

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from alphafair import Hedge, Policy, Refusal, Stream, register, simulate
-from alphafair.checks import CHECKS, NOT_HERE, Subject
 from alphafair.algorithms import POLICIES
+from alphafair.checks import CHECKS, NOT_HERE, Subject
 from tests import INTERPRETED
 
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(3, 4)]

@@ -17,7 +17,6 @@ from alphafair.arrays import Indices as Indices
 from alphafair.arrays import Matrix as Matrix
 from alphafair.arrays import Vector as Vector
 from alphafair.jit import compiled as compiled
-from alphafair.jit import entry_kernel as entry_kernel
 from alphafair.jit import kernel as kernel
 from alphafair.jit import repeated as repeated
 from alphafair.math.draw import draw_arm as draw_arm

@@ -266,26 +266,29 @@ def _fold_full(memory, features, contexts, probabilities, rewards):
 
 def _fold_bandit(memory, log, p):
     """The first step that was refused, or -1; `p` is scratch."""
-    n_steps, prepared = log.steps.shape[0], -1  # the context that `prepare` was last called for, with this memory
+    n_steps, prepared = (
+        log.steps.shape[0],
+        np.int64(-1),
+    )  # the context that `prepare` was last called for, with this memory
     for t in range(n_steps):
         later = log.contexts[min(t + AHEAD, n_steps - 1)]
         prefetch(memory.contexts, later)
         prefetch(memory.context_scalars, later)
         context, arm, step = np.int64(log.contexts[t]), log.arms[t], log.steps[t]
         if show(memory, log.features, t):
-            prepared = -1
+            prepared = np.int64(-1)
         if step == LEARN:
             if prepared != context:
                 prepare(memory, context)
             if not learn(memory, context, arm, log.propensities[t], log.rewards[t]):
                 return t
-            prepared = -1
+            prepared = np.int64(-1)
         elif step == EXPECT:
             expect(memory, context, arm)
-            prepared = -1
+            prepared = np.int64(-1)
         elif step == FORGO:
             forgo(memory, context, arm)
-            prepared = -1
+            prepared = np.int64(-1)
         else:
             draw(memory, context, 0.0, p)
             prepared = context

@@ -169,8 +169,8 @@ class Learned:
     def bytes_per_context(self) -> int:
         """What is kept for a context."""
         n_accounts = self.n_arms if self.accounts_per_context else 0
-        cells = np.prod(self.memory.contexts.shape[1:]) + self.memory.context_scalars.shape[1]
-        return int(cells) * self.memory.contexts.itemsize + 8 * n_accounts
+        cells = int(np.prod(self.memory.contexts.shape[1:])) + self.memory.context_scalars.shape[1]
+        return 8 * int(cells + n_accounts)
 
     def named(self) -> dict[str, NDArray[Any]]:
         """Views of all that is learned about live arms, by name."""

@@ -679,7 +679,7 @@ class BasePolicy(Policy):
         else:
             groups = _given(said).for_arms(len(live), n_live=int(live.sum()))
             few = Groups(**groups.among(np.flatnonzero(live)).settings())
-            policy = cls(n_contexts, int(live.sum()), groups=few, **settings, seed=seed)  # type: ignore[call-arg]
+            policy = cls(n_contexts, int(live.sum()), groups=few, **settings, seed=seed)
             assert policy._groups is not None
             policy._groups.groups, policy.settings = groups, {**policy.settings, "groups": groups.settings()}
         if not live.all():
