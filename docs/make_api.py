@@ -68,7 +68,7 @@ SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Policies of your own": [
         (alphafair.extend, ["PlainPolicy", "Array", "Number", "Accounts"]),
         (alphafair.extend, ["Algorithm", "Layout", "Memory", "positions"]),
-        (alphafair.extend, ["kernel", "entry_kernel", "compiled", "repeated"]),
+        (alphafair.extend, ["kernel", "compiled", "repeated"]),
         (alphafair.extend, ["draw_arm", "draw_from", "mask_distribution"]),
     ],
 }

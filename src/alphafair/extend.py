@@ -4,7 +4,7 @@ In plain Python: derive from `PlainPolicy`, name what is kept with `Array`, `Num
 
 In machine code: write `draw` and `learn` as a `kernel` each, name what is kept with `positions` and a `Layout`, make an
 `Algorithm` of them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw, `compiled` shows what a kernel
-becomes, `entry_kernel` and `repeated` are for kernels that Python calls too; `alphafair.math` has more mathematics.
+becomes, `repeated` is for kernels that Python calls too; `alphafair.math` has more mathematics.
 
 Either way: `register` makes it known by its name, `validate` has checks of settings that say what is wrong.
 """

@@ -269,7 +269,7 @@ def _fold_bandit(memory, log, p):
     n_steps, prepared = (
         log.steps.shape[0],
         np.int64(-1),
-    )  # the context that `prepare` was last called for, with this memory
+    )  # what `prepare` was last called for
     for t in range(n_steps):
         later = log.contexts[min(t + AHEAD, n_steps - 1)]
         prefetch(memory.contexts, later)
