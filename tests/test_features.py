@@ -535,3 +535,16 @@ def test_a_policy_of_your_own_may_take_features_and_make_nothing_of_them() -> No
 
 def test_without_features_there_is_nothing_to_show() -> None:
     assert AlphaFairAdaptive(1, 2).feature_shape == ()
+
+
+def test_a_late_reward_of_a_retired_arm_is_learned_with_the_features_of_its_round() -> None:
+    """Also where its group earns it: what is learned of features alone does not depend on groups."""
+    learned = []
+    for groups in (None, ["a", "a", "b"]):
+        policy = AlphaFairAdaptive(1, 3, feedback="full", n_features=2, groups=groups, seed=0)
+        late = policy.choose(0, features=[0.5, -2.0])
+        policy.retire(0)
+        policy.update(late, [1.0, 0.5, 0.25])
+        learned.append(policy.snapshot().arrays["feature_gram"])
+    np.testing.assert_array_equal(*learned)
+    assert learned[0][:, 0].tolist() == [1.0, 0.5, 0.25, -2.0, -1.0, 4.0]
