@@ -146,9 +146,8 @@ def busy(engine: Engine, clock: Clock, n: int) -> None:
 def traced(tmp_path: Path) -> Iterator[tuple[Engine, Clock, list[str]]]:
     clock, statements = Clock(), list[str]()
     patches = [mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 5)]
-    patches += [
-        mock.patch(f"alphafair.engine.snapshots.{name}", value) for name, value in (("PIECE", 400), ("REST", 0.0))
-    ]
+    small = {"PIECE": 1500, "REST": 0.0, "BYTES_PER_EVENT": 10_000}  # so that one is due, and done, while it is traced
+    patches += [mock.patch(f"alphafair.engine.snapshots.{name}", value) for name, value in small.items()]
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
