@@ -19,7 +19,7 @@ def table() -> str:
     """One row per policy, in the order of `alphafair.algorithms`."""
     rows = ["| policy | feedback | what it does |", "|---|---|---|"]
     for name, kind in CLASSES.items():
-        feedback = "either" if kind.feedbacks else kind.feedback
+        feedback = "either" if kind.traits.feedbacks else kind.feedback
         what = (kind.__doc__ or "").splitlines()[0]
         rows.append(f"| `{name}` | {feedback} | {what} |")
     return "\n".join(rows)

@@ -367,7 +367,7 @@ class Case(searching.Case):
         log = self.log()
         name, rng = str(self.rng.choice(LEARNERS)), self.rng
         kind, said = POLICIES[name], {"alpha": float(rng.choice(ALPHAS))} if name.startswith("alpha") else {}
-        said |= {"feedback": "bandit"} if kind.feedbacks else {}
+        said |= {"feedback": "bandit"} if kind.traits.feedbacks else {}
         self.note("doctor")
         diagnosis = evaluation.doctor(log)
         self.expect(diagnosis.findings, "the doctor says nothing")

@@ -293,7 +293,8 @@ class Case(searching.Case):
         """A whole run, the same run in steps, and its log."""
         rng = self.rng
         name = str(rng.choice([*POLICIES]))
-        feedback = str(rng.choice(POLICIES[name].feedbacks)) if len(POLICIES[name].feedbacks) > 1 else None
+        feedbacks = POLICIES[name].traits.feedbacks
+        feedback = str(rng.choice(feedbacks)) if len(feedbacks) > 1 else None
         policy = self.make(name, feedback, features=name == "alpha-fair-adaptive" and rng.random() < 0.4)
         (what, rewards), (which, features) = rewards_of(rng), features_of(rng)
         n_rounds = max(1, int(self.size * rng.choice([5, 60])))

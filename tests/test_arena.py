@@ -70,7 +70,7 @@ def test_the_reports_plan_is_a_part_of_all() -> None:
 
 def test_everybody_plays_everywhere(results: Arena) -> None:
     """Every registered policy, with every feedback that it knows, and the rival."""
-    kinds = {(kind.name, feedback) for kind in POLICIES.values() for feedback in kind.feedbacks or (kind.feedback,)}
+    kinds = {(kind.name, each) for kind in POLICIES.values() for each in kind.traits.feedbacks or (kind.feedback,)}
     kinds |= {("optimistic-frank-wolfe", Feedback.BANDIT), ("guaranteed-learner", Feedback.BANDIT)}
     assert [each.name for each in results.meetings] == [course.name for course in courses.COURSES]
     for meeting in results.meetings:

@@ -18,6 +18,7 @@ from alphafair import Decision, Hedge, State, checks, figures
 from alphafair.algorithms.hedge import learn as learn_hedge
 from alphafair.cli import app
 from alphafair.jit import kernel
+from alphafair.types import Traits
 from tests.protocol_policy import EpsilonGreedy
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -55,14 +56,14 @@ def test_the_example_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
 def test_a_class_says_how_it_is_drawn() -> None:
     class Drawn(EpsilonGreedy):
         name = "drawn"
-        look = ("#123456", "h")
+        traits = Traits(look=("#123456", "h"))
 
     class Heir(Drawn):
         name = "heir"
 
     assert figures.look("drawn") == figures.Look("#123456", "h")
     assert figures.look("heir") != figures.look("drawn"), "a look goes with a name"
-    assert Heir.look == Drawn.look
+    assert Heir.traits.look == Drawn.traits.look
 
 
 class Leaky(EpsilonGreedy):

@@ -13,12 +13,12 @@ from alphafair.algorithms import POLICIES
 from alphafair.checks import CHECKS, NOT_HERE, Subject
 from tests import INTERPRETED
 
-VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(3, 4)]
+VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(3, 4)]
 
 
 def subject_of(name: str, variant: str) -> Subject:
     kind = POLICIES[name]
-    return Subject(kind, lambda n_contexts, n_arms: kind.variants(n_contexts, n_arms)[variant])
+    return Subject(kind, lambda n_contexts, n_arms: kind.traits.variants(n_contexts, n_arms)[variant])
 
 
 @pytest.fixture(params=VARIANTS, ids=["-".join(filter(None, pair)) for pair in VARIANTS])
@@ -64,7 +64,7 @@ def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
     if message.startswith(NOT_HERE):
         assert EXCEPTIONS.get(check, "applies") in message, f"{check} said: {message}"
-        assert "does not learn" not in message or not subject.policy_class.learns  # type: ignore[attr-defined]
+        assert "does not learn" not in message or not subject.policy_class.traits.learns  # type: ignore[attr-defined]
 
 
 # what ours do beyond the protocol
@@ -99,7 +99,7 @@ def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject)
     made = subject.make(2, 4)
     efficient = {key: held_back[key] for key in held_back if key in made.settings}  # type: ignore[attr-defined]
     policy = subject.make(2, 4, **efficient)
-    if not policy.learns:
+    if not policy.traits.learns:
         return
     contexts = np.arange(20_000, dtype=np.int32) % 2
     stream = Stream(contexts, np.zeros_like(contexts), np.array([[0.1, 0.1, 0.9, 0.1]]), n_contexts=2)

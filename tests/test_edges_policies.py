@@ -112,7 +112,7 @@ def test_rewards_that_can_be_squared_have_any_scale(feedback: Any) -> None:
 VARIANTS = {
     f"{name}{':' if label else ''}{label}": (made, settings)
     for name, made in POLICIES.items()
-    for label, settings in made.variants(2, 3).items()
+    for label, settings in made.traits.variants(2, 3).items()
 }
 
 
@@ -414,7 +414,7 @@ def test_a_damaged_memory_is_not_drawn_from(broken: list[float]) -> None:
     policy._learned.named()["x"][0] = broken
     asked: list[Callable[[], object]] = [
         lambda: policy.choose(0),
-        lambda: policy.draw(0, 0.5),
+        lambda: policy._draw_arm(0, 0.5),
         lambda: policy.probabilities(0),
         lambda: policy.choose(0, available=[True, True, False]) if np.isnan(broken[0]) else policy.choose(0),
     ]

@@ -58,8 +58,8 @@ FAULT = Fault()
 class Faulty(AlphaFairBandit):
     name: ClassVar[str] = "faulty"
 
-    def draw(self, context: int, uniform: float) -> tuple[int, float]:
-        return FAULT.pass_on("draw", super().draw(context, uniform))  # type: ignore[no-any-return]
+    def _draw_arm(self, context: int, uniform: float) -> tuple[int, float]:
+        return FAULT.pass_on("draw", super()._draw_arm(context, uniform))  # type: ignore[no-any-return]
 
     def update(self, decision: Decision, reward: Any) -> None:
         super().update(decision, reward)

@@ -29,11 +29,11 @@ from alphafair.types import State
 from tests.serving import error, running
 
 ARMS = ("ada", "ben")
-VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.variants(1, 20)]
+VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(1, 20)]
 
 
 def made(name: str, variant: str, n_contexts: int, n_arms: int = 20) -> BasePolicy:
-    settings = POLICIES[name].variants(1, n_arms)[variant]
+    settings = POLICIES[name].traits.variants(1, n_arms)[variant]
     policy: BasePolicy = POLICIES[name](1, n_arms, **settings)
     policy.grow(n_contexts=n_contexts)
     return policy
@@ -85,7 +85,7 @@ def test_max_contexts_is_a_count(tmp_path: Path, value: Any) -> None:
 def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
     with mock.patch.object(decisions, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
-        row = engine._experiments["wide"].policy.bytes_per_context
+        row = engine._experiments["wide"].policy._bytes_per_context
         limit = engine.experiment("wide").max_contexts
         assert row > 500 * 8
         assert limit == 5_000_000 // (memory.COPIES * row + memory.LABEL_BYTES)
@@ -130,7 +130,7 @@ def test_what_is_counted_per_context_covers_what_it_takes(name: str, variant: st
     peaks = {n: highest(name, variant, n) for n in (few, many)}
     policy = made(name, variant, 1)
     per_context = (peaks[many] - peaks[few]) / (many - few)
-    assert per_context <= memory.COPIES * policy.bytes_per_context + memory.LABEL_BYTES
+    assert per_context <= memory.COPIES * policy._bytes_per_context + memory.LABEL_BYTES
 
 
 def highest(name: str, variant: str, n_contexts: int) -> int:
@@ -331,7 +331,7 @@ engine.submit([Decide("home", f"{k}") for k in range(1500)])
 engine.close()
 engine = Engine.open(sys.argv[1])
 policy = engine._experiments["home"].policy
-size = policy.bytes_per_context * policy.n_contexts
+size = policy._bytes_per_context * policy.n_contexts
 del policy
 with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()

@@ -548,7 +548,7 @@ def test_drawing_alone_draws_what_choosing_does(kind: str) -> None:
     for t in range(30):
         uniform = float(rng.random())
         decision = policy.choose(t % 2, rng=type("Known", (), {"random": lambda _, known=uniform: known})())
-        assert policy.draw(t % 2, uniform) == (decision.arm, decision.propensity)
+        assert policy._draw_arm(t % 2, uniform) == (decision.arm, decision.propensity)
         policy.update(decision, rng.random(policy.n_arms) if policy.feedback == "full" else float(rng.random()))
         if t == 15:
             policy.retire(1)

@@ -21,7 +21,7 @@ N_ARMS = 3
 
 
 def made(kind: type[BasePolicy]) -> Iterator[BasePolicy]:
-    for settings in kind.variants(2, N_ARMS).values():
+    for settings in kind.traits.variants(2, N_ARMS).values():
         yield kind(2, N_ARMS, seed=0, **settings)
 
 

@@ -121,12 +121,12 @@ def test_it_plays_and_learns_what_the_formula_says(kind: type[Any]) -> None:
     titles = [axes.get_title(loc="left") for axes in picture.axes]
     assert "contextual-hedge" in titles
     (line,) = [line for line in picture.axes[0].get_lines() if line.get_gid() == "contextual-hedge"]
-    assert (line.get_color(), line.get_marker()) == kind.look
+    assert (line.get_color(), line.get_marker()) == kind.traits.look
 
 
 def test_it_passes_every_check_in_every_variant(kind: type[Any]) -> None:
-    assert len(kind.variants(3, 4)) == 2
-    for settings in kind.variants(3, 4).values():
+    assert len(kind.traits.variants(3, 4)) == 2
+    for settings in kind.traits.variants(3, 4).values():
         results = list(checks.run_checks(kind, settings))
         assert [result for result in results if not result.passed] == []
         applied = {result.name for result in results if not result.message.startswith(checks.NOT_HERE)}

@@ -367,11 +367,11 @@ def test_certificate_is_refused_where_there_is_none() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_decision_holds_numbers_of_python(name: str) -> None:
     """Compiled or not: what takes a decision further, such as JSON, need not know NumPy."""
-    for settings_ in POLICIES[name].variants(2, 3).values():
+    for settings_ in POLICIES[name].traits.variants(2, 3).values():
         policy = POLICIES[name](2, 3, seed=0, **settings_)
         for n in range(4):
             masked = policy.choose(n % 2, available=[True, False, True])
-            for arm, propensity in (policy.choose(n % 2)[1:3], masked[1:3], policy.draw(n % 2, 0.25 * n)):
+            for arm, propensity in (policy.choose(n % 2)[1:3], masked[1:3], policy._draw_arm(n % 2, 0.25 * n)):
                 assert (type(arm), type(propensity)) == (int, float), settings_
             if n == 1:
                 policy.retire(1)

@@ -198,7 +198,7 @@ def test_with_the_jit_off_every_policy_is_served(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:
         for policy in POLICIES.values():
-            for variant, settings in policy.variants(1, len(ARMS)).items():
+            for variant, settings in policy.traits.variants(1, len(ARMS)).items():
                 engine.create(f"{policy.name}-{variant}", arms=ARMS, policy=policy.name, **settings)
     with serving(path, NUMBA_DISABLE_JIT="1") as (process, url), Client(url) as client:
         client.create("home", ARMS)

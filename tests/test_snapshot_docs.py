@@ -18,7 +18,7 @@ SIZES = {"contexts": 5, "arms": 7, "live": 6, "groups": 3, "terms": 4}
 MADE = [
     pytest.param(kind, settings, id=f"{name}:{variant}")
     for name, kind in POLICIES.items()
-    for variant, settings in kind.variants(5, 7).items()
+    for variant, settings in kind.traits.variants(5, 7).items()
 ]
 
 
@@ -54,7 +54,7 @@ def found(policy: BasePolicy) -> dict[str, tuple[int, ...]]:
 def test_the_page_is_what_the_layouts_say() -> None:
     page = make_snapshots.PAGE.read_text(encoding="utf-8")
     assert page == make_snapshots.page(), "run: python docs/make_snapshots.py"
-    assert f"the version of this page ({BasePolicy.version})" in page
+    assert f"the version of this page ({BasePolicy._version})" in page
 
 
 def test_every_meaning_belongs_to_an_entry() -> None:

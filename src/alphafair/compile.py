@@ -61,7 +61,7 @@ def _policies(name: str) -> Iterator[Any]:
         settings["marginal"] = "after"
     if kind_name == "fair-cb":
         settings["horizon"] = 1000
-    for each in kind.feedbacks or (None,):
+    for each in kind.traits.feedbacks or (None,):
         if each is None or not feedback or Feedback(feedback) is each:
             yield kind(1, 3, **settings, **({} if each is None else {"feedback": each.value}))
 
@@ -73,7 +73,7 @@ def names(policies: Iterable[str] = ()) -> list[str]:
     found = []
     for policy in policies or POLICIES:
         kind = validate.choice("policy", policy.partition("+")[0], POLICIES)
-        feedbacks = [each.value for each in POLICIES[kind].feedbacks]
+        feedbacks = [each.value for each in POLICIES[kind].traits.feedbacks]
         found += [policy] if "+" in policy or not feedbacks else [f"{policy}+{each}" for each in feedbacks]
     return found
 

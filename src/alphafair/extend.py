@@ -33,6 +33,7 @@ from alphafair.policy import BasePolicy as BasePolicy
 from alphafair.types import Decision as Decision
 from alphafair.types import Feedback as Feedback
 from alphafair.types import State as State
+from alphafair.types import Traits as Traits
 
 if TYPE_CHECKING:
     from alphafair.algorithms import register as register

@@ -70,8 +70,8 @@ def look(policy: str) -> Look:
     True
     """
     for kind in (*POLICIES.values(), *_subclasses(Policy)):
-        if vars(kind).get("name") == policy and vars(kind).get("look"):
-            return Look(*vars(kind)["look"])
+        if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.look:
+            return Look(*kind.traits.look)
     ticket = zlib.crc32(policy.encode())
     return Look(
         _OTHER_COLOURS[ticket % len(_OTHER_COLOURS)],

@@ -172,7 +172,7 @@ class PlainPolicy(BasePolicy):
 
     # what `BasePolicy` asks for
 
-    def plays_whole_runs(self) -> bool:
+    def _plays_whole_runs(self) -> bool:
         return False
 
     def _keeps_group_accounts(self) -> bool:

@@ -52,9 +52,8 @@ class BasePolicy(Policy):
     up Python's lock while they calculate, and calls for the same policy wait for them.
     """
 
-    version: ClassVar[int] = 4  # of what a snapshot holds; raise it when the names or shapes of its arrays change
+    _version: ClassVar[int] = 4  # of what a snapshot holds; raise it when the names or shapes of its arrays change
     algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm]]
-    contexts_apart: ClassVar[bool] = True  # False: what a context plays depends on how many others there are
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class BasePolicy(Policy):
         return self._learned.live_arms.copy()
 
     @property
-    def bytes_per_context(self) -> int:
+    def _bytes_per_context(self) -> int:
         """How much memory a context takes."""
         return self._learned.bytes_per_context
 
@@ -201,7 +200,7 @@ class BasePolicy(Policy):
     def _memory_changed(self) -> None:
         """The memory is another one: of other arms, contexts or settings."""
         self._memory = self._learned.memory
-        self._bandit = self.feedback is Feedback.BANDIT
+        self._bandit, self._reward_range = self.feedback is Feedback.BANDIT, self.traits.reward_range
         self._prepared = _NOT_PREPARED
         self._rows: list[tuple[Vector, Vector]] = []
         if "_draw" not in self.__dict__:
@@ -331,7 +330,7 @@ class BasePolicy(Policy):
             decision._features = shown
         return decision
 
-    def draw(self, context: int, uniform: float) -> tuple[int, float]:
+    def _draw_arm(self, context: int, uniform: float) -> tuple[int, float]:
         """The arm that `choose` draws with this uniform number, and its propensity, without checks or a decision."""
         with self._lock:
             out = np.empty(self.n_arms)
@@ -413,7 +412,7 @@ class BasePolicy(Policy):
                 fits = False
             if not fits:
                 context, arm, propensity, probabilities = validate.decision(decision, self.n_contexts, n_arms)
-            low, high = self.reward_range
+            low, high = self._reward_range
             if self._bandit:
                 if type(reward) is not float or not low <= reward <= high:
                     reward = validate.reward(reward, low, high)
@@ -699,11 +698,11 @@ class BasePolicy(Policy):
                 repair = "Keep the log and learn from it again, or use copy.deepcopy."
                 raise validate.Refusal("regressor", "None for a snapshot", self.settings["regressor"], repair)
             settings = {"n_contexts": self.n_contexts, "n_arms": self.n_arms, **self.settings}
-            return State(self.name, self.version, settings, self._random_numbers.state(), self._learned.arrays())
+            return State(self.name, self._version, settings, self._random_numbers.state(), self._learned.arrays())
 
     def restore(self, state: State) -> None:
         """Go on from a snapshot of the same kind of policy with the same settings."""
-        check_kind(state, self.name, self.version)
+        check_kind(state, self.name, self._version)
         n_contexts, live = checked_state(state, self.settings)
         self._learned.check_names(state, n_contexts)
         then = dict(self._settings_for(n_contexts))
@@ -728,7 +727,7 @@ class BasePolicy(Policy):
             self._memory_changed()
             self._mark_with(made._markers)  # what was learned since the snapshot may be learned again
 
-    def go_on_as(self, other: Self) -> None:
+    def _go_on_as(self, other: Self) -> None:
         """Go on from where a copy is."""
         with self._lock:
             self._take(other.__getstate__())
@@ -751,14 +750,14 @@ class BasePolicy(Policy):
 
     # whole runs and logs in one call; `alphafair.run` checks what they are given
 
-    def plays_whole_runs(self) -> bool:
+    def _plays_whole_runs(self) -> bool:
         """Not one that does more in a round than its kernels, or has its own way to choose or to learn."""
         kind = type(self)
         own_steps = kind.choose is not BasePolicy.choose or kind.update is not BasePolicy.update
         return self._regressors is None and not own_steps
 
-    def run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """So many rounds in one call, as `rounds_per_call` has said; arms are columns of `live` ones here."""
+    def _run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
+        """So many rounds in one call, as `_rounds_per_call` has said; arms are columns of `live` ones here."""
         with self._lock:
             if not np.array_equal(live, self._learned.live_arms):
                 allowed = f"one that keeps its arms {live.tolist()} while it plays"
@@ -767,7 +766,7 @@ class BasePolicy(Policy):
             run = loop(job, self.feedback.value, self._algorithm, in_order)
             return self._called(run, n_rounds, self._memory, *arguments)
 
-    def rounds_per_call(self, n_rounds: int) -> int:
+    def _rounds_per_call(self, n_rounds: int) -> int:
         """How many of so many rounds to come should be played in one call: few while they are interpreted."""
         return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
@@ -775,7 +774,7 @@ class BasePolicy(Policy):
         """The first of each call and the one after its last, for so many rounds."""
         start = 0
         while start < n_rounds:
-            stop = start + self.rounds_per_call(n_rounds - start)
+            stop = start + self._rounds_per_call(n_rounds - start)
             yield start, stop
             start = stop
 
@@ -788,7 +787,7 @@ class BasePolicy(Policy):
         self._bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 
-    def fold_log(self, log: LogSteps) -> None:
+    def _fold_log(self, log: LogSteps) -> None:
         """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
         with self._lock:
             before = self._learned.copied_arrays()
@@ -797,7 +796,7 @@ class BasePolicy(Policy):
                 self._learned.put_back(before)
                 self._refuse_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
 
-    def follow(self, log: LogSteps) -> None:
+    def _follow(self, log: LogSteps) -> None:
         """Do again what a log says. A propensity that is refused ends it there, with what came before learned."""
         with self._lock:
             refused = self._fold(log)
@@ -842,7 +841,7 @@ class BasePolicy(Policy):
                 return int(kept[refused])
         return -1
 
-    def fold_full_log(
+    def _fold_full_log(
         self, contexts: Indices, probabilities: Matrix, rewards: Matrix, features: NDArray[np.float64] | None = None
     ) -> None:
         """Learn from decisions under full information, in their order."""

@@ -79,7 +79,7 @@ def _all_or_nothing(policy: Policy) -> Iterator[None]:
         yield
     except ValueError:
         if isinstance(policy, BasePolicy):
-            policy.go_on_as(cast(BasePolicy, before))
+            policy._go_on_as(cast(BasePolicy, before))
         else:
             policy.restore(cast(State, before))
         raise
@@ -110,7 +110,7 @@ def _play(
             table = frozen(np.ascontiguousarray(table[:, live]))
         start = first
         while start < last:
-            size = cast(BasePolicy, policy).rounds_per_call(n_rounds - start) if whole else STEPS
+            size = cast(BasePolicy, policy)._rounds_per_call(n_rounds - start) if whole else STEPS
             stop = min(start + size, last)
             uniforms = generator.random(stop - start)
             if whole:
@@ -137,10 +137,10 @@ def against(
         ours = cast(BasePolicy, policy)
         live, described, start = ours.live_arms, feature_table(given.features, ours.live_arms), 0
         while start < n_rounds:
-            stop = start + ours.rounds_per_call(n_rounds - start)
+            stop = start + ours._rounds_per_call(n_rounds - start)
             shown = described[start:stop] if len(described) else described
             rounds = Rounds(given.contexts[start:stop], items[start:stop], table, uniforms[start:stop], shown)
-            ours.run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
+            ours._run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
             start = stop
     else:
         replay = _Replay(uniforms)
@@ -182,7 +182,7 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
 
 def has_whole_runs(policy: Policy) -> bool:
     """Whether whole runs can be played in one call."""
-    return isinstance(policy, BasePolicy) and policy.plays_whole_runs()
+    return isinstance(policy, BasePolicy) and policy._plays_whole_runs()
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: ArmGroups | None) -> None:
@@ -230,10 +230,10 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy.run(live, "play", stop - start, rounds, book, *NOBODY, in_order=True)
+        policy._run(live, "play", stop - start, rounds, book, *NOBODY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
-        policy.run(live, "late", stop - start, rounds, book, waits, start, stop)
+        policy._run(live, "late", stop - start, rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -321,7 +321,7 @@ def over_log(policy: Policy, log: Log) -> None:
                 policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
     else:
         steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
-        cast(BasePolicy, policy).fold_log(steps)
+        cast(BasePolicy, policy)._fold_log(steps)
 
 
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
@@ -341,9 +341,9 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
         columns = log.contexts, log.arms, log.rewards, uniforms
         book, live, matched, start = played.book(0, log.n_rounds), ours.live_arms, 0, 0
         while start < log.n_rounds:
-            stop = start + ours.rounds_per_call(log.n_rounds - start)
+            stop = start + ours._rounds_per_call(log.n_rounds - start)
             some = (*(column[start:stop] for column in columns), sets, of_sets[start:stop])
-            matched += int(ours.run(live, "match", stop - start, *some, book, in_order=True))
+            matched += int(ours._run(live, "match", stop - start, *some, book, in_order=True))
             start = stop
     else:
         matched, replay = 0, _Replay(uniforms)
@@ -386,7 +386,7 @@ def over_full_log(
     _fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
     rows = None if features is None else validate.feature_rows(features, len(seen), policy.n_arms)
     rows = matching_features(policy, "features", rows, policy.n_arms)
-    low, high = policy.reward_range
+    low, high = policy.traits.reward_range
     if table.min() < low or table.max() > high:
         repair = "Map the rewards with alphafair.rescale_rewards."
         raise validate.Refusal("rewards", f"in [{low:g}, {high:g}]", [table.min(), table.max()], repair)
@@ -400,7 +400,7 @@ def over_full_log(
                 shown = None if rows is None else rows[t]
                 policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
-        cast(BasePolicy, policy).fold_full_log(seen, used, table, rows)
+        cast(BasePolicy, policy)._fold_full_log(seen, used, table, rows)
 
 
 def _check_log(policy: Policy, log: Log) -> Vector:
@@ -411,7 +411,7 @@ def _check_log(policy: Policy, log: Log) -> Vector:
         repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
         raise validate.Refusal("policy", "one with bandit feedback", policy, repair)
     _fits(policy, "log", log.n_contexts, log.n_arms)
-    return validate.learnable(log.rewards, policy.reward_range)
+    return validate.learnable(log.rewards, policy.traits.reward_range)
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:

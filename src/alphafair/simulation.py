@@ -173,7 +173,7 @@ def _match(policy: Policy, stream: Stream) -> None:
             f"Call policy.grow({stream.n_contexts}) first.",
         )
     matching_features(policy, "stream", stream.features, stream.n_arms)
-    low, high = policy.reward_range
+    low, high = policy.traits.reward_range
     least, most = float(stream.reward_table.min()), float(stream.reward_table.max())
     if least < low or most > high:
         raise validate.Refusal(

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -45,6 +45,22 @@ class UniformSource(Protocol):
 Account = Literal["least", "fresh"] | float  # what a new arm is taken to have earned
 
 
+@dataclass(frozen=True, eq=False)
+class Traits:
+    """What is true of a kind of policy: what checks, tables, pictures and the engine need to know about a class.
+
+    `variants` are the settings that it is worth checking in, by name, for so many contexts and arms; "" is the plain
+    one.
+    """
+
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    learns: bool = True  # False for one that plays the same whatever it is told
+    feedbacks: tuple[Feedback, ...] = ()  # those to choose from, where the constructor takes a `feedback`
+    contexts_apart: bool = True  # False: what a context plays depends on how many others there are
+    look: tuple[str, str] | None = None  # colour and marker in pictures; None: some of its own
+    variants: Callable[[int, int], dict[str, dict[str, Any]]] = lambda n_contexts, n_arms: {"": {}}
+
+
 @runtime_checkable
 class Policy(Protocol):
     """What every policy can do. Derive from `alphafair.extend.PlainPolicy`, or `alphafair.BasePolicy` for machine code.
@@ -52,7 +68,7 @@ class Policy(Protocol):
     Or derive from this, and write everything yourself. It is made as `Policy(n_contexts, n_arms, seed=None, ...)`. What
     it promises, and `alphafair check` looks for:
 
-    - `probabilities` is a distribution over all arms, to 1e-12, whatever rewards in `reward_range` have come.
+    - `probabilities` is a distribution over all arms, to 1e-12, whatever rewards in `traits.reward_range` have come.
     - `probabilities` and `choose` are questions: they change nothing but the policy's own random numbers.
     - `choose` draws one uniform number, from `rng` or its own (one seed, one path), and the decision holds the
       distribution, read-only, and the arm's true probability. An arm that is not `available`, or retired, is never
@@ -61,7 +77,7 @@ class Policy(Protocol):
       went: all that it needs of the past is in the decision. Our policies refuse a decision of `choose` the second
       time; they cannot recognise one that was rebuilt from a log. Under full information `update` is given as many
       rewards as there were arms when the decision was made. What was not shown does not matter; arms that pay more
-      are, in the end, pulled more often, unless `learns` is False.
+      are, in the end, pulled more often, unless `traits.learns` is False.
     - Numbers are names: rename arms or contexts, and the answer is renamed, but for ties.
     - `grow` leaves old contexts as they are; accounts, for a policy that keeps them, are "least", "fresh" or a number.
       A retired arm keeps its number and has probability 0; rewards of it that come late are welcome. To retire it once
@@ -82,21 +98,13 @@ class Policy(Protocol):
     n_arms: int
     n_features: int = 0  # more than 0: it is asked with `features=`, which have the shape `feature_shape`
     feature_shape: tuple[int, ...] = ()
-    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    learns: ClassVar[bool] = True  # False for one that plays the same whatever it is told
-    feedbacks: ClassVar[tuple[Feedback, ...]] = ()  # those to choose from, where the constructor takes a `feedback`
-    look: ClassVar[tuple[str, str] | None] = None  # colour and marker in pictures; None: some of its own
+    traits: ClassVar[Traits] = Traits()
     alpha: float | None = None  # how fair it is, for one that is
     groups: ArmGroups | None = None  # whom it is fair to, where that is not every arm by itself
     accounts: Vector | Matrix | None = None  # R, for one that keeps accounts: 1 and what arms, or groups, have earned
     cumulative_rewards: Vector | Matrix | None = None  # what arms have earned, for one that keeps accounts
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        """The settings that it is worth checking in, by name; "" is the plain one."""
-        return {"": {}}
 
     def probabilities(self, context: int, *, available: ArrayLike | None = None) -> Vector: ...
     def choose(

@@ -38,7 +38,7 @@ from alphafair.math.utility import (
 )
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 READINGS = True  # False in the machine code of policies that read phi' before the round
@@ -161,6 +161,12 @@ def what_is_wrong(memory: Any) -> str | None:
     return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
+    return alone | {marginal: {"marginal": marginal} for marginal in MARGINALS if marginal != "before"}
+
+
 class AlphaFair(BasePolicy):
     """Maximise the alpha-fair utility of what every arm earns over the whole run, seeing all rewards.
 
@@ -213,7 +219,7 @@ class AlphaFair(BasePolicy):
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    look = ("#0072B2", "o")
+    traits = Traits(look=("#0072B2", "o"), variants=variants)
     algorithm = Algorithm(
         Layout(S, N, A, K, C, T, only_with_groups="earned"),
         draw,
@@ -252,11 +258,6 @@ class AlphaFair(BasePolicy):
 
     def _flags(self) -> dict[str, bool]:
         return {**super()._flags(), "READINGS": self.marginal != "before"}
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
-        return alone | {marginal: {"marginal": marginal} for marginal in MARGINALS if marginal != "before"}
 
     @property
     def distributions(self) -> Matrix:

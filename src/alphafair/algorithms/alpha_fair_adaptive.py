@@ -12,7 +12,16 @@ from alphafair.algorithms import adaptive_bandit, adaptive_full
 from alphafair.groups import Groups, Labels
 from alphafair.math.utility import account_settings
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
+
+
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """Both kinds of feedback, and no fairness at all."""
+    return {
+        "bandit": {"alpha": 0.9, "feedback": "bandit"},
+        "full": {"alpha": 0.9, "feedback": "full"},
+        "efficient": {"alpha": 0.0, "feedback": "bandit"},
+    }
 
 
 class AlphaFairAdaptive(BasePolicy):
@@ -69,8 +78,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     name: ClassVar[str] = "alpha-fair-adaptive"
     alpha: float
-    feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.FULL, Feedback.BANDIT)
-    look = ("#882255", "h")
+    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), look=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
 
     def __init__(
@@ -89,10 +97,10 @@ class AlphaFairAdaptive(BasePolicy):
         self.alpha = validate.alpha(alpha)
         self.feedback = validate.choice("feedback", feedback, Feedback)
         self.n_features = validate.integer("n_features", n_features, low=0)
-        self.features_of = validate.choice("features_of", features_of, ("context", "arms"))
+        self._features_of = validate.choice("features_of", features_of, ("context", "arms"))
         settings: dict[str, Any] = {"alpha": self.alpha, "feedback": self.feedback.value}
         if self.n_features:
-            settings |= {"n_features": self.n_features, "features_of": self.features_of}
+            settings |= {"n_features": self.n_features, "features_of": self._features_of}
         elif regressor is not None:
             repair = "Pass the number of features."
             raise validate.Refusal("n_features", "at least 1 with a regressor", 0, repair)
@@ -105,16 +113,7 @@ class AlphaFairAdaptive(BasePolicy):
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
             "fits": self.n_features > 0 and self._regressors is None,
-            "features_of_arms": self.features_of == "arms",
-        }
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        """Both kinds of feedback, and no fairness at all."""
-        return {
-            "bandit": {"alpha": 0.9, "feedback": "bandit"},
-            "full": {"alpha": 0.9, "feedback": "full"},
-            "efficient": {"alpha": 0.0, "feedback": "bandit"},
+            "features_of_arms": self._features_of == "arms",
         }
 
     @property
@@ -122,7 +121,7 @@ class AlphaFairAdaptive(BasePolicy):
         """Of what `choose` asks for: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
         if self.n_features == 0:
             return ()
-        return (self.n_features,) if self.features_of == "context" else (self.n_arms, self.n_features)
+        return (self.n_features,) if self._features_of == "context" else (self.n_arms, self.n_features)
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]

@@ -22,7 +22,7 @@ from alphafair.math.positions import positions
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 S = positions("alpha", "most_arms")  # most_arms: how many there ever were
 A = positions("account", "earned")
@@ -65,6 +65,11 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     account = memory.arms[A.account]
     account[n_kept:] = entry_accounts(account[:n_kept], entries)
     log_barrier.admit(memory.contexts, memory.context_scalars, n_kept, ADAPTIVE)
+
+
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    return {"": {}, "efficient": {"alpha": 0.0}}
 
 
 class AlphaFairBandit(BasePolicy):
@@ -112,7 +117,7 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     alpha: float
-    look = ("#56B4E9", "s")
+    traits = Traits(look=("#56B4E9", "s"), variants=variants)
     algorithm = Algorithm(
         Layout(
             settings=S,
@@ -150,7 +155,3 @@ class AlphaFairBandit(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {"alpha": self.alpha, "most_arms": self.n_arms}
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        return {"": {}, "efficient": {"alpha": 0.0}}

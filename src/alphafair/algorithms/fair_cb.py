@@ -29,7 +29,7 @@ from alphafair.math.positions import positions
 from alphafair.math.shares import equal_share
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 S = positions("pull_share", "horizon", "full", "weights_known")  # full: feedback is full information
 N = positions("floor", "rate", "updates", "next_epoch")
@@ -391,6 +391,18 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
         repeated(solve, 20 * n_contexts)(memory, numbers[N.rate], numbers[N.floor], dual)
 
 
+def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    weights = [1.0 / n_contexts] * n_contexts
+    known = {"context_weights": weights, "pull_share": 0.6 / n_arms}  # a floor that leaves room for more arms
+    kinds = {"": known, "unknown": {}}
+    return {
+        f"{kind}-{feedback}".strip("-"): {"horizon": 1000, "feedback": str(feedback), **settings}
+        for kind, settings in kinds.items()
+        for feedback in Feedback
+    }
+
+
 class FairCB(BasePolicy):
     """Maximise the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
 
@@ -440,9 +452,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
-    contexts_apart = False
-    feedbacks = tuple(Feedback)
-    look = ("#CC79A7", "P")
+    traits = Traits(feedbacks=tuple(Feedback), contexts_apart=False, look=("#CC79A7", "P"), variants=variants)
     _layout = Layout(S, N, A, K, C, may_be_infinite=("next_epoch",))
     _others: ClassVar[dict[str, Any]] = {
         "start": start,
@@ -506,17 +516,6 @@ class FairCB(BasePolicy):
         weights = self.settings["context_weights"]
         if weights is not None:
             self._memory.context_scalars[:, K.weight] = _summing_to_one(np.array(weights))
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        weights = [1.0 / n_contexts] * n_contexts
-        known = {"context_weights": weights, "pull_share": 0.6 / n_arms}  # a floor that leaves room for more arms
-        kinds = {"": known, "unknown": {}}
-        return {
-            f"{kind}-{feedback}".strip("-"): {"horizon": 1000, "feedback": str(feedback), **settings}
-            for kind, settings in kinds.items()
-            for feedback in cls.feedbacks
-        }
 
     def _check(self) -> None:
         super()._check()

@@ -17,7 +17,7 @@ from alphafair.math.positions import positions
 from alphafair.math.shares import equal_share
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 S = positions("learning_rate", "horizon")  # each 0 if it is not given
 N = positions("rounds")
@@ -68,6 +68,11 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     sums[n_kept:] = equal_share(sums[:n_kept], rate)
 
 
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    return {"": {}, "horizon": {"horizon": 1000}}
+
+
 class Hedge(BasePolicy):
     """Maximise the sum of rewards, seeing all of them; blind to contexts and to fairness.
 
@@ -101,7 +106,7 @@ class Hedge(BasePolicy):
 
     name: ClassVar[str] = "hedge"
     feedback = Feedback.FULL
-    look = ("#D55E00", "D")
+    traits = Traits(look=("#D55E00", "D"), variants=variants)
     algorithm = Algorithm(Layout(S, N, A), draw, learn, admit=admit)
 
     def __init__(
@@ -125,7 +130,3 @@ class Hedge(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {name: value or 0.0 for name, value in self.settings.items()}
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        return {"": {}, "horizon": {"horizon": 1000}}

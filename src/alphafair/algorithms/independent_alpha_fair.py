@@ -25,7 +25,7 @@ from alphafair.math.utility import (
 )
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 K = positions("squared_norms", "closed_roots", "closed_norms")
 C = positions(ACCOUNT, "x")
@@ -96,7 +96,7 @@ class IndependentAlphaFair(BasePolicy):
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    look = ("#009E73", "^")
+    traits = Traits(look=("#009E73", "^"))
     algorithm = Algorithm(
         Layout(settings=S, context_scalars=K, contexts=C, scratch=T),
         draw,

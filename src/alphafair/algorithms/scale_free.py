@@ -14,7 +14,7 @@ from alphafair.math.log_barrier import absorb, explore, least_propensity
 from alphafair.math.positions import positions
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
 S = positions("option", "most_arms")
@@ -43,6 +43,11 @@ def start(memory: Any) -> None:
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """New arms enter with an equal share of the probability."""
     log_barrier.admit(memory.arms[None], memory.scalars[None], n_kept, int(memory.settings[S.option]))
+
+
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    return {"": {}, "sqrt": {"exploration": "sqrt"}}
 
 
 class ScaleFree(BasePolicy):
@@ -80,8 +85,7 @@ class ScaleFree(BasePolicy):
 
     name: ClassVar[str] = "scale-free"
     feedback = Feedback.BANDIT
-    reward_range = validate.ANY_REWARD
-    look = ("#E69F00", "v")
+    traits = Traits(reward_range=validate.ANY_REWARD, look=("#E69F00", "v"), variants=variants)
     algorithm = Algorithm(
         Layout(S, log_barrier.NUMBERS, log_barrier.ROWS, scratch=log_barrier.SCRATCH),
         draw,
@@ -107,7 +111,3 @@ class ScaleFree(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {"option": EXPLORATIONS[self.settings["exploration"]], "most_arms": self.n_arms}
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        return {"": {}, "sqrt": {"exploration": "sqrt"}}

@@ -8,7 +8,7 @@ from alphafair.jit import kernel
 from alphafair.math.draw import draw_arm
 from alphafair.memory import Layout
 from alphafair.policy import BasePolicy
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 
 @kernel
@@ -31,6 +31,11 @@ def learn_bandit(memory, context, arm, propensity, reward):
     return True
 
 
+def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+    """What it is worth checking in."""
+    return {"": {}, "bandit": {"feedback": "bandit"}}
+
+
 class Uniform(BasePolicy):
     """Play every arm with probability 1/n and learn nothing: the line every learner has to beat.
 
@@ -51,9 +56,7 @@ class Uniform(BasePolicy):
     """
 
     name: ClassVar[str] = "uniform"
-    learns: ClassVar[bool] = False
-    feedbacks = tuple(Feedback)
-    look = ("#7F7F7F", "X")
+    traits = Traits(learns=False, feedbacks=tuple(Feedback), look=("#7F7F7F", "X"), variants=variants)
     algorithm: ClassVar = {
         Feedback.FULL: Algorithm(Layout(), draw, learn_full),
         Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit),
@@ -69,7 +72,3 @@ class Uniform(BasePolicy):
     ) -> None:
         self.feedback = validate.choice("feedback", feedback, Feedback)
         super().__init__(n_contexts, n_arms, settings={"feedback": self.feedback.value}, seed=seed)
-
-    @classmethod
-    def variants(cls, n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-        return {"": {}, "bandit": {"feedback": "bandit"}}

@@ -17,7 +17,7 @@ from alphafair.validate import Refusal
 
 def leans_toward_reward(subject: Subject) -> str | None:
     """An arm that pays nine times as much as the others is pulled most; how much more often, fairness decides."""
-    if not subject.make().learns:
+    if not subject.make().traits.learns:
         return f"{NOT_HERE}: the policy says that it does not learn"
     policy = subject.make(2, 4)
     contexts = np.arange(20_000, dtype=np.int32) % 2
@@ -140,7 +140,7 @@ def bad_input_is_refused(subject: Subject) -> None:
     bad_rewards: list[Any] = [math.nan, math.inf, "much", None]
     if full:
         bad_rewards = [[math.nan, 0, 0, 0], [0, math.inf, 0, 0], [0.5, 0.5], 0.5, [[0.5] * 4], "much", None]
-    if policy.reward_range == (0.0, 1.0):
+    if policy.traits.reward_range == (0.0, 1.0):
         bad_rewards += [[1.5, 0, 0, 0], [-0.1, 0, 0, 0]] if full else [1.5, -0.1]
     calls: list[tuple[str, Callable[[], Any]]] = [
         *(("context", lambda c=c: policy.choose(c)) for c in (-1, 3, 0.5, "x", None)),

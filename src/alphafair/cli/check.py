@@ -99,7 +99,7 @@ def _missing(kind: type[Any]) -> list[str]:
     from alphafair.types import Policy
 
     methods = [name for name, value in vars(Policy).items() if inspect.isfunction(value) and not name.startswith("_")]
-    settings = ["name", "reward_range", "learns", "surrogate_regret_bound"]
+    settings = ["name", "traits", "surrogate_regret_bound"]
     return [name for name in methods if not callable(getattr(kind, name, None))] + [
         name for name in settings if not hasattr(kind, name)
     ]

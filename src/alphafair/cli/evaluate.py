@@ -183,7 +183,9 @@ def _learning_kind(name: str) -> type[Policy]:
     from alphafair.algorithms import POLICIES
     from alphafair.cli.check import find_policy
 
-    known = [each for each, kind in POLICIES.items() if "bandit" in (kind.feedbacks or (vars(kind).get("feedback"),))]
+    known = [
+        each for each, kind in POLICIES.items() if "bandit" in (kind.traits.feedbacks or (vars(kind).get("feedback"),))
+    ]
     names = dict.fromkeys([*FIXED, *known])
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
 

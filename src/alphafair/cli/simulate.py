@@ -168,8 +168,8 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups
     settings = known_settings(kind, stream, alpha)
     if not groups.are_plain:
         settings |= accepted(kind, {"groups": Groups.of(groups)})
-    choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.feedbacks] or [{}]
-    for choice in choices if kind.learns else choices[:1]:
+    choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.traits.feedbacks] or [{}]
+    for choice in choices if kind.traits.learns else choices[:1]:
         yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 

@@ -204,7 +204,7 @@ class Experiment:
         probabilities: Any = None
         try:
             if mask is None and self.only_draws:
-                arm, propensity = policy.draw(context, rng.random())
+                arm, propensity = policy._draw_arm(context, rng.random())
             else:
                 _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask)
             if type(arm) is not int or type(propensity) is not float:
@@ -236,7 +236,7 @@ class Experiment:
     @property
     def state_bytes(self) -> int:
         """About how many bytes the state of the policy has."""
-        return 0 if self._policy is None else self._policy.n_contexts * self._policy.bytes_per_context
+        return 0 if self._policy is None else self._policy.n_contexts * self._policy._bytes_per_context
 
     def copied_state(self) -> State | None:
         """What the policy has learned up to now, to be written later; None while it is unhealthy, or says nothing."""
@@ -366,7 +366,7 @@ class Experiment:
 
     def to_unit(self, reward: Any) -> Any:
         """From the reward range to what the policy learns from."""
-        if self.policy.reward_range != (0.0, 1.0):
+        if self.policy.traits.reward_range != (0.0, 1.0):
             return reward
         return (reward - self.low) / (self.high - self.low)
 
@@ -409,7 +409,7 @@ class Experiment:
         policy = self.policy
         try:
             if context >= policy.n_contexts:
-                policy = policy if policy.contexts_apart else copy.deepcopy(policy)
+                policy = policy if policy.traits.contexts_apart else copy.deepcopy(policy)
                 policy.grow(n_contexts=context + 1)
         except validate.Refusal:  # it takes no more
             raise

@@ -42,13 +42,13 @@ def follow(policy: BasePolicy, log: Steps, drawn: Vector | None = None) -> Vecto
     steps = LogSteps.learning(*columns, log.rewards)._replace(steps=log.steps, drawn=drawn)
     if not len(drawn):
         return drawn
-    if policy.feedback is Feedback.BANDIT and policy.contexts_apart and has_whole_runs(policy):
+    if policy.feedback is Feedback.BANDIT and policy.traits.contexts_apart and has_whole_runs(policy):
         if (n_contexts := int(log.contexts.max()) + 1) > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
         if log.masks:
             steps.mask_of[list(log.masks)] = np.arange(len(log.masks))
             steps = steps._replace(masks=np.stack(list(log.masks.values())))
-        policy.follow(steps)
+        policy._follow(steps)
         return drawn
     rows = zip(log.steps.tolist(), *(column.tolist() for column in columns), strict=True)
     for t, (step, context, arm, propensity) in enumerate(rows):

@@ -13,4 +13,4 @@ LABEL_BYTES: Final = 1_000  # of a label of 200 characters, and its place in the
 
 def contexts_in(n_bytes: int, policy: BasePolicy) -> int:
     """How many contexts of a policy fit into so many bytes, in all that may be done with it; one at least."""
-    return max(1, n_bytes // (COPIES * policy.bytes_per_context + LABEL_BYTES))
+    return max(1, n_bytes // (COPIES * policy._bytes_per_context + LABEL_BYTES))

@@ -141,7 +141,7 @@ class Replay:
                 first = self.ledger.rows(FIRST_SHOWN, (experiment.key,))
                 experiment.full = bool(first and first[0][0])
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
-        draws = self.check or not all(policy.contexts_apart for policy in policies)
+        draws = self.check or not all(policy.traits.contexts_apart for policy in policies)
         full = any(experiment.full for experiment in self.experiments.values())
         for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
             self._fold(chunk)
@@ -207,7 +207,7 @@ class Replay:
     def compare(experiment: Experiment, state: State, what: str) -> None:
         """Refuse a state that is not what the log leads to; it may have room for a context whose draw was refused."""
         policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
-        if policy.contexts_apart and n_contexts > policy.n_contexts:
+        if policy.traits.contexts_apart and n_contexts > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
         if not same_state(state, policy.snapshot()):
             raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
@@ -217,7 +217,7 @@ class Replay:
             mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
             self._check_numbers(mine, self._most_arms[key], experiment.n_contexts + self.until)
             self._count(experiment, mine, chunk.full)
-            if not self.check and (not experiment.has_policy or experiment.policy.contexts_apart):
+            if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
                 mine = mine[mine["step"] != DRAW]
             stops = self._stops[key]
             while stops and stops[0][0] <= chunk.end:
@@ -266,7 +266,7 @@ class Replay:
             return
         first, last = int(steps["seq"].min()), int(steps["seq"].max())
         with self._guarded(experiment, f"learning from events {first} to {last}"):
-            if experiment.policy.contexts_apart:
+            if experiment.policy.traits.contexts_apart:
                 experiment.policy.grow(n_contexts=max(experiment.policy.n_contexts, experiment.n_contexts))
             steps = steps[steps["step"] != NOTHING]
             if len(steps):

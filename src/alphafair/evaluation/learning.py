@@ -156,7 +156,7 @@ def _check(log: Log, policy: Policy) -> None:
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
         raise validate.Refusal("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
-    validate.learnable(log.rewards, policy.reward_range)
+    validate.learnable(log.rewards, policy.traits.reward_range)
 
 
 class Repeats(NamedTuple):

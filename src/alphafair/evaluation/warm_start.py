@@ -41,7 +41,7 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     in_memory(log)
     weight = validate.number("weight", weight, low=0.0, high=1.0)
     policy = kind(log.n_contexts, log.n_arms, **settings, seed=seed)  # type: ignore[call-arg]
-    validate.learnable(log.rewards, policy.reward_range)  # also those that do not count
+    validate.learnable(log.rewards, policy.traits.reward_range)  # also those that do not count
     places = np.floor(np.arange(log.n_rounds + 1) * weight)
     rows = np.flatnonzero(np.diff(places))
     if len(rows):

@@ -12,6 +12,7 @@ is the shorter for means in the middle, the second for rewards that are rare. Ar
 """
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
@@ -24,7 +25,7 @@ from alphafair.math.draw import draw_arm
 from alphafair.math.positions import positions
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.memory import Layout
-from alphafair.types import Feedback
+from alphafair.types import Feedback, Traits
 
 S = positions("alpha")
 N = positions("rounds")
@@ -97,7 +98,7 @@ class OptimisticFrankWolfe(BasePolicy):
     name: ClassVar[str] = "optimistic-frank-wolfe"
     feedback = Feedback.BANDIT
     alpha: float
-    look = ("#117733", "D")
+    traits = Traits(look=("#117733", "D"))
     algorithm = Algorithm(Layout(S, N, A, contexts=C), draw, learn, start, admit=admit, accounts="total")
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
@@ -117,8 +118,7 @@ class GuaranteedLearner(AlphaFairAdaptive):
 
     name: ClassVar[str] = "guaranteed-learner"
     feedback = Feedback.BANDIT
-    feedbacks: ClassVar[tuple[Feedback, ...]] = (Feedback.BANDIT,)
-    look = ("#332288", "p")
+    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), look=("#332288", "p"))
 
     def __init__(
         self,

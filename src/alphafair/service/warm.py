@@ -45,8 +45,8 @@ def kinds_in_use(engine: Engine) -> set[Kind]:
 def every_kind() -> Iterator[Kind]:
     """All that registered policies can be."""
     for name, registered in POLICIES.items():
-        some = registered(1, len(ARMS), **next(iter(registered.variants(1, len(ARMS)).values())))
-        for feedback in registered.feedbacks or (some.feedback,):
+        some = registered(1, len(ARMS), **next(iter(registered.traits.variants(1, len(ARMS)).values())))
+        for feedback in registered.traits.feedbacks or (some.feedback,):
             for with_groups in (False,) if some.groups is None else (False, True):
                 yield Kind(name, feedback.value, with_groups)
 
@@ -70,7 +70,7 @@ def _policies(kind: Kind) -> Iterator[BasePolicy]:
     """Small policies of a kind, in all variants that may have kernels of their own."""
     registered: Any = POLICIES.get(kind.policy)
     groups = {"groups": Groups(ARMS, pull_floor={ARMS[0]: 0.1})} if kind.with_groups else {}
-    for settings in registered.variants(1, len(ARMS)).values() if registered is not None else ():
+    for settings in registered.traits.variants(1, len(ARMS)).values() if registered is not None else ():
         policy = registered(1, len(ARMS), **settings, **groups)
         if policy.feedback.value == kind.feedback:
             yield policy
