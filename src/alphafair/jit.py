@@ -316,7 +316,7 @@ def specialise(template: Function, name: str, **steps: Any) -> Any:
 
 # when to switch
 
-LOADING = 0.5  # seconds to import Numba and to load machine code from disk
+LOADING = 0.75  # seconds to import Numba and to load machine code from disk
 MAKING = 8.0  # seconds to compile the kernels of a policy
 HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
 LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made

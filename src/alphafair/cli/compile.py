@@ -8,7 +8,7 @@ import typer
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[POLICY]...", help="Policies; default: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="POLICY", help="Policies; default: all.")] = None,
 ) -> None:
     """Compile policies beforehand, so that they are fast at once.
 
