@@ -240,7 +240,7 @@ class Learned:
         named = {**self.named(), "live": self.live, "retired_accounts": self.retired_accounts}
         if len(self.group_accounts):
             named["group_accounts"] = self.group_accounts
-        return {name: np.array(value) for name, value in named.items()}
+        return copies(named)
 
     def names(self) -> set[str]:
         """Those of the arrays of a snapshot."""
@@ -277,8 +277,7 @@ class Learned:
 
     def copied_arrays(self) -> tuple[Any, ...]:
         """All that a log can change, to be put back by `put_back`."""
-        learned = {name: cells.copy() for name, cells in self.named().items()}
-        return learned, self.retired_accounts.copy(), self.group_accounts.copy()
+        return copies(self.named()), self.retired_accounts.copy(), self.group_accounts.copy()
 
     def put_back(self, arrays: tuple[Any, ...]) -> None:
         learned, retired, self.group_accounts = arrays
@@ -295,6 +294,21 @@ class Learned:
         self.__dict__.update(state)
         self._storage = self.memory.context_scalars, self.memory.contexts
         self._retired_storage = self.retired_accounts
+
+
+def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Copies of some arrays. Numbers are copied into one block: where memory is short it is there for all or for none."""
+    block = np.empty(sum(array.size for array in arrays.values() if array.dtype == np.float64))
+    made: dict[str, NDArray[Any]] = {}
+    start = 0
+    for name, array in arrays.items():
+        if array.dtype == np.float64:
+            made[name] = block[start : start + array.size].reshape(array.shape)
+            made[name][...] = array
+            start += array.size
+        else:
+            made[name] = array.copy()
+    return made
 
 
 def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArray[Any]:

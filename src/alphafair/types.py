@@ -224,6 +224,7 @@ def _refuse_growing(blob: bytes) -> None:
         sizes = [entry.file_size for entry in archive.infolist()]
         if compressed or sum(sizes) > len(blob):
             raise ValueError("the archive grows when it is read")
+        np.empty(sum(sizes), dtype=np.uint8)  # where memory is too short for all of them, none is read
         for entry in archive.infolist():
             with archive.open(entry) as file:
                 shape, _, dtype = _header(file)
