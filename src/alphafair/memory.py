@@ -297,7 +297,7 @@ class Learned:
 
 
 def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Copies of some arrays. Numbers are copied into one block: where memory is short it is there for all or for none."""
+    """Copies of some arrays. Numbers go into one block: where memory is short it is there for all of them, or none."""
     block = np.empty(sum(array.size for array in arrays.values() if array.dtype == np.float64))
     made: dict[str, NDArray[Any]] = {}
     start = 0
