@@ -430,7 +430,8 @@ def test_without_memory_it_tells_the_truth_and_loses_nothing(tmp_path: Path) -> 
         assert answered <= {200, 503, "policy_failed"}, answered
         assert answered > {200}
         metrics = http.get("/metrics").text
-        assert ('alphafair_unhealthy{experiment="wide"} 1.0' in metrics) == ("policy_failed" in answered)
+        if 503 not in answered:  # after that all experiments are loaded anew, and one that failed is tried again
+            assert ('alphafair_unhealthy{experiment="wide"} 1.0' in metrics) == ("policy_failed" in answered)
         assert {*report["decided"]} <= ids(shop.path)
         assert {*report["readiness"]} <= {200, 503}
         assert 503 in answered or (report["failures"], {*report["readiness"]}) == ([], {200})
