@@ -77,7 +77,7 @@ def test_a_short_simulation_leaves_numba_unimported_and_starts_no_helper(tmp_pat
 import sys
 from alphafair import AlphaFairAdaptive, jit, simulate, streams
 jit.HELPER_AFTER = 1e9
-simulate(AlphaFairAdaptive(3, 4, alpha=0.5), streams.stochastic(n_rounds=300, n_contexts=3, n_arms=4, seed=0))
+simulate(AlphaFairAdaptive(3, 4, alpha=0.5), streams.ratings(n_rounds=300, n_contexts=3, n_arms=4, seed=0))
 print("numba" in sys.modules, [bundle._helper for bundle in jit.Bundle._all.values()])
 """
     assert run(code, cache=tmp_path) == "False [None]"
@@ -134,7 +134,7 @@ def test_switching_between_a_decision_and_its_reward(monkeypatch: pytest.MonkeyP
 @pytest.mark.compiled
 def test_a_run_that_switches_on_the_way_equals_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
-    stream = streams.stochastic(n_rounds=400, n_contexts=3, n_arms=4, seed=0)
+    stream = streams.ratings(n_rounds=400, n_contexts=3, n_arms=4, seed=0)
     snapshots, accounts = [], []
     for mode, switches in (("off", ()), ("now", ()), ("auto", (False, False, True))):
         monkeypatch.setenv("ALPHAFAIR_JIT", mode)
