@@ -138,8 +138,9 @@ A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTR
 |---|---|---|
 | `live` | (arms) | booleans: which arms are not retired |
 | `retired_accounts` | (1, arms) | accounts of retired arms, and 0 for live ones |
+| `entry_accounts` | (1, arms) | what every arm began with: 1, or what a later arm was taken to have earned |
 
-`retired_accounts` is (contexts, arms) where every context has accounts of its own, and (0, arms) where there are none.
+Both are (contexts, arms) where every context has accounts of its own, and (0, arms) where there are none.
 
 With groups, entitlements or floors there is also
 

@@ -11,6 +11,7 @@ import pytest
 
 from alphafair import (
     AlphaFair,
+    AlphaFairAdaptive,
     AlphaFairBandit,
     FairCB,
     IndependentAlphaFair,
@@ -431,3 +432,26 @@ def test_growing_step_by_step_costs_no_more_than_at_once() -> None:
             policy.grow(n_arms=n_arms)
         bounds.append(policy.surrogate_regret_bound)
     assert bounds[0] == bounds[1]
+
+
+@pytest.mark.parametrize("made", [AlphaFair, AlphaFairBandit, AlphaFairAdaptive, IndependentAlphaFair])
+def test_cumulative_rewards_are_what_arms_have_earned_whatever_they_entered_with(made: Any) -> None:
+    """An account is what an arm entered with and what it has earned since; the sum is of rewards alone."""
+    rng = np.random.default_rng(0)
+    policy = made(1, 2, seed=0)
+    earned = np.zeros(5)
+    for t in range(60):
+        if t == 20:
+            policy.grow(n_arms=4, account=5.0)
+            policy.grow(n_arms=5)
+        if t == 40:
+            policy.retire(1)
+            policy = load_policy(policy.snapshot())
+        decision, rewards = policy.choose(0), rng.random(policy.n_arms)
+        policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
+        if policy.feedback == "full":
+            earned[: policy.n_arms] += decision.probabilities * rewards
+        else:
+            earned[decision.arm] += rewards[decision.arm]
+    np.testing.assert_allclose(np.ravel(policy.cumulative_rewards), earned, rtol=1e-12, atol=1e-12)
+    assert np.ravel(policy.accounts)[2] == pytest.approx(5.0 + earned[2])

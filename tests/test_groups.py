@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, Groups, Refusal, Trace
+from alphafair import AlphaFair, Groups, Refusal, Stream, Trace, simulate
 from alphafair.groups import arm_groups
 from alphafair.types import Feedback
 
@@ -116,3 +116,24 @@ def test_a_run_by_group() -> None:
     assert seen.accounts.tolist() == [[2.0, 1.5], [5.0, 1.5]]
     assert seen.pulls.tolist() == [8, 4]
     assert Groups(entitlements=[1, 2, 3]).for_arms(3).of_trace(trace) is trace
+
+
+def test_arms_that_arrive_bring_their_groups_and_entitlements() -> None:
+    stream = Stream.from_arrays([0] * 40, np.full((40, 4), 0.5), arrivals=[0, 0, 10, 20])
+    labels, entitled = ["a", "b", "c", "a"], {"b": 2.0, "c": 3.0}
+    for compiled in (True, False):
+        policy = AlphaFair(1, 2, groups=Groups(labels[:2], entitlements={"b": 2.0}))
+        simulate(policy, stream, groups=Groups(labels, entitlements=entitled), compiled=compiled)
+        assert policy.groups is not None
+        assert policy.groups.settings() == Groups(labels, entitlements=entitled).for_arms(4).settings()
+    for bad, words in (
+        (
+            Groups(labels, entitlements={"b": 3.0}),
+            r"groups must be entitled as in the policy, \[1.0, 2.0\]",
+        ),
+        (Groups(labels, pull_floor=0.1), "groups must be without pull_floor; got"),
+        (["b", "b", "c", "a"], "groups must be those of the policy, 'a', 'b', and more; got"),
+    ):
+        policy = AlphaFair(1, 2, groups=Groups(labels[:2], entitlements={"b": 2.0}))
+        with pytest.raises(Refusal, match=words):
+            simulate(policy, stream, groups=bad)

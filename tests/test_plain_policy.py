@@ -132,7 +132,7 @@ def test_what_it_keeps_is_in_its_snapshot_by_name(registered: None) -> None:
     state = State.from_bytes(policy.snapshot().to_bytes())
     shapes = {name: array.shape for name, array in state.arrays.items()}
     own = {"earned": (3,), "sums": (2, 3), "visits": (2,), "latest": (3,), "rounds": ()}
-    assert shapes == {**own, "live": (3,), "retired_accounts": (1, 3)}
+    assert shapes == {**own, "live": (3,), "retired_accounts": (1, 3), "entry_accounts": (1, 3)}
     assert state.settings == {"n_contexts": 2, "n_arms": 3, "alpha": 0.3, "prior": 0.5}
     assert policy.rounds == state.arrays["rounds"] == 300.0
     other = load_policy(state)
@@ -182,7 +182,7 @@ def test_accounts_per_context() -> None:
 
     policy = Apart(2, 2)
     policy.update(policy.choose(1), [0.5, 1.0])
-    assert [*policy.snapshot().arrays] == ["totals", "earned", "live", "retired_accounts"]
+    assert [*policy.snapshot().arrays] == ["totals", "earned", "live", "retired_accounts", "entry_accounts"]
     assert policy.accounts is not None
     assert policy.accounts.tolist() == [[1.0, 1.0], [1.25, 1.5]]
     policy.grow(3, 3)
@@ -306,7 +306,7 @@ def test_subclasses_keep_what_their_bases_keep() -> None:
 
     policy = Longer(2, 3)
     kept = {"rounds", "latest", "earned", "visits", "sums", "history"}
-    assert {*policy.snapshot().arrays} == {*kept, "live", "retired_accounts"}
+    assert {*policy.snapshot().arrays} == {*kept, "live", "retired_accounts", "entry_accounts"}
     assert policy.history.shape == (2, 4, 3)
     policy.history[1, 2] = [5.0, 6.0, 7.0]
     policy.retire(1)

@@ -70,7 +70,7 @@ def test_a_snapshot_has_these_entries_and_no_others(kind: type[BasePolicy], sett
     said = documented(kind, policy.feedback.value)
     said.pop("earned", None)  # only where arms share accounts
     accounts = 0 if policy.accounts is None else 1 if policy.accounts.ndim == 1 else 5
-    assert found(policy) == {**said, "live": (7,), "retired_accounts": (accounts, 7)}
+    assert found(policy) == {**said, "live": (7,), "retired_accounts": (accounts, 7), "entry_accounts": (accounts, 7)}
 
 
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
@@ -79,7 +79,13 @@ def test_entries_with_groups(feedback: Any) -> None:
     policy = trained(AlphaFairAdaptive(5, 7, alpha=0.5, feedback=feedback, groups=groups))
     said = documented(AlphaFairAdaptive, feedback)
     assert "earned" in said
-    assert found(policy) == {**said, "live": (7,), "retired_accounts": (1, 7), "group_accounts": (3,)}
+    assert found(policy) == {
+        **said,
+        "live": (7,),
+        "retired_accounts": (1, 7),
+        "entry_accounts": (1, 7),
+        "group_accounts": (3,),
+    }
 
 
 @pytest.mark.parametrize("of_arms", [False, True])

@@ -16,7 +16,7 @@ import pytest
 from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, ScaleFree, State, load_policy
 
 NAMES = {"account", "slope", "anchor", "inverse_anchor", "anchor_slope", "x", "waiting", "squared_norms"}
-NAMES |= {"closed_roots", "closed_norms", "drift", "live", "retired_accounts"}
+NAMES |= {"closed_roots", "closed_norms", "drift", "live", "retired_accounts", "entry_accounts"}
 OLD = Path(__file__).parent / "snapshots"
 
 
@@ -119,6 +119,8 @@ DAMAGES: list[Any] = [
     {"live": np.ones(3)},
     {"retired_accounts": np.zeros((1, 2))},
     {"retired_accounts": np.full((1, 3), 2.0)},
+    {"entry_accounts": np.full((1, 3), 7.0)},
+    {"entry_accounts": np.zeros((1, 3))},
     {"live": np.array(["a", "b", "c"])},
     {"live": [True, True, True]},
     {"x": [1.0]},

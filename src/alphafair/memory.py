@@ -22,7 +22,7 @@ from alphafair.types import State
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
 FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in the snapshots of policies with features
-ALWAYS = ("live", "retired_accounts")  # in every snapshot, beside what the layout names
+ALWAYS = ("live", "retired_accounts", "entry_accounts")  # in every snapshot, beside what the layout names
 
 
 class Memory(NamedTuple):
@@ -119,7 +119,8 @@ class Learned:
 
     `accounts_in` names the row in which accounts stand, if any: of `arms`, or of `contexts`, where every context has
     accounts of its own. Retired arms have no column any more; `retired_accounts` keeps theirs under their numbers, and
-    `group_accounts` those of groups that are left without an arm.
+    `group_accounts` those of groups that are left without an arm. `entry_accounts` are what all arms began with: 1, or
+    what one that came later was taken to have earned.
     """
 
     def __init__(self, layout: Layout, memory: Memory, live: NDArray[np.bool_], accounts_in: str | None) -> None:
@@ -127,6 +128,7 @@ class Learned:
         self._storage = memory.context_scalars, memory.contexts
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
+        self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
         self.group_accounts = np.zeros(0)
 
     @property
@@ -155,6 +157,11 @@ class Learned:
         return self.per_arm(self.accounts) + self.retired_accounts
 
     @property
+    def rewards_of_all(self) -> Matrix:
+        """What every arm has earned, retired ones included."""
+        return self.accounts_of_all - self.entry_accounts
+
+    @property
     def accounts_per_context(self) -> bool:
         """Whether there is an account per arm and context."""
         return self.accounts_in is not None and self.accounts_in in self.layout.contexts._fields
@@ -168,7 +175,7 @@ class Learned:
     @property
     def bytes_per_context(self) -> int:
         """What is kept for a context."""
-        n_accounts = self.n_arms if self.accounts_per_context else 0
+        n_accounts = 2 * self.n_arms if self.accounts_per_context else 0
         cells = int(np.prod(self.memory.contexts.shape[1:])) + self.memory.context_scalars.shape[1]
         return 8 * int(cells + n_accounts)
 
@@ -183,19 +190,24 @@ class Learned:
         scalars, rows = self._storage
         grown_scalars = more_rows(scalars, self.memory.context_scalars, n_contexts, first.context_scalars[0])
         grown_rows = more_rows(rows, self.memory.contexts, n_contexts, first.contexts[0])
-        retired = self._retired_storage, self.retired_accounts
+        retired, entry = (self._retired_storage, self.retired_accounts), (self._entry_storage, self.entry_accounts)
         if self.accounts_per_context:
             untouched = np.where(self.live, 0.0, 1.0)  # where retired arms never took part
             retired = more_rows(*retired, n_contexts, untouched)
+            entry = more_rows(*entry, n_contexts, np.ones(self.n_arms))
         self._storage = grown_scalars[0], grown_rows[0]
         self.memory = self.memory._replace(context_scalars=grown_scalars[1], contexts=grown_rows[1])
         self._retired_storage, self.retired_accounts = retired
+        self._entry_storage, self.entry_accounts = entry
 
     def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
         """Leave out the columns that were not kept, and add zeros for new ones at the end."""
         self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
         arrived = self.n_arms + np.arange(n_new)
         self.retired_accounts = self._retired_storage = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
+        self.entry_accounts = self._entry_storage = np.pad(
+            self.entry_accounts, ((0, 0), (0, n_new)), constant_values=1.0
+        )
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
         self.live = np.isin(np.arange(self.n_arms), self.live_arms)
         self.all_live = bool(self.live.all())
@@ -214,6 +226,10 @@ class Learned:
             features=features,
         )
         self._storage = self.memory.context_scalars, self.memory.contexts
+
+    def note_entries(self, n_kept: int) -> None:
+        """Arms after the first `n_kept` live ones are new: what they have now is what they enter with."""
+        self.entry_accounts[:, self.live_arms[n_kept:]] = self.accounts[:, n_kept:]
 
     def column(self, arm: int) -> int:
         """Where a live arm stands; -1 for a retired one."""
@@ -237,7 +253,8 @@ class Learned:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that is learned, by name, for a State."""
-        named = {**self.named(), "live": self.live, "retired_accounts": self.retired_accounts}
+        named = {**self.named(), "live": self.live}
+        named |= {"retired_accounts": self.retired_accounts, "entry_accounts": self.entry_accounts}
         if len(self.group_accounts):
             named["group_accounts"] = self.group_accounts
         return copies(named)
@@ -265,6 +282,8 @@ class Learned:
                 raise validate.Refusal(f"state.arrays[{name!r}]", "finite", "infinite values", DAMAGED)
         retired = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
         self.retired_accounts = self._retired_storage = retired
+        entry = array_of(state, "entry_accounts", np.float64, self.entry_accounts.shape)
+        self.entry_accounts = self._entry_storage = entry
         if len(self.group_accounts):
             self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
 
@@ -272,6 +291,7 @@ class Learned:
         """Accounts never fall below the initial 1, and live arms have theirs among the live."""
         live = self.live
         sound = (self.accounts >= 1.0).all() and (self.retired_accounts[:, ~live] >= 1.0).all()
+        sound &= (self.entry_accounts >= 1.0).all() and (self.rewards_of_all >= 0.0).all()
         if not sound or self.retired_accounts[:, live].any() or not np.isfinite(self.accounts_of_all).all():
             raise validate.Refusal("state.arrays", "accounts of at least 1", self.accounts_of_all, DAMAGED)
 
@@ -287,13 +307,13 @@ class Learned:
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`, which would cut arrays loose from their views; the policy has the layout."""
-        own = ("layout", "_storage", "_retired_storage")
+        own = ("layout", "_storage", "_retired_storage", "_entry_storage")
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._storage = self.memory.context_scalars, self.memory.contexts
-        self._retired_storage = self.retired_accounts
+        self._retired_storage, self._entry_storage = self.retired_accounts, self.entry_accounts
 
 
 def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -152,7 +152,7 @@ class BasePolicy(Policy):
         with self._lock:
             if self._learned.accounts_in is None:
                 return None
-            found = self._learned.accounts_of_all - 1.0
+            found = self._learned.rewards_of_all
             return found if self._learned.accounts_per_context else np.array(found[0])
 
     # memory
@@ -626,6 +626,7 @@ class BasePolicy(Policy):
             groups.keep_accounts_of_absent(learned, before, rho)
             if algorithm.groups_changed is not None:
                 algorithm.groups_changed(learned.memory)
+        learned.note_entries(len(kept))
         if groups is not None:
             groups.project(learned.memory)
         if self._regressors is not None:

@@ -34,9 +34,9 @@ COMPUTING = (  # all code that a table depends on
     "offline/*.py",
     "streams/*.py",
     *(f"{name}.py" for name in ("algorithm", "arrays", "available", "contexts", "csv_text", "data", "decision")),
-    *(f"{name}.py" for name in ("group_accounts", "groups", "jit", "log", "loops", "memory", "memory_limit")),
-    *(f"{name}.py" for name in ("metrics", "played", "policy", "random_numbers", "regressors", "rewards", "run")),
-    *(f"{name}.py" for name in ("simulation", "types")),
+    *(f"{name}.py" for name in ("group_accounts", "groups", "jit", "log", "loops", "machine_code")),
+    *(f"{name}.py" for name in ("memory", "memory_limit", "metrics", "played", "policy", "random_numbers")),
+    *(f"{name}.py" for name in ("regressors", "rewards", "run", "simulation", "types")),
     *(f"experiments/{name}.py" for name in ("experiment", "match", "published", "rival")),
 )
 REPORTING = ("**/*.py", "*.mplstyle", "experiments/templates/*")  # and all that makes a report of the tables
