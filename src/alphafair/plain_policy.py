@@ -203,6 +203,7 @@ class PlainPolicy(BasePolicy):
                 entering = np.where(np.isnan(entries), least, entries)
                 cells[..., len(kept) :] = entering if isinstance(kind, Accounts) else kind.first_value(self)
         self.arms_added(len(kept))
+        self._learned.note_entries(len(kept))
 
     def _first_draw(self, *arguments: Any) -> tuple[int, float]:
         _, context, uniform, out = arguments
