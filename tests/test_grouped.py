@@ -101,8 +101,7 @@ def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: 
             ours.grow(
                 n_arms=ours.n_arms + len(new),
                 account="least" if account is None else account,
-                groups=new,
-                entitlements=s or None,
+                groups=Groups(new, s or None),
             )
             oracle.change(None, new, account, s)
         if event == "retire" and len(ours.live_arms) > 1:
@@ -292,9 +291,11 @@ def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
         policy.grow(n_arms=5)
     assert policy.n_arms == 4
     with pytest.raises(Refusal, match="all arms are entitled alike"):
-        AlphaFair(1, 2).grow(n_arms=3, entitlements=[2.0])
+        AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
     with pytest.raises(Refusal, match="every arm of this policy is on its own"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
+    with pytest.raises(Refusal, match=r"groups\.pull_floor must be None for arms that come later"):
+        AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
     grouped = AlphaFair(1, 2, groups=["a", "b"])
     with pytest.raises(Refusal, match="of groups as"):
         grouped.restore(AlphaFair(1, 2, groups=["a", "a"]).snapshot())

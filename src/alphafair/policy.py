@@ -22,7 +22,7 @@ from alphafair import jit, validate
 from alphafair.algorithm import Algorithm
 from alphafair.arrays import Indices, Matrix, Vector, frozen
 from alphafair.group_accounts import GroupAccounts
-from alphafair.groups import ArmGroups, Groups, Labels, PerGroup
+from alphafair.groups import ArmGroups, Groups, Labels
 from alphafair.loops import LEARN, PER_STEP, LogSteps, loop
 from alphafair.math.draw import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
@@ -555,8 +555,7 @@ class BasePolicy(Policy):
         n_arms: int | None = None,
         account: Account = "least",
         *,
-        groups: Labels | None = None,
-        entitlements: PerGroup | None = None,
+        groups: Groups | Labels | None = None,
     ) -> None:
         """Make room for contexts and arms that nobody announced: so many in all from now on.
 
@@ -564,9 +563,9 @@ class BasePolicy(Policy):
         least that any live arm has (`account="least"`), nothing but the initial 1 (`"fresh"`), or a given number of at
         least 1. A policy that keeps no accounts gives them an equal share of the probability.
 
-        `groups` names the groups of the new arms, `entitlements` what new groups are entitled to. An arm that joins a
-        group shares its account; a new group enters with the least R/s of the live ones, the initial 1, or a given R;
-        without `groups` new arms are groups of their own.
+        `groups` has the labels of the new arms and, as a `Groups`, what groups that are new are entitled to. An arm that
+        joins a group shares its account; a new group enters with the least R/s of the live ones, the initial 1, or a
+        given R; without `groups` new arms are groups of their own. A floor cannot be promised later.
         """
         with self._lock:
             if n_contexts is not None:
@@ -576,23 +575,26 @@ class BasePolicy(Policy):
             entry = validate.account(account)
             if n_arms is not None and n_arms > self.n_arms:
                 self._check_room(len(self._learned.live_arms) + n_arms - self.n_arms)
-                self._admit(n_arms - self.n_arms, entry, groups, entitlements)
+                self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
             if n_contexts is not None:
                 self._learned.add_contexts(self._blank(1, len(self._learned.live_arms)), n_contexts)
                 self.n_contexts, self.settings = n_contexts, self._settings_for(n_contexts)
                 self._memory_changed()
 
-    def _admit(self, n_new: int, entry: float, groups: Labels | None, entitlements: PerGroup | None) -> None:
+    def _admit(self, n_new: int, entry: float, arriving: Groups) -> None:
         entries = np.full(n_new, entry)
+        if arriving.pull_floor is not None:
+            repair = "Make the policy with all floors that are promised."
+            raise validate.Refusal("groups.pull_floor", "None for arms that come later", arriving.pull_floor, repair)
         if self._groups is not None:
-            grown = self._groups.groups.grown(n_new, groups, entitlements)
-            entries = self._groups.entries(grown, self._learned, n_new, entry, entitlements)
+            grown = self._groups.groups.grown(n_new, arriving.labels, arriving.entitlements)
+            entries = self._groups.entries(grown, self._learned, n_new, entry, arriving.entitlements)
             self._groups.grow(grown, self._learned, n_new)
             said = grown.settings()
             self.settings = {**self.settings, **({"groups": said} if said else {})}
-        elif groups is not None or entitlements is not None:
+        elif arriving.labels is not None or arriving.entitlements is not None:
             repair = "Policies that can be are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
-            raise validate.Refusal("groups", f"left out: {self.name} is not fair to groups", groups, repair)
+            raise validate.Refusal("groups", f"left out: {self.name} is not fair to groups", arriving, repair)
         self._change_arms(np.arange(len(self._learned.live_arms)), entries)
 
     def retire(self, arm: int) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.algorithms.fitting import matching_features
 from alphafair.available import AvailableArms
-from alphafair.groups import ArmGroups
+from alphafair.groups import ArmGroups, Groups
 from alphafair.loops import NOBODY, Delays, LogSteps, Rounds
 from alphafair.math.adversaries import first_state, react
 from alphafair.played import Played
@@ -205,7 +205,7 @@ def _groups_of(policy: Policy, groups: ArmGroups | None, arrived: NDArray[np.int
     numbers, known = groups.of_arms[arrived].tolist(), policy.groups.labels if policy.groups is not None else ()
     labels = [groups.labels[g] for g in numbers]
     new = {groups.labels[g]: float(groups.entitlements[g]) for g in numbers if groups.labels[g] not in known}
-    return {"groups": labels, **({"entitlements": new} if groups.entitled and new else {})}
+    return {"groups": Groups(labels, new if groups.entitled and new else None)}
 
 
 def _run(

@@ -516,11 +516,8 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
 
 def grow_by_one(policy: BasePolicy, body: Mapping[str, Any]) -> None:
     """One more arm, in the group that it was said to belong to."""
-    said: dict[str, Any] = {}
-    if body.get("group") is not None:
-        said["groups"] = [body["group"]]
-    if body.get("entitlement") is not None:
-        said["entitlements"] = [body["entitlement"]]
+    group, entitlement = ([body[key]] if body.get(key) is not None else None for key in ("group", "entitlement"))
+    said: dict[str, Any] = {} if group is entitlement is None else {"groups": Groups(group, entitlement)}
     policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **said)
 
 
