@@ -563,7 +563,7 @@ class BasePolicy(Policy):
         least that any live arm has (`account="least"`), nothing but the initial 1 (`"fresh"`), or a given number of at
         least 1. A policy that keeps no accounts gives them an equal share of the probability.
 
-        `groups` has the labels of the new arms and, as a `Groups`, what groups that are new are entitled to. An arm that
+        `groups` has the labels of the new arms and, as a `Groups`, what new groups are entitled to. An arm that
         joins a group shares its account; a new group enters with the least R/s of the live ones, the initial 1, or a
         given R; without `groups` new arms are groups of their own. A floor cannot be promised later.
         """
