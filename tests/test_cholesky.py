@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from alphafair.kernels import cholesky
+
+from alphafair.math import cholesky
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 31, 32, 33, 70])

@@ -106,7 +106,7 @@ class Door:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shut = False
-        for method in ("draw", "choose"):
+        for method in ("_draw_arm", "choose"):
             monkeypatch.setattr(BasePolicy, method, self.guarded(getattr(BasePolicy, method)))
 
     def guarded(self, inside: Any) -> Any:

@@ -309,7 +309,7 @@ def test_helpers_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_helper_compiles_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert compiling._helper("hedge").wait() == 0
-    assert len(list(tmp_path.rglob("loops.play*exponential_weights*.nbc"))) == 1
+    assert len(list(tmp_path.rglob("loops.play*hedge*.nbc"))) == 1
 
 
 def test_counts_of_25m_are_asserted(stream: Stream) -> None:

@@ -85,7 +85,7 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
 @pytest.mark.parametrize("name", PAIRS)
 def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
-    monkeypatch.setattr("alphafair.run.BLOCK", 128)
+    monkeypatch.setattr("alphafair.policy.MOST_ROUNDS", 128)
     results = []
     for compiled in (True, False):
         policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))
@@ -222,7 +222,7 @@ def test_a_full_log_books_what_retired_arms_earned() -> None:
 def test_a_run_wants_the_arms_it_was_started_with() -> None:
     policy = AlphaFairBandit(1, 3)
     with pytest.raises(Refusal, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
-        policy._run(np.array([0, 2]), "play")
+        policy._run(np.array([0, 2]), "play", 1)
     assert Uniform(1, 3)._least_propensity(0) == 0.0
 
 

@@ -435,7 +435,7 @@ def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
                 assert json.loads(body)["error"]["code"] == "too_many_connections"
         for connection in busy:
             assert answer(connection)[0] == 200
-        assert shop.application.measures.closed["too_many"] == 60
+        assert wait_for(lambda: shop.application.measures.closed["too_many"] == 60)
 
 
 def test_a_new_connection_takes_the_place_of_one_that_does_not_get_on(tmp_path: Path) -> None:
