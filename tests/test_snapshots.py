@@ -241,6 +241,7 @@ def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
     [
         (AlphaFairBandit(1, 2, seed=0), "stability_sum"),
         (ScaleFree(1, 2, seed=0), "stability_sum"),
+        (AlphaFairAdaptive(1, 2, seed=0), "spread"),
         (AlphaFairAdaptive(1, 2, feedback="full", seed=0), "spread"),
         (AlphaFairAdaptive(1, 2, feedback="full", seed=0), "squared_norms"),
     ],

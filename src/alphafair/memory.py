@@ -136,10 +136,6 @@ class Learned:
         return int(self.retired_accounts.shape[1])
 
     @property
-    def n_contexts(self) -> int:
-        return len(self.memory.contexts)
-
-    @property
     def accounts(self) -> Matrix:
         """Accounts of live arms, a view: one row, one per context, or none."""
         if self.accounts_in is None:

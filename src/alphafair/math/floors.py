@@ -154,7 +154,7 @@ def least_drawn(groups, arm, least):
 def keep_floors(groups, y):
     """Raise y, positive everywhere, to the floors; False if there are none."""
     if not GROUPS:
-        return False
+        return False  # pragma: no cover - machine code alone
     if groups.numbers[F.group_floored] > 0.0:
         lift_groups(groups, y)
         return True

@@ -66,7 +66,7 @@ def octave(visits):
 def show_features(memory, features, t):
     """Have the features of round t in memory; whether they are others than before."""
     if not FEATURES:
-        return False
+        return False  # pragma: no cover - machine code alone
     return show(memory.features.z, features, t)
 
 
@@ -99,7 +99,7 @@ def predict(memory, context):
     predicted, f5 = scratch[SCRATCH.predicted], scratch[SCRATCH.from_features]
     n, largest = predicted.shape[0], numbers[SCALARS.largest]
     described = FEATURES and memory.settings[SETTINGS.described] > 0.0
-    if FEATURES:
+    if FEATURES:  # pragma: no branch - machine code alone
         if memory.settings[SETTINGS.fits] > 0.0:
             predict_from_features(memory.features, memory.settings[SETTINGS.features_of_arms] > 0.0, f5)
         if described:
@@ -144,8 +144,6 @@ def _forget(numbers):
 def regress(memory, arm, reward):
     """A = .9995 A + F F', b = .9995 b + F (r - om) for one arm that was seen, with the mean of before."""
     numbers, scratch = memory.scalars, memory.scratch
-    if numbers[SCALARS.largest] < LEAST_REWARD:
-        return
     _forget(numbers)
     y = reward - numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
     entry = SCALARS.gram
@@ -159,7 +157,7 @@ def regress(memory, arm, reward):
 
 @kernel
 def regress_all(memory, rewards):
-    """The same for every arm, one entry at a time."""
+    """The same for every arm, one entry at a time; nothing until something has paid."""
     numbers, scratch = memory.scalars, memory.scratch
     if numbers[SCALARS.largest] < LEAST_REWARD:
         return
