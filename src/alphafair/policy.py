@@ -740,16 +740,16 @@ class BasePolicy(Policy):
         """Refuse a memory that no rounds can have left."""
         learned = self._learned
         learned.check_accounts()
-        out = np.empty(len(learned.live_arms))
-        for context in range(self.n_contexts):
-            self._draw(self._memory, context, 0.0, out)
-            if not self._is_distribution(out):
-                raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
         if self._groups is not None and self._groups.pooled:
             self._groups.check(learned)
         wrong = self._algorithm.check(learned.memory)
         if wrong is not None:
             raise validate.Refusal("state.arrays", wrong, "others", DAMAGED)
+        out = np.empty(len(learned.live_arms))
+        for context in range(self.n_contexts):
+            self._draw(self._memory, context, 0.0, out)
+            if not self._is_distribution(out):
+                raise validate.Refusal(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
 
     # whole runs and logs in one call; `alphafair.run` checks what they are given
 
