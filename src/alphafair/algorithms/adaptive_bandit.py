@@ -71,7 +71,7 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import entry_accounts, marginal_utility, open_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, marginal_utility, open_accounts, reopen_accounts, slopes_are_wrong
 from alphafair.memory import Layout
 
 GROUPS = True  # False in the machine code of policies without groups and floors
@@ -374,8 +374,7 @@ def start_contexts(memory: Any) -> None:
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """New arms enter with an account and, in every context, with the mean loss of the others."""
-    account, alpha = memory.arms[A.account], memory.settings[S.alpha]
-    open_accounts(memory.arms[:, n_kept:], entry_accounts(account[:n_kept], entries), alpha)
+    admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     memory.scalars[N.outside] += 1.0
     losses = memory.contexts[:, C.losses]
     losses[:, n_kept:] = losses[:, :n_kept].mean(axis=1, keepdims=True)
@@ -390,9 +389,7 @@ def refresh_all(memory: Any) -> None:
 
 def reopen(memory: Any, columns: Any) -> None:
     """Slopes and anchors of accounts that have changed from outside."""
-    opened = memory.arms[:, columns]
-    open_accounts(opened, opened[A.account].copy(), memory.settings[S.alpha])
-    memory.arms[:, columns] = opened
+    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
     for column in columns:
         refresh(memory, column)
 

@@ -48,7 +48,7 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import entry_accounts, open_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, open_accounts, reopen_accounts, slopes_are_wrong
 from alphafair.memory import Layout
 
 GROUPS = True  # False in the machine code of policies without groups and floors
@@ -159,16 +159,13 @@ def start_contexts(memory: Any) -> None:
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """A new epoch, as in `alpha_fair`: x is projected on the arms that stay and 0 for those that come."""
-    account, alpha = memory.arms[A.account], memory.settings[S.alpha]
-    open_accounts(memory.arms[:, n_kept:], entry_accounts(account[:n_kept], entries), alpha)
+    admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
 def reopen(memory: Any, columns: Any) -> None:
     """Slopes and anchors of accounts that have changed from outside."""
-    opened = memory.arms[:, columns]
-    open_accounts(opened, opened[A.account].copy(), memory.settings[S.alpha])
-    memory.arms[:, columns] = opened
+    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
 
 
 def alpha_changed(memory: Any) -> None:

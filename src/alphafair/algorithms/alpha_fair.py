@@ -31,9 +31,10 @@ from alphafair.math.utility import (
     ACCOUNT,
     SETTINGS,
     account_settings,
-    entry_accounts,
+    admit_accounts,
     marginal_utility,
     open_accounts,
+    reopen_accounts,
     slopes_are_wrong,
 )
 from alphafair.memory import Layout
@@ -139,16 +140,13 @@ def take_waiting_steps(memory: Any) -> None:
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """A new epoch: arms that leave take their probability with them, new ones enter with none and with an account."""
-    account, alpha = memory.arms[A.account], memory.settings[S.alpha]
-    open_accounts(memory.arms[:, n_kept:], entry_accounts(account[:n_kept], entries), alpha)
+    admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
 def reopen(memory: Any, columns: Any) -> None:
     """Slopes and anchors of accounts that have changed from outside."""
-    opened = memory.arms[:, columns]
-    open_accounts(opened, opened[A.account].copy(), memory.settings[S.alpha])
-    memory.arms[:, columns] = opened
+    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
 
 
 def alpha_changed(memory: Any) -> None:

@@ -15,8 +15,8 @@ from alphafair.math.positions import positions
 from alphafair.math.utility import (
     ACCOUNT,
     account_settings,
+    admit_accounts,
     earn,
-    entry_accounts,
     open_accounts,
     slopes_are_wrong,
 )
@@ -55,8 +55,7 @@ def start_contexts(memory: Any) -> None:
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """A new epoch in every context."""
     for rows in memory.contexts:
-        account = rows[C.account, :n_kept]
-        open_accounts(rows[:, n_kept:], entry_accounts(account, entries), memory.settings[S.alpha])
+        admit_accounts(rows, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 

@@ -44,6 +44,18 @@ def entry_accounts(accounts: np.ndarray, entries: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(entries), accounts.min(), entries)
 
 
+def admit_accounts(rows: np.ndarray, n_kept: int, entries: np.ndarray, alpha: float) -> None:
+    """Open the accounts of arms after the first `n_kept`, which are new."""
+    open_accounts(rows[:, n_kept:], entry_accounts(rows[ACCOUNT.account, :n_kept], entries), alpha)
+
+
+def reopen_accounts(rows: np.ndarray, columns: np.ndarray, alpha: float) -> None:
+    """New slopes and anchors for accounts, in these columns, that have changed from outside, or for another alpha."""
+    opened = rows[:, columns]
+    open_accounts(opened, opened[ACCOUNT.account].copy(), alpha)
+    rows[:, columns] = opened
+
+
 def slopes_are_wrong(accounts: np.ndarray, slopes: np.ndarray, alpha: float) -> str | None:
     """What is wrong with accounts whose slopes are not theirs: they are of another alpha, or damaged."""
     if (accounts > 0.0).all() and np.allclose(slopes, accounts**-alpha, rtol=1e-9, atol=0.0):
