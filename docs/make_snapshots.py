@@ -20,12 +20,12 @@ AXES = {"scalars": "{}", "arms": "{}, live", "context_scalars": "contexts, {}", 
 
 MEANINGS = {
     # accounts: alphafair.math.utility
-    "account": "R: the initial 1 and what the arm has earned; where arms share accounts, R/s of its group",
+    "account": "R: the initial 1 and what the arm has earned; with groups or entitlements R/s of its group",
     "slope": "phi'(R) = R^-alpha",
     "anchor": "A, the account that slopes are calculated from, until R has moved away by 1/256 of it",
     "inverse_anchor": "1/A",
     "anchor_slope": "phi'(A)",
-    "earned": "the initial 1 and what the arm itself has earned; only where arms share accounts",
+    "earned": "the initial 1 and what the arm itself has earned; only with groups or entitlements",
     # adaptive gradient ascent: alphafair.math.gradient_ascent
     "x": "x^j, the distribution held by the context",
     "squared_norms": "S_j, the sum of squared norms of all gradients",

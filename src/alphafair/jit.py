@@ -24,7 +24,9 @@ from __future__ import annotations
 import atexit
 import dis
 import hashlib
+import importlib.metadata
 import os
+import platform
 import stat
 import subprocess
 import sys
@@ -416,7 +418,7 @@ class Bundle:
 
     def _marker(self) -> Path | None:
         folder = None if self.name is None else _cache_folder()
-        return None if folder is None else folder / f"compiled-{self.name}"
+        return None if folder is None else folder / f"compiled-{self.name}-{_made_by()}"
 
     def mark_on_disk(self) -> None:
         marker = self._marker()
@@ -424,7 +426,9 @@ class Bundle:
             marker.touch(mode=0o600)
 
     def _start_helper(self) -> subprocess.Popen[bytes] | None:
-        if self._marker() is None:
+        """A process that compiles; none where nothing is kept, or where `sys.executable` is not Python."""
+        is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+        if self._marker() is None or not is_python:
             return None
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-P", "-m", "alphafair.compile", str(self.name)]
@@ -432,7 +436,7 @@ class Bundle:
             return subprocess.Popen(  # noqa: S603 - this Python, our own names
                 command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()
             )
-        except OSError:
+        except (OSError, ValueError):  # a helper must not fail a decision
             return None
 
     def leave_helper(self) -> None:
@@ -441,9 +445,15 @@ class Bundle:
             self._helper.returncode = 0  # nobody is warned of a process that is left alone on purpose
 
 
+@cache
+def _made_by() -> str:
+    """What machine code depends on beside its source: markers of another Python, Numba or machine do not count."""
+    return f"{sys.implementation.cache_tag}-{platform.machine()}-numba-{importlib.metadata.version('numba')}"
+
+
 def _helper_environment() -> dict[str, str]:
     """This process's, with the same search path, and kernels compiled at once."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
+    path = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str) and entry)
     return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}
 
 

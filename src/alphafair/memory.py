@@ -55,7 +55,7 @@ class Layout:
     contexts: Any = NOTHING
     scratch: Any = NOTHING
     parts: Any = NOTHING
-    only_with_groups: str | None = None  # the last row of `arms`, which is there where arms share accounts
+    only_with_groups: str | None = None  # the last row of `arms`, which is there with groups or entitlements
     may_be_infinite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

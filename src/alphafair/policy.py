@@ -420,7 +420,7 @@ class BasePolicy(Policy):
                     if self._prepared != context:
                         self._prepare(self._memory, context)
                     self._prepared = _NOT_PREPARED
-                    if not self._learn(self._memory, context, arm, propensity, reward):
+                    if self._learn(self._memory, context, arm, propensity, reward) is False:
                         self._refuse_propensity(context, propensity)
                 else:
                     self._learn_one(decision, context, arm, propensity, reward)
@@ -449,7 +449,7 @@ class BasePolicy(Policy):
         if self._prepared != context:
             self._prepare(self._memory, context)
         self._prepared = _NOT_PREPARED
-        if not self._learn(self._memory, context, column, propensity, reward):
+        if self._learn(self._memory, context, column, propensity, reward) is False:
             self._refuse_propensity(context, propensity)
         if self._regressors is not None:
             self._teach_regressors(column, reward)

@@ -24,8 +24,8 @@ from alphafair.math.utility import ACCOUNT, earn
 
 GROUPS = True  # False in the machine code of policies without groups and floors: what is only for them is left out
 
-# pooled: whether arms share accounts; unpromised: 1 less all floors, now, and the least that it ever was, with all arms
-# that have left; group_floored: the number of groups, if some of them have floors, else 0
+# pooled: whether there are groups or entitlements; unpromised: 1 less all floors, now, and the least that it ever was,
+# with all arms that have left; group_floored: the number of groups, if some of them have floors, else 0
 F = positions("pooled", "arm_floor", "unpromised", "least_unpromised", "group_floored")
 # rows: of every arm its group (read unsigned) and 1/s; of every group its floor; scratch, the first three by group
 R = positions("group", "inverse_entitlement", "floor", "pool", "group_share", "count", "increment", "ones")

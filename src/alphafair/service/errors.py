@@ -58,6 +58,8 @@ def as_failure(problem: Exception) -> Failure:
     if isinstance(problem, Unavailable | Mismatch):
         repair = "Nothing was written and nothing is lost: send the same again."
         return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
+    if isinstance(problem, MemoryError):
+        return no_memory()
     if isinstance(problem, msgspec.ValidationError):
         said = _PLACE.fullmatch(str(problem))
         what, where = (said["what"], said["where"] or None) if said else (str(problem), None)
@@ -70,6 +72,12 @@ def as_failure(problem: Exception) -> Failure:
             return as_failure(cause)
         return http_failure(problem.status_code, headers=problem.headers)
     return failure(500, "internal", "Something went wrong here.", repair=OVERSIGHT)
+
+
+def no_memory() -> Failure:
+    """What a client is told where there is too little memory to read its request or to answer it."""
+    repair = "Nothing was written and nothing is lost: send the same again."
+    return failure(503, "unavailable", "There is too little memory.", repair=repair, retry_after="1")
 
 
 def http_failure(status: int, *, repair: str | None = None, headers: Mapping[str, str] | None = None) -> Failure:

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from alphafair.service.app import SECURITY_LINES, Service
 from alphafair.service.connections import Stage
-from alphafair.service.errors import Failure, failure, http_failure
+from alphafair.service.errors import Failure, failure, http_failure, no_memory
 from alphafair.service.routes import Route
 
 MOST_HEADER_BYTES = 1 << 16
@@ -177,8 +177,10 @@ class Protocol(HttpToolsProtocol):
     def _parse(self, piece: bytes) -> None:
         try:
             self._feed(piece)
-        except httptools.HttpParserError:
-            self._refuse(self._failure or failure(400, "bad_http", "This is not HTTP."))
+        except httptools.HttpParserError as problem:
+            short_of_memory = isinstance(problem.__context__, MemoryError)  # in one of the parser's calls
+            otherwise = no_memory() if short_of_memory else failure(400, "bad_http", "This is not HTTP.")
+            self._refuse(self._failure or otherwise)
             return
         self._n_other = self._n_other + len(piece) if self._n_other >= 0 else 0
         if self._n_other > MOST_HEADER_BYTES + CHUNK_OVERHEAD * self._n_body:
