@@ -1,4 +1,4 @@
-"""How much memory this process may have, and a reserve for the time when it has no more."""
+"""How much memory this process may have."""
 
 from __future__ import annotations
 
@@ -28,28 +28,3 @@ def memory_limit(groups: Path = GROUPS, root: Path = ROOT) -> int:
         if own_limit != resource.RLIM_INFINITY:
             limits.append(own_limit)
     return min(limits)
-
-
-class Reserve:
-    """Memory that a process holds back, to let it go when a large piece cannot be had.
-
-    Small pieces, for answers and for threads, can then still be had until things are in order again.
-    """
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._held: bytearray | None = None
-
-    def hold(self, size: int | None = None) -> None:
-        """Hold so much back from now on, or as much as before; without it, as far as memory goes."""
-        self.size = self.size if size is None else size
-        if self._held is None and self.size:
-            with contextlib.suppress(MemoryError):
-                self._held = bytearray(self.size)
-
-    def release(self) -> None:
-        """Let it go, until the next `hold`."""
-        self._held = None
-
-
-RESERVE = Reserve()  # of this process: nothing, unless a service holds some

@@ -36,7 +36,7 @@ from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 from alphafair.engine.snapshots import Snapshots
-from alphafair.memory_limit import RESERVE, memory_limit
+from alphafair.memory_limit import memory_limit
 
 LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
@@ -183,8 +183,6 @@ class Decisions:
         """
         if isinstance(problem, validate.Refusal):
             return problem
-        if isinstance(problem, MemoryError):
-            RESERVE.release()
         self._stale = self._stale or begun
         if isinstance(problem, OSError | Mismatch):
             self._problem = str(problem)
@@ -269,7 +267,6 @@ class Decisions:
         for ticket, own in zip(group, answers, strict=True):
             ticket.answers = own
             ticket.woken.set()
-        RESERVE.hold()
         with contextlib.suppress(Unavailable, MemoryError):  # they are on the disk, whatever becomes of a snapshot
             self._take_snapshots()
 

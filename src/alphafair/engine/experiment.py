@@ -23,7 +23,6 @@ from alphafair.engine.errors import PolicyFailed, Refused
 from alphafair.engine.events import Change
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
-from alphafair.memory_limit import RESERVE
 from alphafair.types import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
@@ -180,8 +179,6 @@ class Experiment:
 
     def failed(self, doing: str, problem: BaseException | str) -> PolicyFailed:
         """Note what the policy failed at, and log it once; the error to answer with."""
-        if isinstance(problem, MemoryError):
-            RESERVE.release()
         what = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
         reason = f"{doing}: {what[:LONGEST_REASON].rstrip('.')}"
         if doing not in self.problems:

@@ -17,7 +17,6 @@ import uvicorn
 
 from alphafair import validate
 from alphafair.engine import Engine
-from alphafair.memory_limit import RESERVE
 from alphafair.service import keys
 from alphafair.service.app import Service
 from alphafair.service.assemble import DEFAULT_LIMITS, Limits, service
@@ -26,7 +25,6 @@ from alphafair.service.logs import log, write_to_standard_error
 from alphafair.service.protocol import Protocol
 
 PATIENCE = 30  # seconds in which requests on their way may still be answered
-HELD_BACK = 64 << 20  # bytes of address space for answers and threads, should a policy need more than there is
 SWITCH = 5e-4  # seconds after which the thread that writes gets its turn beside the one that answers
 
 
@@ -51,7 +49,6 @@ def serve(
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     limits = limits._replace(most_connections=room_for(limits.most_connections))
     engine = Engine.open(path, create=not must_exist, max_contexts=max_contexts)
-    RESERVE.hold(HELD_BACK)
     try:
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):
             repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"
