@@ -421,7 +421,7 @@ def test_contexts_without_end_are_refused_and_others_are_served(tmp_path: Path) 
 
 
 @pytest.mark.xfail(
-    reason="at the very limit small pieces of memory may fail too: a connection is then dropped, or not answered in time",
+    reason="at the very limit small pieces of memory fail too: a connection may be dropped, or not answered in time",
     strict=False,
 )
 def test_without_memory_it_tells_the_truth_and_loses_nothing(tmp_path: Path) -> None:
