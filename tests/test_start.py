@@ -323,13 +323,15 @@ print([os.waitpid(pid, 0)[1] for pid in children], helper.pid, policy._bundle._h
 
 
 def test_a_helper_that_cannot_run_is_no_trouble(tmp_path: Path) -> None:
+    failing = tmp_path / "python-that-fails"
+    failing.symlink_to("/bin/false")
     code = f"""{LONG}
 jit.MAKING = 1e9
 sys.executable = {str(tmp_path / "no-python")!r}
 for _ in range(5):
     play()
 print(policy._bundle._helper, "numba" in sys.modules)
-sys.executable = "/bin/false"
+sys.executable = {str(failing)!r}
 policy._bundle.forget_helper()
 play(); play()
 print(policy._bundle._helper.wait())
