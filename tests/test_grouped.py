@@ -296,6 +296,8 @@ def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
     with pytest.raises(Refusal, match=r"groups\.pull_floor must be None for arms that come later"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
+    with pytest.raises(Refusal, match="groups must be None where no arm is added"):
+        AlphaFair(1, 2, groups=["a", "b"]).grow(n_contexts=2, groups=["a"])
     grouped = AlphaFair(1, 2, groups=["a", "b"])
     with pytest.raises(Refusal, match="of groups as"):
         grouped.restore(AlphaFair(1, 2, groups=["a", "a"]).snapshot())

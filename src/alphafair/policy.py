@@ -573,6 +573,9 @@ class BasePolicy(Policy):
             if n_arms is not None:
                 n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
             entry = validate.account(account)
+            if groups is not None and (n_arms is None or n_arms == self.n_arms):
+                repair = "Pass n_arms, more than there are, to add arms."
+                raise validate.Refusal("groups", "None where no arm is added", groups, repair)
             if n_arms is not None and n_arms > self.n_arms:
                 self._check_room(len(self._learned.live_arms) + n_arms - self.n_arms)
                 self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
