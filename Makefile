@@ -21,7 +21,7 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not compiled" $(INTERPRETED) \
 		--cov=alphafair --cov-branch --cov-report=
-	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/math/*,*/alphafair/algorithms/*,*/alphafair/offline/*,*/alphafair/memory.py,*/alphafair/metrics.py"
+	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/math/*,*/alphafair/algorithms/*,*/alphafair/offline/*,*/alphafair/policy/memory.py,*/alphafair/metrics.py"
 	$(MAKE) --no-print-directory lint
 
 bench: $(VENV)/installed-bench

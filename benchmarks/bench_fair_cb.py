@@ -11,7 +11,7 @@ import numpy as np
 
 from alphafair import Decision, FairCB, State, Stream, simulate
 from alphafair.algorithms.fair_cb import learning_rate
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 from benchmarks.jobs import N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named
 from benchmarks.timing import best, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from alphafair import AlphaFairBandit, drive, simulate
-from alphafair.types import Decision, Log
+from alphafair.values import Decision, Log
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, duration, faster
 from benchmarks.timing import best, seconds

@@ -15,7 +15,7 @@ import numpy as np
 from alphafair import Groups, offline_curve, offline_optimum
 from alphafair.offline import context_reward_totals
 from alphafair.offline.reduction import Reduction
-from alphafair.types import Matrix
+from alphafair.values import Matrix
 from benchmarks.jobs import common
 from benchmarks.table import Row, duration, faster, named
 from benchmarks.timing import best

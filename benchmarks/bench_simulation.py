@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Policy, Stream, simulate
-from alphafair.types import Vector
+from alphafair.values import Vector
 from benchmarks import numpy_loops
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named

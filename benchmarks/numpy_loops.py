@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import Stream
-from alphafair.types import Vector
+from alphafair.values import Vector
 
 Outcome = tuple[Vector, NDArray[np.int64]]  # earned, pulls
 

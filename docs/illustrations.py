@@ -15,14 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from alphafair import contexts, metrics, streams
+from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
-from alphafair.experiments.pictures.arena import picture as arena_picture
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.formatting import ALPHA
+from alphafair.lab.pictures.arena import picture as arena_picture
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.simulation import simulate
-from alphafair.types import Matrix, Stream, Vector
-from alphafair.words import ALPHA
+from alphafair.run import simulate
+from alphafair.values import Matrix, Stream, Vector
 from docs.paste_arena import results as arena_results
 from docs.shapes import (
     BLUE,
@@ -332,7 +332,7 @@ def world_with_features(kind: str, n_rounds: int, window: int) -> dict[str, Vect
     settings: dict[str, Any] = {"n_rounds": n_rounds, "n_arms": 10, "n_features": 8, "seed": 0}
     plain, means = streams.described(kind, **settings), streams.described_means(kind, **settings)
     assert plain.features is not None
-    stream = contexts.cluster(plain.features[: n_rounds // 10], 32).stream(plain)
+    stream = preprocessing.cluster(plain.features[: n_rounds // 10], 32).stream(plain)
     earned, known = np.ones(10), np.empty(n_rounds)
     for t in range(n_rounds):
         arm = int((means[t] * earned**-0.5).argmax())

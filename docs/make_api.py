@@ -63,7 +63,7 @@ SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Contexts from features": [(contexts, names_of(contexts))],
     "The engine": [(engine, [name for name in names_of(engine) if name not in ERRORS])],
     "Clients of the service": [(client, ["Client", "AsyncClient", "Drawn", "ServiceError"])],
-    "Rewards, errors": [(rewards, names_of(rewards)), (validate, ["Refusal"]), (engine, [*ERRORS])],
+    "Rewards, errors": [(rewards, names_of(rewards)), (validate, ["InvalidArgument"]), (engine, [*ERRORS])],
     "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
     "Policies of your own": [
         (alphafair.extend, ["PlainPolicy", "Array", "Number", "Accounts"]),

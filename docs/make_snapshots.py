@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from alphafair.algorithm import Algorithm
 from alphafair.algorithms import CLASSES, BasePolicy
-from alphafair.memory import FEATURES, Layout
-from alphafair.types import Feedback
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.memory import FEATURES, Layout
+from alphafair.values import Feedback
 
 PAGE = Path(__file__).parent / "snapshots.md"
 AXES = {"scalars": "{}", "arms": "{}, live", "context_scalars": "contexts, {}", "contexts": "contexts, {}, live"}

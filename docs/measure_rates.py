@@ -12,7 +12,7 @@ import numpy as np
 
 from alphafair import AlphaFairAdaptive, metrics, simulate, streams
 from alphafair.progress import progress_bar
-from alphafair.types import Stream
+from alphafair.values import Stream
 
 RESULTS = Path(__file__).with_name("rates.json")
 ALPHAS, SEEDS = (0.25, 0.5, 0.75), (0, 1, 2)

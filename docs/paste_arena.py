@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from alphafair.experiments.claims import verdict
-from alphafair.experiments.results import Arena, Meeting, Score
-from alphafair.words import fixed, number, percent
+from alphafair.formatting import fixed, number, percent
+from alphafair.lab.claims import verdict
+from alphafair.lab.results import Arena, Meeting, Score
 from tests.read_results import as_value
 
 PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangl
 
 from alphafair import metrics
 from alphafair.figures import FAINT, INK, LABEL_SIZE, look
-from alphafair.types import Vector
+from alphafair.values import Vector
 
 WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
 BLUE = look("alpha-fair").colour

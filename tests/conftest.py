@@ -19,7 +19,7 @@ os.environ.setdefault("ALPHAFAIR_JIT", "now")  # what is tested is machine code,
 from alphafair import metrics, offline_optimum, simulation
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, present_arms
-from alphafair.types import Policy, Stream, Trace
+from alphafair.values import Policy, Stream, Trace
 
 play = simulation.simulate
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from alphafair import metrics
-from alphafair.experiments.claims import FAILS, HOLDS, OPEN, PAPER
-from alphafair.experiments.results import Results
-from alphafair.types import Matrix, Vector
-from alphafair.words import ALPHA
+from alphafair.formatting import ALPHA
+from alphafair.lab.claims import FAILS, HOLDS, OPEN, PAPER
+from alphafair.lab.results import Results
+from alphafair.values import Matrix, Vector
 from tests.read_results import as_value
 
 NASTY = "<b>&"

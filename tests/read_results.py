@@ -1,4 +1,4 @@
-"""The way back from results.json: what `alphafair.experiments.serialize` has written, as values."""
+"""The way back from results.json: what `alphafair.lab.serialize` has written, as values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from alphafair.experiments.results import Results
+from alphafair.lab.results import Results
 
 
 def as_value(kind: Any, found: Any) -> Any:
     """What JSON has, as a value of this kind.
 
-    >>> from alphafair.experiments.results import Band
+    >>> from alphafair.lab.results import Band
     >>> as_value(Band, {"mean": 1.0, "low": 0.5, "high": [1.5]})
     Band(mean=1.0, low=0.5, high=array([1.5]))
     """

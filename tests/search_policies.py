@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from alphafair import Decision, Groups, Refusal, Stream, load_policy, simulate
+from alphafair import Decision, Groups, InvalidArgument, Stream, load_policy, simulate
 from alphafair.algorithms import POLICIES
 from alphafair.run import over_log
-from alphafair.types import DescribedDecision, Feedback, State
+from alphafair.values import DescribedDecision, Feedback, State
 from tests import searching
 from tests.searching import LEAST, log_uniform
 
@@ -144,7 +144,7 @@ class Case(searching.Case):
             try:
                 act(self.copy)
                 self.expect(not refused, "the copy took what was refused")
-            except Refusal as refusal:
+            except InvalidArgument as refusal:
                 self.expect(refused, f"the copy refused it: {refusal}")
         return answer
 

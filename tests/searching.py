@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from alphafair import Refusal
+from alphafair import InvalidArgument
 
 LEAST = 5e-324  # the smallest positive float
 
@@ -70,7 +70,7 @@ class Case:
         """What a call returns; None where it is refused by one of these names."""
         try:
             return call()
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             self.expect(refusal.argument.split("[")[0] in named, f"refused for no good reason: {refusal}")
             self.story[-1] += f" -> {refusal}"
             return None

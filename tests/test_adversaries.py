@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Refusal, Stream, Uniform, simulate, streams
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, InvalidArgument, Stream, Uniform, simulate, streams
 from alphafair.checks import run_checks
-from alphafair.experiments.rival import OptimisticFrankWolfe, upper_bound
-from alphafair.policy import BasePolicy
-from alphafair.simulation import simulate_against
-from alphafair.types import ADVERSARIES, Adversary
+from alphafair.lab.rival import OptimisticFrankWolfe, upper_bound
+from alphafair.policy.base import BasePolicy
+from alphafair.run import simulate_against
+from alphafair.values import ADVERSARIES, Adversary
 from tests import naive, naive_adversaries
 
 # One context is visited often enough to have three favourites lowered for good; 2 x 60 visits halve several.
@@ -68,11 +68,11 @@ def test_playing_what_was_made_earns_the_same() -> None:
 
 
 def test_what_is_no_adversary_is_refused() -> None:
-    with pytest.raises(Refusal, match="kind must be one of 'settled', 'largest', 'halving'; got 'larges'"):
+    with pytest.raises(InvalidArgument, match="kind must be one of 'settled', 'largest', 'halving'; got 'larges'"):
         streams.adversary("larges", 10, 2, 3)
-    with pytest.raises(Refusal, match=r"stream\.reward_table must be a row for each of 2 contexts; got 1"):
+    with pytest.raises(InvalidArgument, match=r"stream\.reward_table must be a row for each of 2 contexts; got 1"):
         Adversary("largest", Stream.from_arrays([0], [[0.5, 0.5]], n_contexts=2))
-    with pytest.raises(Refusal, match="stream must be one of 2 arms; got 3"):
+    with pytest.raises(InvalidArgument, match="stream must be one of 2 arms; got 3"):
         simulate_against(AlphaFair(2, 2), streams.adversary("largest", 10, 2, 3))
 
 

@@ -22,15 +22,15 @@ from alphafair import streams
 from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.cli.arena import _print_shares
-from alphafair.experiments import arena, courses, paper
-from alphafair.experiments.experiment import Contender
-from alphafair.experiments.match import Course, Match
-from alphafair.experiments.pictures.arena import picture
-from alphafair.experiments.report import environment
-from alphafair.experiments.results import Arena, Score
-from alphafair.experiments.run import run
-from alphafair.experiments.serialize import plain
-from alphafair.types import Adversary, Feedback, Stream
+from alphafair.lab import arena, courses, paper
+from alphafair.lab.experiment import Contender
+from alphafair.lab.match import Course, Match
+from alphafair.lab.pictures.arena import picture
+from alphafair.lab.report import environment
+from alphafair.lab.results import Arena, Score
+from alphafair.lab.run import run
+from alphafair.lab.serialize import plain
+from alphafair.values import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value
 

@@ -15,7 +15,7 @@ from alphafair import (
     AlphaFairBandit,
     FairCB,
     IndependentAlphaFair,
-    Refusal,
+    InvalidArgument,
     State,
     Stream,
     load_policy,
@@ -25,7 +25,7 @@ from alphafair import (
     streams,
 )
 from alphafair.offline import context_reward_totals
-from alphafair.policy import BasePolicy
+from alphafair.policy.base import BasePolicy
 from tests import INTERPRETED, naive
 from tests.test_policies import PAIRS, make_pair
 
@@ -184,7 +184,7 @@ def test_a_retired_arm_is_never_drawn(name: str) -> None:
             assert decision.propensity == decision.probabilities[decision.arm] > 0.0
             masked = policy.choose(context, available=mask)
             assert (masked.arm, masked.propensity) == (0, 1.0)
-    with pytest.raises(Refusal, match="available must be true for at least one arm that is not retired"):
+    with pytest.raises(InvalidArgument, match="available must be true for at least one arm that is not retired"):
         policy.choose(0, available=[False, True, False, False])
 
 
@@ -240,7 +240,7 @@ def test_a_newcomer_does_not_take_everything() -> None:
 )
 def test_what_is_refused_changes_nothing(call: Any, words: str) -> None:
     for policy in (AlphaFair(2, 3, seed=0), AlphaFairBandit(2, 3, seed=0)):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             call(policy)
         assert policy.n_contexts == 2
         assert policy.n_arms == 3
@@ -249,10 +249,10 @@ def test_what_is_refused_changes_nothing(call: Any, words: str) -> None:
 def test_a_floor_that_no_longer_fits_is_refused() -> None:
     policy = FairCB(2, 3, horizon=100, pull_share=0.3)
     with pytest.raises(
-        Refusal, match=r"n_arms must be at most 3 live arms with this pull_share; got 4\. Retire an arm"
+        InvalidArgument, match=r"n_arms must be at most 3 live arms with this pull_share; got 4\. Retire an arm"
     ):
         policy.grow(n_arms=4)
-    with pytest.raises(Refusal, match="n_arms must be at most 3 live arms"):
+    with pytest.raises(InvalidArgument, match="n_arms must be at most 3 live arms"):
         policy.grow(n_arms=np.int64(4))  # type: ignore[arg-type]
     policy.retire(0)
     policy.grow(n_arms=4)
@@ -394,7 +394,7 @@ def test_an_optimum_from_other_accounts() -> None:
     assert worth.max() <= best.value + best.gap + 1e-12
     assert worth.max() == pytest.approx(best.value, rel=1e-4)
     for bad in (0.0, -1.0, [1.0], [1.0, np.nan], "x"):
-        with pytest.raises(Refusal, match="initial must be"):
+        with pytest.raises(InvalidArgument, match="initial must be"):
             offline_optimum(totals, 0.5, initial=bad)
 
 
@@ -409,7 +409,7 @@ def test_an_optimum_from_other_accounts() -> None:
     ],
 )
 def test_streams_refuse_impossible_arms(arguments: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         Stream.from_arrays([0, 0, 0], np.ones((3, 2)), **arguments)
 
 
@@ -417,7 +417,7 @@ def test_a_refusal_in_the_middle_of_a_run_takes_it_back() -> None:
     """The floor has no room for a third arm; what was played before it came is undone."""
     policy = FairCB(3, 2, horizon=900, pull_share=0.35)
     before = policy.snapshot().to_bytes()
-    with pytest.raises(Refusal, match="n_arms must be at most 2 live arms"):
+    with pytest.raises(InvalidArgument, match="n_arms must be at most 2 live arms"):
         simulate(policy, coming_and_going())
     assert policy.snapshot().to_bytes() == before
 

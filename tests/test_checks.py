@@ -18,7 +18,7 @@ from alphafair import Decision, Hedge, State, checks, figures
 from alphafair.algorithms.hedge import learn as learn_hedge
 from alphafair.cli import app
 from alphafair.jit import kernel
-from alphafair.types import Traits
+from alphafair.values import Traits
 from tests.protocol_policy import EpsilonGreedy
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

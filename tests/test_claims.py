@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from alphafair.experiments.claims import (
+from alphafair.lab.claims import (
     ALPHA_FAIR,
     ALPHA_FAIR_BANDIT,
     FAILS,
@@ -27,10 +27,10 @@ from alphafair.experiments.claims import (
     obstacle,
     verdict,
 )
-from alphafair.experiments.measured import Samples
-from alphafair.experiments.paper import FLOORS
-from alphafair.experiments.results import Claim, Experiments, Lead
-from alphafair.types import Matrix, Vector
+from alphafair.lab.measured import Samples
+from alphafair.lab.paper import FLOORS
+from alphafair.lab.results import Claim, Experiments, Lead
+from alphafair.values import Matrix, Vector
 from tests.made_up_results import made_up_results, value
 
 N_SEEDS = 5

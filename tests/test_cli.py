@@ -25,7 +25,7 @@ from alphafair import cli as package
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.cli import app
 from alphafair.offline import context_reward_totals
-from alphafair.types import Feedback
+from alphafair.values import Feedback
 
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alphafair
-from alphafair import AsyncClient, Client, Refusal, ServiceError
+from alphafair import AsyncClient, Client, InvalidArgument, ServiceError
 from alphafair.service import client_calls as calls
 from alphafair.service import client_http
 from alphafair.service.assemble import Limits
@@ -985,12 +985,12 @@ def test_settings_are_checked_when_a_client_is_made(kind: Any) -> None:
         *("http://localhost/\ud800", "http://ex%ample"),
     ]
     for url in urls:
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InvalidArgument) as caught:
             kind(url)
         assert caught.value.argument == "url"
         assert "secret" not in str(caught.value)
     for key in ("", "af_1\r\nx: y", "a b", "schlüssel", 7):
-        with pytest.raises(Refusal, match="key must be") as caught:
+        with pytest.raises(InvalidArgument, match="key must be") as caught:
             kind(key=key)
         assert "af_1" not in str(caught.value)
     bad: list[dict[str, Any]] = [
@@ -1000,7 +1000,7 @@ def test_settings_are_checked_when_a_client_is_made(kind: Any) -> None:
         *({"max_connections": value} for value in (0, 2.5)),
     ]
     for settings in bad:
-        with pytest.raises(Refusal, match=f"{[*settings][-1]} must be"):
+        with pytest.raises(InvalidArgument, match=f"{[*settings][-1]} must be"):
             kind(**settings)
 
 

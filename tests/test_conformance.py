@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Hedge, Policy, Refusal, Stream, register, simulate
+from alphafair import Hedge, InvalidArgument, Policy, Stream, register, simulate
 from alphafair.algorithms import POLICIES
 from alphafair.checks import CHECKS, NOT_HERE, Subject
 from tests import INTERPRETED
@@ -35,7 +35,7 @@ def test_a_name_belongs_to_one_class() -> None:
     class Twin(Hedge):
         pass
 
-    with pytest.raises(Refusal, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
+    with pytest.raises(InvalidArgument, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
         register(Twin)
     assert POLICIES["hedge"] is Hedge
 
@@ -43,7 +43,7 @@ def test_a_name_belongs_to_one_class() -> None:
 @pytest.mark.parametrize("odd", [int, Hedge(1, 2, horizon=9), Policy, None])
 def test_nothing_but_a_class_of_ours_is_registered(odd: Any) -> None:
     before = {**POLICIES}
-    with pytest.raises(Refusal, match="kind must be a class derived from BasePolicy"):
+    with pytest.raises(InvalidArgument, match="kind must be a class derived from BasePolicy"):
         register(odd)
     assert before == POLICIES
 
@@ -116,7 +116,7 @@ def test_ours_refuse_settings_that_make_no_sense(subject: Subject) -> None:
     if "alpha" in subject.make().settings:  # type: ignore[attr-defined]
         bad += [("alpha", (3, 4), {"alpha": alpha}) for alpha in (1.0, 1.5, -0.1, math.nan, "much")]
     for argument, sizes, more in bad:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(InvalidArgument) as refusal:
             kind(*sizes, **{**settings, **more})
         assert refusal.value.argument == argument
         assert "got " in str(refusal.value)
@@ -127,5 +127,5 @@ def test_ours_refuse_propensities_that_are_none(subject: Subject) -> None:
     decision = policy.choose(0)
     reward = [0.5] * 4 if policy.feedback == "full" else 0.5
     for propensity in (math.nan, 0.0, 2.0):
-        with pytest.raises(Refusal, match=r"decision\.propensity"):
+        with pytest.raises(InvalidArgument, match=r"decision\.propensity"):
             policy.update(decision._replace(propensity=propensity), reward)

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from alphafair import Log
 from alphafair.cli import app as program
 from alphafair.cli.evaluate import read_distributions
-from alphafair.csv_text import marked, unmarked
+from alphafair.data.csv_text import marked, unmarked
+from alphafair.data.log_table import EXPORTED
 from alphafair.engine import Engine
 from alphafair.evaluation import LogFile
-from alphafair.streams.log_table import EXPORTED
 
 HOSTILE = [
     "=1+1",

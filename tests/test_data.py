@@ -20,9 +20,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from alphafair import data
 from alphafair.cli import app
 from alphafair.cli.data import app as data_app
+from alphafair.data import downloads
 
 
 def zipped(text: bytes = b"userId,movieId,rating,timestamp\n") -> bytes:
@@ -88,8 +88,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         monkeypatch.setenv("no_proxy", "*")
-        monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
-        monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", SHA256))
+        monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path / "cache"))
+        monkeypatch.setitem(
+            downloads.DATASETS, "25m", downloads.Dataset("25m", made.url + "ml-25m.zip", 1, "ratings", SHA256)
+        )
         yield made
         made.shutdown()
         thread.join()
@@ -106,32 +108,32 @@ def ranges(server: Server) -> list[str | None]:
 
 
 def test_a_whole_download_is_kept_and_asked_for_once(server: Server, tmp_path: Path) -> None:
-    path = data.get("25m")
-    assert path == tmp_path / "cache" / "ml-25m.zip" == data.path_of("25m")
+    path = downloads.get("25m")
+    assert path == tmp_path / "cache" / "ml-25m.zip" == downloads.path_of("25m")
     assert path.read_bytes() == CONTENT
-    assert data.get("25m") == path
+    assert downloads.get("25m") == path
     assert server.asked == [("/ml-25m.zip", None)]
     assert [file.name for file in path.parent.iterdir()] == ["ml-25m.zip"], "the .part must be gone"
 
 
 def test_a_broken_connection_is_continued_where_it_stopped(server: Server) -> None:
     server.breaks = [300_000, 500_000]
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=300000-", "bytes=800000-"]
 
 
 def test_two_downloads_of_one_file_are_one(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both at once: the second waits and finds the file, instead of writing into the same .part."""
     both = threading.Barrier(2)
-    alone = data._alone
+    alone = downloads._alone
 
     def together(folder: Path) -> Any:
         both.wait(10)
         return alone(folder)
 
-    monkeypatch.setattr(data, "_alone", together)
+    monkeypatch.setattr(downloads, "_alone", together)
     with ThreadPoolExecutor(2) as pool:
-        paths = list(pool.map(data.get, ["25m", "25m"]))
+        paths = list(pool.map(downloads.get, ["25m", "25m"]))
     assert paths[0] == paths[1]
     assert paths[0].read_bytes() == CONTENT
     assert ranges(server) == [None]
@@ -139,8 +141,8 @@ def test_two_downloads_of_one_file_are_one(server: Server, monkeypatch: pytest.M
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
 def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> None:
-    hold = "import sys, time, pathlib; from alphafair import data\n"
-    hold += "with data._alone(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    hold = "import sys, time, pathlib; from alphafair.data import downloads\n"
+    hold += "with downloads._alone(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     with (
         subprocess.Popen([sys.executable, "-c", hold, str(part.parent)], stdout=subprocess.PIPE) as other,
         ThreadPoolExecutor(1) as pool,
@@ -148,7 +150,7 @@ def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> Non
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         part.write_bytes(CONTENT[:1000])  # what it had so far
-        waiting = pool.submit(data.get, "25m")
+        waiting = pool.submit(downloads.get, "25m")
         try:
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)
@@ -160,57 +162,59 @@ def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> Non
 
 def test_a_part_of_an_earlier_run_is_continued(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT[:1000])
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == ["bytes=1000-"]
 
 
 def test_a_part_that_is_whole_is_only_verified(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT)
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [f"bytes={len(CONTENT)}-"]
 
 
 def test_a_part_that_is_too_long_is_thrown_away(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT + b"more")
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [f"bytes={len(CONTENT) + 4}-", None]
 
 
 def test_a_server_without_ranges_sends_it_all_again(server: Server, part: Path) -> None:
     server.ranges = False
     part.write_bytes(b"x" * 1000)
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
 
 
 def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the_part(
     server: Server, part: Path
 ) -> None:
     server.breaks = [300_000, 0]
-    with pytest.raises(data.DownloadError) as refusal:
-        data.get("25m")
+    with pytest.raises(downloads.DownloadError) as refusal:
+        downloads.get("25m")
     text = str(refusal.value)
     assert f"the connection broke off after 300,000 of {len(CONTENT):,} bytes" in text
     assert "`alphafair data get 25m` again and it continues" in text
     assert part.read_bytes() == CONTENT[:300_000]
-    assert not data.path_of("25m").exists()
+    assert not downloads.path_of("25m").exists()
 
 
 def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None:
     part.write_bytes(b"\0" * 1000)
-    with pytest.raises(data.DownloadError, match=rf"damaged or was changed \(its sha256 is .*, and should be {SHA256}"):
-        data.get("25m")
+    with pytest.raises(
+        downloads.DownloadError, match=rf"damaged or was changed \(its sha256 is .*, and should be {SHA256}"
+    ):
+        downloads.get("25m")
     assert list(part.parent.iterdir()) == []
-    assert data.get("25m").read_bytes() == CONTENT
+    assert downloads.get("25m").read_bytes() == CONTENT
 
 
 def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) -> None:
     by_hand = part.with_suffix("")
     by_hand.write_bytes(CONTENT[:-1])
-    with pytest.raises(data.DownloadError, match=re.escape(f"{by_hand} is not what {server.url}ml-25m.zip holds")):
-        data.get("25m")
+    with pytest.raises(downloads.DownloadError, match=re.escape(f"{by_hand} is not what {server.url}ml-25m.zip holds")):
+        downloads.get("25m")
     assert by_hand.exists(), "it is the user's"
     by_hand.write_bytes(CONTENT)
-    assert data.get("25m") == by_hand
+    assert downloads.get("25m") == by_hand
     assert server.asked == []
 
 
@@ -224,8 +228,8 @@ def nobody() -> str:
 def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = nobody()
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setitem(data.DATASETS, "25m", data.Dataset("25m", url, 1, "ratings", sha256))
+    monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setitem(downloads.DATASETS, "25m", downloads.Dataset("25m", url, 1, "ratings", sha256))
     answer = CliRunner().invoke(app, ["data", "get", "25m"])
     assert answer.exit_code == 1
     assert answer.stdout == ""
@@ -239,29 +243,29 @@ def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypa
 
 def test_an_error_of_the_server_is_named(server: Server) -> None:
     server.files.clear()
-    with pytest.raises(data.DownloadError, match=r"could not be reached \(the server answered 404 Not Found"):
-        data.get("25m")
+    with pytest.raises(downloads.DownloadError, match=r"could not be reached \(the server answered 404 Not Found"):
+        downloads.get("25m")
 
 
 def test_a_folder_that_cannot_be_written_is_named(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "file" / "folder"))
-    with pytest.raises(data.DownloadError, match=r"folder/ml-25m.zip could not be written .* ALPHAFAIR_DATA"):
-        data.get("25m")
+    monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path / "file" / "folder"))
+    with pytest.raises(downloads.DownloadError, match=r"folder/ml-25m.zip could not be written .* ALPHAFAIR_DATA"):
+        downloads.get("25m")
 
 
 def test_the_known_data_sets() -> None:
-    assert list(data.DATASETS) == ["25m", "32m", "latest-small", "1m"]
-    for name, dataset in data.DATASETS.items():
+    assert list(downloads.DATASETS) == ["25m", "32m", "latest-small", "1m"]
+    for name, dataset in downloads.DATASETS.items():
         assert dataset.url == f"https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
         assert re.fullmatch("[0-9a-f]{64}", dataset.sha256)
 
 
 def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
-    assert "alphafair" in data.folder().parts
+    monkeypatch.delenv(downloads.FOLDER_VARIABLE, raising=False)
+    assert "alphafair" in downloads.folder().parts
 
 
 # alphafair data
@@ -270,7 +274,7 @@ def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPa
 def test_get_prints_the_path_alone(server: Server) -> None:
     answer = CliRunner().invoke(app, ["data", "get", "25m"])
     assert answer.exit_code == 0, answer.output
-    assert answer.stdout == f"{data.path_of('25m')}\n"
+    assert answer.stdout == f"{downloads.path_of('25m')}\n"
     assert "not for commercial use" in answer.stderr
 
 
@@ -278,12 +282,12 @@ def test_list_and_where_show_what_is_here(server: Server) -> None:
     runner = CliRunner()
     assert re.search(r"^25m +1 MB  -     ratings$", runner.invoke(app, ["data", "list"]).stdout, re.MULTILINE)
     missing = runner.invoke(app, ["data", "where", "25m"])
-    assert (missing.exit_code, missing.stdout) == (1, f"{data.path_of('25m')}\n")
+    assert (missing.exit_code, missing.stdout) == (1, f"{downloads.path_of('25m')}\n")
     assert "alphafair data get 25m" in missing.stderr
-    data.get("25m")
+    downloads.get("25m")
     assert re.search(r"^25m +1 MB  here  ratings$", runner.invoke(app, ["data", "list"]).stdout, re.MULTILINE)
     assert runner.invoke(app, ["data", "where", "25m"]).exit_code == 0
-    assert runner.invoke(app, ["data", "where"]).stdout == f"{data.folder()}\n"
+    assert runner.invoke(app, ["data", "where"]).stdout == f"{downloads.folder()}\n"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 import alphafair
 from alphafair import metrics
 from alphafair.algorithms import POLICIES
-from alphafair.experiments.courses import ALPHAS, COURSES
+from alphafair.lab.courses import ALPHAS, COURSES
 from alphafair.offline import context_reward_totals, offline_optimum
 from docs import illustrations
 

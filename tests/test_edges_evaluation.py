@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy.stats import norm, t
 
-from alphafair import AlphaFairAdaptive, Groups, Log, Refusal, metrics, offline_optimum, rescale_rewards
+from alphafair import AlphaFairAdaptive, Groups, InvalidArgument, Log, metrics, offline_optimum, rescale_rewards
 from alphafair.evaluation import (
     ESTIMATORS,
     Estimate,
@@ -177,7 +177,7 @@ def test_a_tiny_propensity_is_never_trusted(estimator: str, reward: float) -> No
         assert not doctor(log).is_sound
     log = Log(*columns, np.r_[np.full(1999, 0.5), 5e-324])
     for refused in (evaluate, lambda log, _: frontier(log), lambda log, _: regret(log)):
-        with pytest.raises(Refusal, match=r"log.propensities\[1999\] must be at least 1e-100; got 5e-324"):
+        with pytest.raises(InvalidArgument, match=r"log.propensities\[1999\] must be at least 1e-100; got 5e-324"):
             refused(log, np.full((3, 2), 0.5))
     assert "1 row has a propensity below" in doctor(log).findings[0].what
 
@@ -185,7 +185,7 @@ def test_a_tiny_propensity_is_never_trusted(estimator: str, reward: float) -> No
 def test_a_log_file_with_a_tiny_propensity_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("context,arm,reward,propensity\na,x,1,0.5\na,y,1,1e-200\n")
-    with pytest.raises(Refusal, match=r"log.csv: propensity must be at least 1e-100; got 1e-200"):
+    with pytest.raises(InvalidArgument, match=r"log.csv: propensity must be at least 1e-100; got 1e-200"):
         LogFile(path)
 
 
@@ -233,9 +233,9 @@ def test_refusals_name_what_was_passed() -> None:
     log = Log([0, 0, 0, 0], [0, 1, 0, 1], [0.5, 0.5, 0.5, 7.0], [0.5] * 4)
     policy = AlphaFairAdaptive(1, 2)
     for play in (replay, simulate_model):
-        with pytest.raises(Refusal, match=r"log.rewards\[3\] must be a number in \[0, 1\]; got 7.0"):
+        with pytest.raises(InvalidArgument, match=r"log.rewards\[3\] must be a number in \[0, 1\]; got 7.0"):
             play(log, policy)
-    with pytest.raises(Refusal, match=r"log.rewards\[3\] must be a number in \[0, 1\]; got 7.0"):
+    with pytest.raises(InvalidArgument, match=r"log.rewards\[3\] must be a number in \[0, 1\]; got 7.0"):
         warm_start(log, AlphaFairAdaptive, weight=0.5)
 
 
@@ -251,7 +251,7 @@ def test_students_t_with_many_degrees(degrees: int) -> None:
         else:
             assert found == pytest.approx(norm.ppf(probability), rel=1e-6)
     for probability, degrees in ((0.0, 5), (1.0, 5), (0.5, 0)):
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             metrics.student_quantile(probability, degrees)
 
 
@@ -281,9 +281,9 @@ def test_metrics_of_any_size(size: float) -> None:
 @pytest.mark.parametrize("beyond", [5e-324, 1e-151, 1e251, 1.7e308])
 def test_accounts_beyond_floating_point_are_refused_by_name(beyond: float) -> None:
     for metric in (metrics.shares, metrics.jain_index, metrics.average_reward):
-        with pytest.raises(Refusal, match=r"accounts must be numbers in \[1e-150, 1e\+250\]; got"):
+        with pytest.raises(InvalidArgument, match=r"accounts must be numbers in \[1e-150, 1e\+250\]; got"):
             metric([1.0, beyond])
-    with pytest.raises(Refusal, match="accounts"):
+    with pytest.raises(InvalidArgument, match="accounts"):
         metrics.certificates([[1.0, 1.0]], [1.0, beyond], 0.9)
 
 
@@ -292,7 +292,7 @@ def test_bands_over_seeds_of_any_size(size: float) -> None:
     band = metrics.average_over_seeds([0.0, size, 2.0 * size] if size < 1e250 else [-size, 0.0, size])
     half = band.high - band.mean
     assert half == pytest.approx(2.484 * size, rel=1e-3) or size == 5e-324
-    with pytest.raises(Refusal, match="samples must be numbers in"):
+    with pytest.raises(InvalidArgument, match="samples must be numbers in"):
         metrics.average_over_seeds([1e251, 0.0])
 
 
@@ -307,7 +307,7 @@ def test_an_optimum_from_next_to_nothing_is_refused(initial: float) -> None:
         lambda: offline_optimum([[0.0]], 1e-6, initial=initial),
         lambda: metrics.certificates([[0.0]], [1.0], 1e-6, initial=initial),
     ):
-        with pytest.raises(Refusal, match=r"initial must be a number in \[1e-150, 1e\+100\]"):
+        with pytest.raises(InvalidArgument, match=r"initial must be a number in \[1e-150, 1e\+100\]"):
             refused()
     assert offline_optimum([[0.0]], 1e-6, initial=1e-150).value == pytest.approx(1e-150 ** (1 - 1e-6) / (1 - 1e-6))
 

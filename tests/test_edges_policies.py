@@ -16,9 +16,9 @@ from alphafair import (
     FairCB,
     Groups,
     Hedge,
+    InvalidArgument,
     Log,
     Policy,
-    Refusal,
     Stream,
     load_policy,
     simulate,
@@ -27,9 +27,9 @@ from alphafair.algorithms import POLICIES
 from alphafair.engine import Engine
 from alphafair.math.draw import draw_arm, mask_distribution
 from alphafair.math.floors import lift_groups
-from alphafair.policy import BasePolicy
+from alphafair.policy.base import BasePolicy
 from alphafair.run import over_log
-from alphafair.types import State
+from alphafair.values import State
 from tests import search_policies as search
 from tests import searching
 
@@ -313,7 +313,7 @@ def test_steps_and_whole_runs_are_the_same_under_a_floor_of_1() -> None:
 @pytest.mark.parametrize("floor", [1e-13, [1e-160, 1.0], [0.5, 5e-324]])
 def test_floors_that_nobody_can_notice_are_refused(made: Any, floor: Any) -> None:
     """A draw with a probability of 1e-160 has a loss whose square is infinite."""
-    with pytest.raises(Refusal, match="pull_floor must be 0 or at least 1e-12; got"):
+    with pytest.raises(InvalidArgument, match="pull_floor must be 0 or at least 1e-12; got"):
         made(1, 2, groups=Groups(pull_floor=floor))
     is_sound(made(1, 2, groups=Groups(pull_floor=1e-12)))
 
@@ -331,9 +331,9 @@ def test_fair_cb_refuses_propensities_that_would_break_its_floor(propensity: flo
     policy = FairCB(1, 3, horizon=1000, context_weights=weights)
     learn(policy, 0.5)
     before = kept(policy)
-    with pytest.raises(Refusal, match=r"decision.propensity must be at least 1e-09"):
+    with pytest.raises(InvalidArgument, match=r"decision.propensity must be at least 1e-09"):
         policy.update(Decision(0, 0, propensity, None), 0.0)  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match=r"log.propensities\[1\] must be at least 1e-09"):
+    with pytest.raises(InvalidArgument, match=r"log.propensities\[1\] must be at least 1e-09"):
         over_log(policy, Log([0, 0], [0, 1], [0.5, 0.5], [0.5, propensity], n_arms=3))
     assert kept(policy) == before
 
@@ -360,7 +360,7 @@ def test_fair_cb_takes_its_own_decision_whatever_its_propensity() -> None:
 def test_what_floors_leave_nothing_was_never_drawn_with_less(made: Any) -> None:
     policy = made(1, 2, groups=Groups(pull_floor=[0.0, 1.0]))
     before = kept(policy)
-    with pytest.raises(Refusal, match=r"decision\.propensity must be at least"):
+    with pytest.raises(InvalidArgument, match=r"decision\.propensity must be at least"):
         policy.update(Decision(0, 0, 5e-324, None), 1.0)
     assert kept(policy) == before
     for _ in range(5):  # it is drawn where it alone is available
@@ -384,7 +384,7 @@ def test_fair_cb_keeps_its_floor_with_weights_that_almost_sum_to_1(total: float)
 @pytest.mark.parametrize("made", [Hedge, FairCB])
 def test_a_horizon_that_no_float_can_hold_is_refused(made: Any) -> None:
     for horizon in (10**301, 10**309, 10**5000):
-        with pytest.raises(Refusal, match=r"horizon must be at most 1e\+300; got"):
+        with pytest.raises(InvalidArgument, match=r"horizon must be at most 1e\+300; got"):
             made(1, 2, horizon=horizon)
     learn(made(1, 2, horizon=10**300), 0.5)
 
@@ -419,7 +419,7 @@ def test_a_damaged_memory_is_not_drawn_from(broken: list[float]) -> None:
         lambda: policy.choose(0, available=[True, True, False]) if np.isnan(broken[0]) else policy.choose(0),
     ]
     for ask in asked:
-        with pytest.raises(Refusal, match="the distribution of context 0 must be one that sums to 1"):
+        with pytest.raises(InvalidArgument, match="the distribution of context 0 must be one that sums to 1"):
             ask()
     stream = Stream.from_arrays(np.zeros(5, int), np.full((5, 3), 0.5))
     with pytest.raises(ArithmeticError, match="not a distribution"):
@@ -456,10 +456,10 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
 
         def refuse(policy: Any, *args: Any) -> None:
             policy._memory.contexts[...] += 1.0
-            raise Refusal("decision.propensity", "another", 0.5, "")
+            raise InvalidArgument("decision.propensity", "another", 0.5, "")
 
         patch.setattr(AlphaFairBandit, "_refuse_propensity", refuse)
         assert "something has changed" in planted("alpha-fair-bandit")
     with monkeypatch.context() as patch:
-        patch.setattr("alphafair.memory.Learned.read", lambda memory, state: None)
+        patch.setattr("alphafair.policy.memory.Learned.read", lambda memory, state: None)
         assert "saves otherwise" in planted("hedge")

@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 
 from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
-from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Refused, Reward, Unavailable, restore
+from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.migrations import migrate, schema
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 
 
 class Clock:
@@ -57,7 +57,7 @@ def test_the_same_id_gives_the_same_arm_for_ever(engine: Engine, clock: Clock) -
     engine = reopened(engine, clock)
     assert engine.decide("home", "visitor", id="order-1") == first
     assert engine.experiment("home").decisions == 1
-    with pytest.raises(Refused, match="id must be one that no other decision has") as refusal:
+    with pytest.raises(RequestError, match="id must be one that no other decision has") as refusal:
         engine.decide("home", "somebody else", id="order-1")
     assert refusal.value.code == "id_taken"
     engine.verify()
@@ -93,7 +93,7 @@ def test_one_group_answers_in_order_and_knows_its_own_decisions(engine: Engine) 
     assert isinstance(answers[0], Receipt)
     assert answers[1] == answers[0]
     assert answers[2:5] == [Outcome("applied"), Outcome("repeated"), Outcome("conflict")]
-    codes = [answer.code for answer in answers if isinstance(answer, Refused)]
+    codes = [answer.code for answer in answers if isinstance(answer, RequestError)]
     assert codes == ["unknown_experiment", "bad_reward", "bad_request"]
     assert answers[6] == Outcome("repeated")
     assert engine.verify() == 3
@@ -102,7 +102,7 @@ def test_one_group_answers_in_order_and_knows_its_own_decisions(engine: Engine) 
 def test_a_deferred_decision_counts_once_activated(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     receipt = engine.decide("home", "v", deferred=True)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RequestError) as refusal:
         engine.reward(receipt.id, 1.0)
     assert refusal.value.code == "not_activated"
     assert [engine.activate(receipt.id).outcome for _ in range(2)] == ["activated", "repeated"]
@@ -164,19 +164,19 @@ def test_arms_and_alpha_change_while_it_runs(engine: Engine, clock: Clock) -> No
     assert {engine.decide("home", f"v{k}").arm for k in range(40)} == {"ben", "cyd"}
     assert {engine.reward(receipt.id, 0.5).outcome for receipt in pending} == {"applied"}
     engine.pause("home")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RequestError) as refusal:
         engine.decide("home", "v0")
     assert refusal.value.code == "paused"
     engine.resume("home")
     engine.decide("home", "v0")
     status = engine.experiment("home")
     assert (status.alpha, status.arms, status.retired_arms) == (0.5, ("ben", "cyd"), ("ada",))
-    with pytest.raises(Refused, match="new"):
+    with pytest.raises(RequestError, match="new"):
         engine.add_arm("home", "ada")
-    with pytest.raises(Refusal, match="alpha"):
+    with pytest.raises(InvalidArgument, match="alpha"):
         engine.set_alpha("home", 1.5)
     engine.retire_arm("home", "ben")
-    with pytest.raises(Refused, match="at least two live arms"):
+    with pytest.raises(RequestError, match="at least two live arms"):
         engine.retire_arm("home", "cyd")
     engine.verify()
     before = engine.experiment("home")
@@ -189,9 +189,9 @@ def test_arms_and_alpha_change_while_it_runs(engine: Engine, clock: Clock) -> No
 def test_a_change_that_the_policy_refuses_leaves_nothing_behind(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"], policy="fair-cb", pull_share=0.4, horizon=100)
     position = engine.position
-    with pytest.raises(Refusal, match="pull_share"):
+    with pytest.raises(InvalidArgument, match="pull_share"):
         engine.add_arm("home", "cyd")
-    with pytest.raises(Refusal, match="alpha"):
+    with pytest.raises(InvalidArgument, match="alpha"):
         engine.set_alpha("home", 0.5)
     assert engine.position == position
     engine.verify()
@@ -223,7 +223,7 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     engine.verify()
     for receipt in spoiled[7:]:
         assert engine.reward(receipt.id, 1.0).outcome == "rolled_back"
-    with pytest.raises(Refusal, match="position"):
+    with pytest.raises(InvalidArgument, match="position"):
         engine.rollback("home", engine.position + 1)
     engine.close()
 
@@ -260,7 +260,7 @@ def test_full_information(engine: Engine, clock: Clock) -> None:
         assert engine.reward(receipt.id, [1, 5, 10]).outcome == "repeated"
         assert engine.reward(receipt.id, [2, 5, 10]).outcome == "conflict"
     for bad in (0.5, {"ada": 1}, [1, 2], {"ada": 1, "ben": 2, "cyd": 3, "dan": 4}, [1, 2, 11], "x"):
-        with pytest.raises(Refusal, match="reward"):
+        with pytest.raises(InvalidArgument, match="reward"):
             engine.reward(engine.decide("home", "v").id, bad)  # type: ignore[arg-type]
     engine.add_arm("home", "dan")
     engine.reward(engine.decide("home", "v").id, [1, 5, 10, 2])
@@ -308,7 +308,7 @@ def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Pa
     engine.export("home", tmp_path / "log.csv")
     assert "erased-1" in (tmp_path / "log.csv").read_text()
     engine.verify()
-    with pytest.raises(Refused, match="one that was seen"):
+    with pytest.raises(RequestError, match="one that was seen"):
         engine.erase("home", secret)
     engine.decide("home", secret)
     assert engine.experiment("home").contexts == 3
@@ -420,7 +420,7 @@ def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) 
         assert (again.rewards == log.rewards).all()
         assert (again.propensities == log.propensities).all()
     assert log.context_labels == tuple(f"v,{k}" for k in range(5))
-    with pytest.raises(Refusal, match="format"):
+    with pytest.raises(InvalidArgument, match="format"):
         engine.export("home", tmp_path / "log.xlsx")
 
 
@@ -448,7 +448,7 @@ def test_warm_start(engine: Engine, clock: Clock) -> None:
     engine.reward(engine.decide("next", "v1").id, 0.5)
     engine.decide("next", "v9")
     assert engine.experiment("next").contexts == 3
-    with pytest.raises(Refused, match="start"):
+    with pytest.raises(RequestError, match="start"):
         engine.create("wrong", arms=["ada"], start=state, contexts=["v0", "v1"])
     engine.verify()
     engine = reopened(engine, clock)
@@ -475,10 +475,10 @@ def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) 
     engine.create("home", arms=["ada", "ben"])
     position = engine.position
     for label in ("", "x" * 201, "a\nb", "\x00", "\ud800", 7, None, "x" * 10_000_000):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(InvalidArgument) as refusal:
             engine.decide("home", label)  # type: ignore[arg-type]
         assert len(str(refusal.value)) < 300
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             engine.create(label, arms=["ada"])  # type: ignore[arg-type]
     for options in (
         {"arms": []},
@@ -492,13 +492,13 @@ def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) 
         {"arms": ["a"], "default_reward": 0.5},
         {"arms": ["a"], "reward_wait": 1, "default_reward": 2},
     ):
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             engine.create("other", **options)  # type: ignore[arg-type]
-    with pytest.raises(Refused, match="new"):
+    with pytest.raises(RequestError, match="new"):
         engine.create("home", arms=["ada"])
-    with pytest.raises(Refused, match="at least one arm"):
+    with pytest.raises(RequestError, match="at least one arm"):
         engine.decide("home", "v", available=[])
-    with pytest.raises(Refused, match="an arm of home"):
+    with pytest.raises(RequestError, match="an arm of home"):
         engine.decide("home", "v", available=["eve"])
     assert engine.position == position
     receipts = [engine.decide("home", label) for label in ("'; drop table decision; --", "имя 名前 😀", "a/b?c=d")]
@@ -516,14 +516,14 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
         assert reader.experiment("home").decisions == 0
         engine.decide("home", "v")
         assert reader.experiment("home").decisions == 1
-        with pytest.raises(Refused, match="opened for writing"):
+        with pytest.raises(RequestError, match="opened for writing"):
             reader.decide("home", "v")
-        with pytest.raises(Refused, match="opened for writing"):
+        with pytest.raises(RequestError, match="opened for writing"):
             reader.pause("home")
     engine.close()
-    with pytest.raises(Refused, match="open"):
+    with pytest.raises(RequestError, match="open"):
         engine.decide("home", "v")
-    with pytest.raises(Refusal, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="a file that is there"):
         Engine.open(tmp_path / "none.db", read_only=True)
 
 
@@ -534,14 +534,14 @@ def test_files_from_elsewhere_or_the_future_are_refused(tmp_path: Path) -> None:
     foreign = sqlite3.connect(tmp_path / "foreign.db")
     foreign.execute("create table t (x)")
     foreign.close()
-    with pytest.raises(Refusal, match="a file that alphafair made"):
+    with pytest.raises(InvalidArgument, match="a file that alphafair made"):
         Engine.open(tmp_path / "foreign.db")
     Engine.open(tmp_path / "shop.db").close()
     future = sqlite3.connect(tmp_path / "shop.db")
     future.execute("insert into migration values (99, 'teleport', '9.0', 0)")
     future.commit()
     future.close()
-    with pytest.raises(Refusal, match=r"version \d+ or older; got 99. Install alphafair 9.0 or later"):
+    with pytest.raises(InvalidArgument, match=r"version \d+ or older; got 99. Install alphafair 9.0 or later"):
         Engine.open(tmp_path / "shop.db")
 
 
@@ -597,7 +597,7 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
         assert other.reward(lost.id, 1.0).outcome == "unknown"
         other.verify()
     for target in ("copy.db", "new.db"):
-        with pytest.raises(Refusal, match="a new file"):
+        with pytest.raises(InvalidArgument, match="a new file"):
             restore(tmp_path / "copy.db", tmp_path / target)
 
 
@@ -615,7 +615,7 @@ def test_an_upgrade_keeps_the_state_and_is_written_down(
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     with (
         Engine.open(engine._ledger.path, read_only=True) as reader,
-        pytest.raises(Refused, match="by this code"),
+        pytest.raises(RequestError, match="by this code"),
     ):
         reader.verify()
     engine = reopened(engine, clock)

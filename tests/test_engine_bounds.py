@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Activate, Decide, Refused, Reward
+from alphafair.engine import Activate, Decide, RequestError, Reward
 from alphafair.engine.ledger import Ledger
 
 ARMS = tuple(f"arm {k}" for k in range(400))
@@ -53,7 +53,7 @@ def test_rewards_by_label_are_found_without_going_through_all_arms(engine: Engin
     receipt = engine.decide("home", "v")
     assert engine.reward(receipt.id, dict.fromkeys(counting(), 0.5)).outcome == "applied"
     assert CountingLabel.comparisons <= 4 * len(ARMS)
-    with pytest.raises(Refused, match="Missing"):
+    with pytest.raises(RequestError, match="Missing"):
         engine.reward(receipt.id, dict.fromkeys(counting()[:-1], 0.5))
     assert CountingLabel.comparisons <= 4 * len(ARMS)
 
@@ -81,7 +81,7 @@ def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
             assert mask is not None
             assert {ARMS[k] for k in np.flatnonzero(mask)} == playable
         else:
-            with pytest.raises(Refused, match="at least one arm"):
+            with pytest.raises(RequestError, match="at least one arm"):
                 mask_of(asked)
         if masked & here and here - masked:
             mask = mask_of(None)
@@ -92,7 +92,7 @@ def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
 @pytest.mark.parametrize("available", [[3], ["arm 1", None], [["arm 1"]], [{}], ["arm 400"], ["arm 1", "x" * 100_000]])
 def test_an_available_arm_that_is_none_is_named_in_short(engine: Engine, available: Any) -> None:
     engine.create("home", arms=["é" * 199 + chr(97 + k) for k in range(20)])
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RequestError) as refusal:
         engine.decide("home", "v", available=available)
     assert refusal.value.code == "unknown_arm"
     assert len(str(refusal.value)) < 500

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from alphafair import Engine
 from alphafair.cli import app
 from alphafair.engine import Mismatch, Unavailable, copies, restore
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 from tests.older import take_back
 
 ARMS = ("ada", "ben")
@@ -82,7 +82,7 @@ def test_nothing_is_written_beside_what_another_file_has_left(
     for ending in {"", "-wal", "-shm", "-journal"} - {*endings}:
         Path(f"{dead}{ending}").unlink()
     before = left(dead.parent)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(InvalidArgument) as refusal:
         (restore if verb == "restore" else copies.copy)(backup, dead)
     assert f"shop.db{endings[0]}" in str(refusal.value)
     assert "Move" in refusal.value.repair
@@ -109,7 +109,7 @@ def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_pa
     target = tmp_path / "new.db"
     try:
         n_events = restore(backup, target)
-    except (Mismatch, Unavailable, Refusal):
+    except (Mismatch, Unavailable, InvalidArgument):
         assert not [name for name in left(tmp_path) if name.startswith("new.db")]
     else:  # whatever SQLite made of it, it is sound
         with Engine.open(target) as engine:
@@ -119,7 +119,7 @@ def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_pa
 def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
     path = filled(tmp_path / "shop.db", 1)
     with Engine.open(path) as engine:
-        with pytest.raises(Refusal, match="a new file"):
+        with pytest.raises(InvalidArgument, match="a new file"):
             restore(backup, path)
         engine.decide("home", "v")
         for ending in ("", "-wal", "-shm"):
@@ -135,7 +135,7 @@ def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
 
 def test_a_name_that_leads_nowhere_is_taken(tmp_path: Path, backup: Path) -> None:
     (tmp_path / "new.db").symlink_to(tmp_path / "nowhere.db")
-    with pytest.raises(Refusal, match="a new file"):
+    with pytest.raises(InvalidArgument, match="a new file"):
         restore(backup, tmp_path / "new.db")
     assert "nowhere.db" not in left(tmp_path)
 
@@ -276,10 +276,10 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     with pytest.raises((Mismatch, Unavailable)):
         restore(backup, tmp_path / "new.db")
     backup.write_bytes(b"not a database at all" * 100)
-    with pytest.raises((Refusal, Unavailable)):
+    with pytest.raises((InvalidArgument, Unavailable)):
         restore(backup, tmp_path / "new.db")
     assert left(tmp_path) == before
-    with pytest.raises(Refusal, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="a file that is there"):
         restore(tmp_path / "nowhere.db", tmp_path / "new.db")
 
 
@@ -344,7 +344,7 @@ def test_who_comes_first_is_not_overwritten(tmp_path: Path, backup: Path, monkey
         link(*arguments, **options)
 
     monkeypatch.setattr(os, "link", late)
-    with pytest.raises(Refusal, match="a new file"):
+    with pytest.raises(InvalidArgument, match="a new file"):
         restore(backup, target)
     assert not list(tmp_path.glob("*.part*"))
     sound(target, 3)

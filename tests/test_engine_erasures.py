@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.engine import Engine, Refused, erasures
+from alphafair.engine import Engine, RequestError, erasures
 from alphafair.engine.requests import Decide
 
 PEOPLE, EACH = 100, 50
@@ -62,7 +62,7 @@ def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
         reader.execute("select * from context").fetchall()
         engine.erase("home", label(7))
         assert engine.erasures_pending == 1
-        with pytest.raises(Refused, match="one that was seen"):
+        with pytest.raises(RequestError, match="one that was seen"):
             engine.erase("home", label(7))
         engine.maintain()
         assert engine.erasures_pending == 1

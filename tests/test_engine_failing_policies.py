@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
-from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, Refused, Reward, restore
+from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
 from alphafair.engine.events import Decided, Late, Settled
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.types import Decision, State
-from alphafair.validate import Refusal
+from alphafair.values import Decision, State
 from tests.serving import error, running
 
 ARMS = ("ada", "ben")
@@ -131,7 +131,7 @@ def served(engine: Engine, name: str = "good") -> None:
 FULL = np.array([0.5, 0.5])
 NOT_DRAWN: list[Any] = [
     ZeroDivisionError("division by zero"),
-    Refusal("anything", "accepted", 7, "Ask later."),
+    InvalidArgument("anything", "accepted", 7, "Ask later."),
     MemoryError(),
     (0, math.nan),
     (math.nan, 0.5),
@@ -164,7 +164,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
         Reward("a", 0.25),
     ]
     answers = engine.submit(requests)
-    failed = [answer for answer in answers if isinstance(answer, Refused)]
+    failed = [answer for answer in answers if isinstance(answer, RequestError)]
     assert [answers.index(each) for each in failed] == [2, 3]
     for each in failed:
         assert isinstance(each, PolicyFailed)
@@ -172,7 +172,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
         assert "The policy of home failed: drawing an arm: " in str(each)
         assert "roll" in each.repair
         assert len(str(each)) < 700
-    assert [type(answer) for answer in answers if not isinstance(answer, Refused)] == [
+    assert [type(answer) for answer in answers if not isinstance(answer, RequestError)] == [
         *(Receipt, Receipt, Receipt, Outcome, Receipt, Outcome)
     ]
     status = engine.experiment("home")
@@ -487,7 +487,7 @@ def test_a_rollback_whose_state_cannot_be_saved_is_refused(engine: Engine) -> No
     assert engine.health()["ready"]
 
 
-@pytest.mark.parametrize("problem", [ArithmeticError("cannot"), Refusal("state", "sound", 7, "It is damaged.")])
+@pytest.mark.parametrize("problem", [ArithmeticError("cannot"), InvalidArgument("state", "sound", 7, "It is damaged.")])
 def test_a_state_that_cannot_be_loaded_is_done_without(engine: Engine, path: Path, problem: Exception) -> None:
     before = engine.experiment("home")
     engine.close()
@@ -534,7 +534,7 @@ def test_full_information_is_known_without_a_policy(path: Path) -> None:
     POLICIES.pop("faulty-full")
     with Engine.open(path) as engine:
         assert engine.experiment("all").feedback == "full"
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             engine.reward("a", 0.5)
         assert engine.reward("a", {"ada": 0.5, "ben": 0.25}).outcome == "applied"
         assert engine.export("all", path.with_name("all.jsonl")) == 1

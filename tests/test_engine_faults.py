@@ -22,7 +22,7 @@ from unittest import mock
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Decide, Outcome, Receipt, Refused, Reward, Unavailable
+from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable
 from alphafair.engine.ledger import Ledger
 
 ARMS = ("ada", "ben")
@@ -95,7 +95,7 @@ class Session:
                 return ask()
             except Unavailable:
                 continue
-            except Refused as refused:
+            except RequestError as refused:
                 if attempt and refused.code in ("experiment_exists", "arm_exists", "unknown_context"):
                     return None
                 raise

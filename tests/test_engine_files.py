@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from alphafair import Engine, Refusal
+from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
 from alphafair.engine.migrations import schema
 from alphafair.service import keys
@@ -169,10 +169,10 @@ def test_a_second_hard_link_is_refused_for_writing(path: Path, tmp_path: Path) -
     """SQLite would keep a write-ahead log for each name, and neither would know of the other."""
     with Engine.open(made(path)) as engine:
         os.link(path, tmp_path / "other.db")
-        with pytest.raises(Refusal, match="2 names"):
+        with pytest.raises(InvalidArgument, match="2 names"):
             Engine.open(tmp_path / "other.db")
         assert engine.decide("home", "v", id="second")
-    with pytest.raises(Refusal, match="2 names"):
+    with pytest.raises(InvalidArgument, match="2 names"):
         Engine.open(path)
     (tmp_path / "other.db").unlink()
     with Engine.open(path) as engine:
@@ -181,15 +181,15 @@ def test_a_second_hard_link_is_refused_for_writing(path: Path, tmp_path: Path) -
 
 def test_an_empty_file_is_new_and_only_where_one_may_be_made(path: Path) -> None:
     path.touch()
-    with pytest.raises(Refusal, match="not an empty one"):
+    with pytest.raises(InvalidArgument, match="not an empty one"):
         Engine.open(path, create=False)
-    with pytest.raises(Refusal, match="not an empty one"):
+    with pytest.raises(InvalidArgument, match="not an empty one"):
         Engine.open(path, read_only=True)
     with Engine.open(path) as engine:
         assert engine.was_empty
     with Engine.open(path, create=False) as engine:
         assert not engine.was_empty
-    with pytest.raises(Refusal, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="a file that is there"):
         Engine.open(path.with_name("shpo.db"), create=False)
     assert not path.with_name("shpo.db").exists()
 
@@ -206,7 +206,7 @@ def test_a_write_ahead_log_without_its_file_is_kept(path: Path, left: str) -> No
         path.touch()
     Path(f"{path}-wal").write_bytes(log)
     for options in ({}, {"create": False}, {"read_only": True}):
-        with pytest.raises(Refusal, match=r"shop\.db-wal|a file that"):
+        with pytest.raises(InvalidArgument, match=r"shop\.db-wal|a file that"):
             Engine.open(path, **options)  # type: ignore[arg-type]
     assert Path(f"{path}-wal").read_bytes() == log
     path.write_bytes(whole)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from alphafair import Client, Engine, Groups
-from alphafair.engine import Refused
+from alphafair.engine import RequestError
 from alphafair.engine.experiment import GroupStatus
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 from tests.serving import error, running
 
 pytestmark = pytest.mark.compiled
@@ -117,7 +117,7 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
 )
 def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             engine.create("home", arms=ARMS, **said)
         assert engine.experiments() == []
 
@@ -126,13 +126,13 @@ def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS, groups=LABELS)
         engine.create("plain", arms=ARMS)
-        with pytest.raises(Refused, match="every arm of this experiment has one"):
+        with pytest.raises(RequestError, match="every arm of this experiment has one"):
             engine.add_arm("home", "sofa")
-        with pytest.raises(Refused, match="arms have none here"):
+        with pytest.raises(RequestError, match="arms have none here"):
             engine.add_arm("plain", "sofa", group="ada")
-        with pytest.raises(Refused, match="that of a new group"):
+        with pytest.raises(RequestError, match="that of a new group"):
             engine.add_arm("home", "sofa", group="ada", entitlement=2.0)
-        with pytest.raises(Refusal, match="all arms are entitled alike"):
+        with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
             engine.add_arm("plain", "sofa", entitlement=2.0)
         position = engine.verify()
         assert position == 2
@@ -183,7 +183,7 @@ def test_groups_are_said_in_four_ways(tmp_path: Path) -> None:
 
 def test_a_setting_that_a_policy_needs_is_asked_for(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
-        with pytest.raises(Refused, match="horizon must be said: fair-cb cannot do without"):
+        with pytest.raises(RequestError, match="horizon must be said: fair-cb cannot do without"):
             engine.create("home", arms=ARMS, policy="fair-cb")
         assert engine.experiments() == []
 

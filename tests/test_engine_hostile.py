@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Unavailable, restore
 from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.serve import bound
-from alphafair.validate import Refusal
 
 ARMS = ["ada", "ben"]
 
@@ -59,14 +59,14 @@ def test_a_schema_of_another_hand_is_refused(path: Path, tmp_path: Path, stateme
     before = path.read_bytes()
     for read_only in (True, False):
         with pytest.raises(
-            Refusal, match=r"must be a file with the schema that alphafair made; .* Somebody has changed"
+            InvalidArgument, match=r"must be a file with the schema that alphafair made; .* Somebody has changed"
         ):
             Engine.open(path, read_only=read_only)
     for command in (["verify", str(path)], ["keys", "list", "--db", str(path)]):
         assert CliRunner().invoke(program, command).exit_code == 2
-    with pytest.raises(Refusal, match="schema"):
+    with pytest.raises(InvalidArgument, match="schema"):
         restore(path, tmp_path / "new.db")
-    with pytest.raises(Refusal, match="schema"):
+    with pytest.raises(InvalidArgument, match="schema"):
         keys.revoke(path, "0badc0de")
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("new")] == []
@@ -87,7 +87,7 @@ def test_what_was_slipped_into_a_table_is_refused(path: Path, old: str, new: str
     assert connection.execute(change, (old, new, old)).rowcount == 1
     connection.commit()
     connection.close()
-    with pytest.raises(Refusal, match="schema that alphafair made"):
+    with pytest.raises(InvalidArgument, match="schema that alphafair made"):
         Engine.open(path)
 
 
@@ -100,7 +100,7 @@ def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
         connection.execute("pragma application_id = 41466")
         check_schema(connection, "it")
         connection.execute("create trigger t after insert on decision begin delete from reward; end")
-        with pytest.raises(Refusal, match="schema"):
+        with pytest.raises(InvalidArgument, match="schema"):
             check_schema(connection, "it")
         connection.execute("drop trigger t")
         connection.close()
@@ -225,7 +225,7 @@ def test_a_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
         with bound(where) as listening:
             listening.listen()
             assert stat.S_IMODE(where.stat().st_mode) == 0o660
-            with pytest.raises(Refusal, match="one that nobody listens on"), bound(where):
+            with pytest.raises(InvalidArgument, match="one that nobody listens on"), bound(where):
                 pass
             assert where.is_socket()
     finally:
@@ -240,8 +240,8 @@ def test_a_socket_that_was_left_is_replaced_and_a_file_is_not(tmp_path: Path) ->
     with bound(tmp_path / "s"):
         assert (tmp_path / "s").is_socket()
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(Refusal, match="--unix-socket must be a path to bind to"), bound(tmp_path / "file"):
+    with pytest.raises(InvalidArgument, match="--unix-socket must be a path to bind to"), bound(tmp_path / "file"):
         pass
     assert (tmp_path / "file").read_text() == "mine"
-    with pytest.raises(Refusal, match="--unix-socket"), bound(tmp_path / ("x" * 200)):
+    with pytest.raises(InvalidArgument, match="--unix-socket"), bound(tmp_path / ("x" * 200)):
         pass

@@ -18,14 +18,14 @@ import pytest
 
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine import Decide, Mismatch, Receipt, Refused, Reward, Unavailable, decisions, memory
+from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, decisions, memory
 from alphafair.engine.events import SnapshotPiece
 from alphafair.engine.fold import Fold
 from alphafair.engine.known import KnownDecisions
 from alphafair.engine.replay import Replay
-from alphafair.memory import more_rows
 from alphafair.memory_limit import memory_limit
-from alphafair.types import State
+from alphafair.policy.memory import more_rows
+from alphafair.values import State
 from tests.serving import error, running
 
 ARMS = ("ada", "ben")
@@ -54,23 +54,23 @@ def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> N
         engine.create("home", arms=ARMS)
         engine.create("other", arms=ARMS)
         answers = engine.submit([Decide("home", label) for label in "abcdeab"])
-        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        refused = [answer for answer in answers if isinstance(answer, RequestError)]
         assert [isinstance(answer, Receipt) for answer in answers] == [True] * 3 + [False] * 2 + [True] * 2
         assert {each.code for each in refused} == {"too_many_contexts"}
         assert "3" in str(refused[0])
         assert "max_contexts" in str(refused[0])
         assert (engine.experiment("home").contexts, engine.experiment("home").max_contexts) == (3, 3)
         engine.erase("home", "a")  # its numbers stay, and take as much memory as before
-        with pytest.raises(Refused, match="max_contexts"):
+        with pytest.raises(RequestError, match="max_contexts"):
             engine.decide("home", "a")
         assert isinstance(engine.decide("other", "d"), Receipt)
-        with pytest.raises(Refused) as many:
+        with pytest.raises(RequestError) as many:
             engine.create("known", arms=ARMS, contexts=["a", "b", "c", "d"])
         assert many.value.code == "too_many_contexts"
         assert engine.experiments() == ["home", "other"]
     with Engine.open(tmp_path / "shop.db", seed=1, max_contexts=1) as engine:
         assert isinstance(engine.decide("home", "b"), Receipt)
-        with pytest.raises(Refused, match="max_contexts"):
+        with pytest.raises(RequestError, match="max_contexts"):
             engine.decide("other", "e")
         engine.verify()
 
@@ -90,7 +90,7 @@ def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
         assert row > 500 * 8
         assert limit == 5_000_000 // (memory.COPIES * row + memory.LABEL_BYTES)
         answers = engine.submit([Decide("wide", f"{k}") for k in range(limit + 5)])
-        assert [isinstance(answer, Refused) for answer in answers] == [False] * limit + [True] * 5
+        assert [isinstance(answer, RequestError) for answer in answers] == [False] * limit + [True] * 5
         engine.create("other", arms=ARMS)  # experiments share it equally
         assert engine.experiment("wide").max_contexts == limit // 2
         assert engine.experiment("other").max_contexts > 10 * limit
@@ -191,7 +191,7 @@ def test_a_context_that_finds_no_room_changes_nothing() -> None:
             raise MemoryError
         return more_rows(*arguments)
 
-    with mock.patch("alphafair.memory.more_rows", second_fails), pytest.raises(MemoryError):
+    with mock.patch("alphafair.policy.memory.more_rows", second_fails), pytest.raises(MemoryError):
         policy.grow(n_contexts=9)
     after = policy.snapshot()
     assert {key: value.shape for key, value in before.arrays.items()} == {

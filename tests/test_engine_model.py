@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
-from alphafair.engine import Activate, Decide, Outcome, Receipt, Refused, Reward
+from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
 from alphafair.engine.ledger import Ledger
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 
 START = 1_800_000_000  # seconds
 SMALL = {  # so that ends are met often
@@ -59,7 +59,7 @@ class Stubborn(AlphaFairBandit):
 
     def choose(self, context: Any, *, rng: Any = None, available: Any = None) -> Any:
         if available is not None and sum(available) == 1:
-            raise Refusal("available", "a choice", available, "Leave more than one arm.")
+            raise InvalidArgument("available", "a choice", available, "Leave more than one arm.")
         return super().choose(context, rng=rng, available=available)
 
 
@@ -179,17 +179,17 @@ class Model:
 
     # requests: each is compared with the engine's answer
 
-    def answered(self, request: Decide | Reward | Activate, answer: Receipt | Outcome | Refused) -> None:
+    def answered(self, request: Decide | Reward | Activate, answer: Receipt | Outcome | RequestError) -> None:
         if isinstance(request, Decide):
             expected: Any = self.decide(request, answer)
         elif isinstance(request, Reward):
             expected = self.reward(request)
         else:
             expected = self.activate(request)
-        got = answer.code if isinstance(answer, Refused) else answer
+        got = answer.code if isinstance(answer, RequestError) else answer
         assert got == expected, f"{request}: {answer}"
 
-    def decide(self, request: Decide, answer: Receipt | Outcome | Refused) -> str | Receipt:
+    def decide(self, request: Decide, answer: Receipt | Outcome | RequestError) -> str | Receipt:
         experiment = self.experiments.get(request.experiment)
         if experiment is None:
             return "unknown_experiment"
@@ -401,7 +401,7 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(asked=ASKED)
     def ask_one(self, asked: tuple[Any, ...]) -> None:
         request = self.made(asked)
-        answer: Receipt | Outcome | Refused
+        answer: Receipt | Outcome | RequestError
         try:
             if isinstance(request, Decide):
                 answer = self.engine.decide(*request)
@@ -411,7 +411,7 @@ class EngineAndModel(RuleBasedStateMachine):
             else:
                 request = request._replace(experiment=None)
                 answer = self.engine.reward(request.id, request.reward)
-        except Refused as refused:
+        except RequestError as refused:
             answer = refused
         self.model.expire(self.settled_by_the_clock())
         self.model.answered(request, answer)
@@ -462,7 +462,7 @@ class EngineAndModel(RuleBasedStateMachine):
     def add_arm(self, name: str, arm: str, account: Any) -> None:
         experiment = self.model.experiments[name]
         if arm in experiment.arms:
-            with pytest.raises(Refused, match="new"):
+            with pytest.raises(RequestError, match="new"):
                 self.engine.add_arm(name, arm, account)
         else:
             self.engine.add_arm(name, arm, "fresh" if experiment.full else account)
@@ -472,7 +472,7 @@ class EngineAndModel(RuleBasedStateMachine):
     def retire_arm(self, name: str, arm: str) -> None:
         experiment = self.model.experiments[name]
         if arm not in experiment.arms or experiment.live == [arm]:
-            with pytest.raises(Refused, match=r"an arm of|at least two"):
+            with pytest.raises(RequestError, match=r"an arm of|at least two"):
                 self.engine.retire_arm(name, arm)
             return
         self.engine.retire_arm(name, arm)
@@ -513,7 +513,7 @@ class EngineAndModel(RuleBasedStateMachine):
             self.engine.erase(name, context)
             self.model.erase(experiment, context)
         else:
-            with pytest.raises(Refused, match="one that was seen"):
+            with pytest.raises(RequestError, match="one that was seen"):
                 self.engine.erase(name, context)
 
     # files

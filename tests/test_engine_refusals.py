@@ -11,9 +11,9 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB, Groups
 from alphafair.algorithms import BasePolicy
-from alphafair.engine import Decide, Outcome, Receipt, Refused, Reward
+from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward
 from alphafair.engine.experiment import GroupStatus
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 
 ARMS = ("ada", "ben")
 
@@ -35,7 +35,7 @@ def learned(policy: BasePolicy, n_rounds: int = 5) -> BasePolicy:
 
 def test_a_start_with_features_is_refused(engine: Engine) -> None:
     state = AlphaFairAdaptive(1, 2, n_features=3, seed=0).snapshot()
-    with pytest.raises(Refused, match="n_features must be left out"):
+    with pytest.raises(RequestError, match="n_features must be left out"):
         engine.create("home", arms=ARMS, start=state, contexts=["v"])
     assert engine.experiments() == []
     assert engine.position == 0
@@ -58,7 +58,7 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
 )
 def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, said: dict[str, Any], words: str) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(InvalidArgument) as refusal:
         engine.create("home", arms=ARMS, start=state, contexts=["v"], **said)
     assert words in str(refusal.value)
     assert engine.experiments() == []
@@ -76,13 +76,13 @@ def test_what_agrees_with_a_start_may_be_said(engine: Engine) -> None:
 
 def test_groups_of_a_start_are_labels(engine: Engine) -> None:
     state = AlphaFair(1, 2, groups=[0, 1], seed=0).snapshot()
-    with pytest.raises(Refused, match="groups must be a string"):
+    with pytest.raises(RequestError, match="groups must be a string"):
         engine.create("home", arms=ARMS, start=state, contexts=["v"])
 
 
 @pytest.mark.parametrize("start", [b"", {}, "alpha-fair"])
 def test_a_start_is_a_state(engine: Engine, start: Any) -> None:
-    with pytest.raises(Refusal, match="state must be a State"):
+    with pytest.raises(InvalidArgument, match="state must be a State"):
         engine.create("home", arms=ARMS, start=start)
 
 
@@ -112,7 +112,7 @@ class Door:
     def guarded(self, inside: Any) -> Any:
         def ask(*arguments: Any, **options: Any) -> Any:
             if self.shut:
-                raise Refusal("anything", "accepted", arguments, "Ask later.")
+                raise InvalidArgument("anything", "accepted", arguments, "Ask later.")
             return inside(*arguments, **options)
 
         return ask
@@ -130,7 +130,7 @@ def test_a_context_that_was_refused_is_as_if_it_had_never_come(
     door = Door(monkeypatch)
     for n_contexts in range(3):
         door.shut = True
-        with pytest.raises(Refusal, match="anything must be accepted"):
+        with pytest.raises(InvalidArgument, match="anything must be accepted"):
             engine.decide("home", "refused", "a", available)
         assert engine.position == 1 + n_contexts
         assert engine.experiment("home").contexts == n_contexts
@@ -158,11 +158,11 @@ def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine:
     policy = engine._experiments["home"].policy
 
     def grow(*_: Any, **__: Any) -> None:
-        raise Refusal("n_contexts", "at most 1", 2, "Use the context that there is.")
+        raise InvalidArgument("n_contexts", "at most 1", 2, "Use the context that there is.")
 
     policy.grow = grow  # type: ignore[method-assign]
     for _ in range(2):
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             engine.decide("home", "second")
     assert engine.experiment("home").contexts == 1
     del policy.grow  # type: ignore[method-assign]
@@ -228,7 +228,7 @@ def test_an_odd_request_is_refused_alone(engine: Engine, odd: int) -> None:
     assert all(isinstance(each, Receipt) for each in drawn)
     requests = [Decide("home", "w", "before"), ODD[odd], Decide("home", "x", "after"), Reward("good", 0.25)]
     before, refused, after, booked = engine.submit(requests)
-    assert isinstance(refused, Refused) or refused == Outcome("unknown"), refused
+    assert isinstance(refused, RequestError) or refused == Outcome("unknown"), refused
     assert isinstance(before, Receipt)
     assert isinstance(after, Receipt)
     assert booked == Outcome("applied")
@@ -264,7 +264,7 @@ def test_numbers_of_other_libraries_are_numbers(engine: Engine) -> None:
 def test_what_is_no_label_is_not_erased(engine: Engine, context: Any) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "v")
-    with pytest.raises(Refused):
+    with pytest.raises(RequestError):
         engine.erase("home", context)
     assert engine.health()["ready"]
     assert engine.position == 2

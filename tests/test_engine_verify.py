@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from alphafair.cli import app as program
-from alphafair.engine import Engine, Mismatch, Refused
+from alphafair.engine import Engine, Mismatch, RequestError
 from alphafair.engine.ledger import Ledger
 from alphafair.service.keys import create as create_key
 from tests.older import take_back
@@ -267,7 +267,7 @@ def test_keys_and_masks_are_no_part_of_it(tmp_path: Path) -> None:
             engine.decide(name, "v", f"{name} e")
             engine.set_alpha(name, 0.5)
             engine.retire_arm(name, "ada")
-            with pytest.raises(Refused):
+            with pytest.raises(RequestError):
                 engine.decide(name, "refused", available=["ada"])
             engine.decide(name, "v", f"{name} f", available=["cyd"])
             engine.erase(name, "v")

@@ -20,8 +20,8 @@ from alphafair.engine.experiment import CODE, GroupStatus
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
-from alphafair.types import State
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
+from alphafair.values import State
 
 DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
@@ -151,7 +151,7 @@ def test_what_began_with_a_state_of_then_says_so(tmp_path: Path) -> None:
 
 
 def test_a_reader_asks_for_the_step(path: Path) -> None:
-    with pytest.raises(Refusal, match=r"a file of version 9; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 9; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

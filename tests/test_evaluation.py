@@ -16,8 +16,8 @@ from scipy.stats import t as student
 from alphafair import (
     AlphaFairAdaptive,
     AlphaFairBandit,
+    InvalidArgument,
     Log,
-    Refusal,
     Stream,
     evaluation,
     metrics,
@@ -444,13 +444,13 @@ def test_a_context_per_row_is_too_thin() -> None:
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
     log, target = small_log()
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         evaluate(**{"log": log, "distributions": target, **change})
 
 
 def test_negative_rewards_are_refused() -> None:
     log = Log([0, 0], [0, 1], [0.5, -0.5], [0.5, 0.5])
-    with pytest.raises(Refusal, match=r"log.rewards must be at least 0; got -0.5. Map them"):
+    with pytest.raises(InvalidArgument, match=r"log.rewards must be at least 0; got -0.5. Map them"):
         evaluate(log, [[0.5, 0.5]])
 
 

@@ -20,16 +20,16 @@ from typer.testing import CliRunner
 
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.experiments import compiling, measured, paper, report, reproduce, sources
-from alphafair.experiments import run as running
-from alphafair.experiments.atomic_write import atomic_write
-from alphafair.experiments.claims import OPEN
-from alphafair.experiments.experiment import Contender, Experiment, optimum
-from alphafair.experiments.results import Results
-from alphafair.experiments.run import Work, run, stream_digest
-from alphafair.experiments.serialize import plain
-from alphafair.experiments.sources import Data
-from alphafair.types import Stream
+from alphafair.lab import compiling, measured, paper, report, reproduce, sources
+from alphafair.lab import run as running
+from alphafair.lab.atomic_write import atomic_write
+from alphafair.lab.claims import OPEN
+from alphafair.lab.experiment import Contender, Experiment, optimum
+from alphafair.lab.results import Results
+from alphafair.lab.run import Work, run, stream_digest
+from alphafair.lab.serialize import plain
+from alphafair.lab.sources import Data
+from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
 
 LIMIT = paper.IMPOSSIBILITY[0]
@@ -229,7 +229,7 @@ def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, twice: everything there, nothing run again, the same bytes; and no data set is needed."""
-    for module in (sources, sys.modules["alphafair.streams.movielens_small"]):
+    for module in (sources, sys.modules["alphafair.data.movielens_small"]):
         monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
 
@@ -271,8 +271,8 @@ LATE = """
 import sys
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
-from alphafair.experiments import compiling, reproduce
-from alphafair.experiments.sources import Data
+from alphafair.lab import compiling, reproduce
+from alphafair.lab.sources import Data
 
 compiling.compile_all(jobs=1)
 late, compile = [], Dispatcher.compile

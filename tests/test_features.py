@@ -19,19 +19,19 @@ from alphafair import (
     AlphaFairAdaptive,
     AlphaFairBandit,
     DescribedDecision,
+    InvalidArgument,
     Log,
-    Refusal,
     State,
     Stream,
     Uniform,
-    contexts,
     load_policy,
     metrics,
+    preprocessing,
     run,
     simulate,
     streams,
 )
-from alphafair.simulation import simulate_against
+from alphafair.run import simulate_against
 from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
 FORMS = [(feedback, of) for feedback in ("bandit", "full") for of in ("context", "arms")]
@@ -219,9 +219,11 @@ def test_a_log_replays_to_the_same_state(of: str) -> None:
     fewer.retire(1)
     run.over_log(fewer, log)
     assert np.isfinite(fewer.accounts).all()
-    with pytest.raises(Refusal, match=r"log must be with features of shape .* per round; got 'none'"):
+    with pytest.raises(InvalidArgument, match=r"log must be with features of shape .* per round; got 'none'"):
         run.over_log(folded, replace(log, features=None))
-    with pytest.raises(Refusal, match=r"features must be of shape \(300, n_features\) or \(300, 4, n_features\)"):
+    with pytest.raises(
+        InvalidArgument, match=r"features must be of shape \(300, n_features\) or \(300, 4, n_features\)"
+    ):
         Log(log.contexts, log.arms, log.rewards, log.propensities, n_arms=4, features=log.features[1:])
 
 
@@ -236,7 +238,7 @@ def test_a_full_log_replays_to_the_same_state(of: str) -> None:
     run.over_full_log(two, stream.contexts, used, stream.reward_table, stream.features)
     first, second = one.snapshot().arrays, two.snapshot().arrays
     assert all(np.array_equal(first[key], second[key]) for key in first)
-    with pytest.raises(Refusal, match="features must be with features of shape"):
+    with pytest.raises(InvalidArgument, match="features must be with features of shape"):
         run.over_full_log(two, stream.contexts, used, stream.reward_table)
 
 
@@ -311,19 +313,19 @@ def test_what_is_refused_changes_nothing() -> None:
         (lambda: rounds("arms").__class__.from_arrays([0], [[1.0]], features=[[]]), "features must be of shape"),
         (lambda: Stream.from_arrays([0], [[1.0]], features=[[np.inf]]), r"features\[0, 0\] must be a finite number"),
     ):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             call()  # type: ignore[no-untyped-call]
     assert (policy.snapshot().to_bytes(), own.snapshot().to_bytes()) == before
 
 
 def test_a_snapshot_belongs_to_its_features() -> None:
     state = made("bandit", "context").snapshot()
-    with pytest.raises(Refusal):
+    with pytest.raises(InvalidArgument):
         AlphaFairAdaptive(2, 3, alpha=0.7).restore(state)
-    with pytest.raises(Refusal, match="features_of"):
+    with pytest.raises(InvalidArgument, match="features_of"):
         made("bandit", "arms").restore(state)
     broken = {**state.arrays, "feature_theta": np.full_like(state.arrays["feature_theta"], np.inf)}
-    with pytest.raises(Refusal):
+    with pytest.raises(InvalidArgument):
         made("bandit", "context").restore(replace(state, arrays=broken))
 
 
@@ -341,7 +343,7 @@ def test_clusters_are_contexts_for_every_policy() -> None:
     assert plain.features is not None
     stream = replace(plain, features=plain.features * [1.0, 1e6, 1e-6, 1.0, 1.0, 1.0])  # scales are found
     assert stream.features is not None
-    clusters = contexts.cluster(stream.features[:1000], 12, seed=2)
+    clusters = preprocessing.cluster(stream.features[:1000], 12, seed=2)
     clustered = clusters.stream(stream)
     assert clustered.n_contexts == clusters.n_clusters == 12
     ids = clusters.of(stream.features)
@@ -357,13 +359,13 @@ def test_clusters_are_contexts_for_every_policy() -> None:
     assert np.mean(together) > 0.85, together
     assert simulate(AlphaFairBandit(12, 4), clustered).final.sum() > 0.0
     for call, words in (
-        (lambda: contexts.cluster([1.0, 2.0]), "features must be a table with a row per vector"),
-        (lambda: contexts.cluster(np.ones((3, 2)), 4), r"n_clusters must be a whole number in \[1, 3\]; got 4"),
-        (lambda: contexts.cluster([[np.nan]], 1), r"features\[0, 0\] must be a finite number"),
+        (lambda: preprocessing.cluster([1.0, 2.0]), "features must be a table with a row per vector"),
+        (lambda: preprocessing.cluster(np.ones((3, 2)), 4), r"n_clusters must be a whole number in \[1, 3\]; got 4"),
+        (lambda: preprocessing.cluster([[np.nan]], 1), r"features\[0, 0\] must be a finite number"),
         (lambda: clusters.of([1.0]), "features must be of 6 features; got 'shape .1,.'"),
         (lambda: clusters.stream(replace(stream, features=None)), "stream must be one with features"),
     ):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             call()  # type: ignore[no-untyped-call]
 
 
@@ -395,9 +397,9 @@ def test_worlds_are_what_they_say() -> None:
     )
     level = [np.std(own[rows[:, i], i] - features[rows[:, i], i] @ theta) for i in range(5)]
     assert max(level) < 1e-12  # one theta for all arms
-    with pytest.raises(Refusal, match="kind must be 'linear' or 'changing' with features_of='arms'"):
+    with pytest.raises(InvalidArgument, match="kind must be 'linear' or 'changing' with features_of='arms'"):
         streams.described("quadratic", features_of="arms", **sizes)  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match="Did you mean 'linear'"):
+    with pytest.raises(InvalidArgument, match="Did you mean 'linear'"):
         streams.described("lineal", **sizes)  # type: ignore[arg-type]
 
 
@@ -420,7 +422,7 @@ def test_features_are_worth_more_than_clusters(kind: str, least: float) -> None:
         for seed in range(2):
             plain = streams.described(kind, seed=seed, **settings)
             assert plain.features is not None
-            stream = contexts.cluster(plain.features[:3000], 32, seed=seed).stream(plain)
+            stream = preprocessing.cluster(plain.features[:3000], 32, seed=seed).stream(plain)
             best = known(streams.described_means(kind, seed=seed, **settings), stream.reward_table, alpha)
             even = 1.0 + stream.reward_table.sum(axis=0) / 10
             bottom, top = (metrics.alpha_performance(earned, alpha) for earned in (even, best))
@@ -478,12 +480,12 @@ def test_a_regressor_takes_the_place_of_the_least_squares(feedback: str, of: str
     policy.update(decision, np.full(5, 0.5) if feedback == "full" else 0.5)
     assert policy.probabilities(0, features=z).sum() == pytest.approx(1.0)
     assert np.isfinite(policy.fresh().choose(0, features=z).probabilities).all()
-    with pytest.raises(Refusal, match="regressor must be None for a snapshot"):
+    with pytest.raises(InvalidArgument, match="regressor must be None for a snapshot"):
         policy.snapshot()
     if feedback == "bandit":  # nothing is taught by what is refused
         before = [None if each is None else each.moment.copy() for each in policy._regressors.fitted]  # type: ignore[union-attr]
         odd = decision._replace(propensity=1e-9, probabilities=None)
-        with pytest.raises(Refusal, match="propensity"):
+        with pytest.raises(InvalidArgument, match="propensity"):
             policy.update(odd, 1.0)
         for each, moment in zip(policy._regressors.fitted, before, strict=True):  # type: ignore[union-attr]
             assert each is None or np.array_equal(each.moment, moment)
@@ -498,7 +500,7 @@ def test_a_regressor_learns_from_a_log_and_plays_where_arms_come_and_go() -> Non
     z = np.ones(N_FEATURES)
     broken = replace(log, propensities=np.where(np.arange(90) == 80, 1e-9, log.propensities))
     first = again.probabilities(1, features=z)
-    with pytest.raises(Refusal, match="propensity"):
+    with pytest.raises(InvalidArgument, match="propensity"):
         run.over_log(again, broken)
     assert np.array_equal(again.probabilities(1, features=z), first)
     run.over_log(again, log)

@@ -18,9 +18,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from alphafair import AlphaFair, figures, fonts, metrics, simulate, streams
+from alphafair import AlphaFair, figures, metrics, simulate, streams
 from alphafair.algorithms import POLICIES
-from alphafair.types import Feedback, Trace
+from alphafair.values import Feedback, Trace
 
 ALPHA = 0.9
 
@@ -291,7 +291,7 @@ def test_labels_in_any_script_are_drawn_or_numbered(tmp_path: Path) -> None:
     stream = streams.ratings(200, 2, 4, seed=0)
     traces = [simulate(AlphaFair(2, 4), stream, record_every=50)]
     figures.save(figures.overview(traces, 0.9, arm_labels=labels), tmp_path / "overview.png")
-    shown = fonts.legible(labels, "arm")
+    shown = figures.legible(labels, "arm")
     assert shown[:2] == labels[:2]
     assert shown[2] in (labels[2], "arm 2")  # as this machine's fonts are
     assert shown[3] == "arm 3"

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, Groups, Refusal, ScaleFree, Uniform
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, Groups, InvalidArgument, ScaleFree, Uniform
 from alphafair.engine import follow as following
 from alphafair.engine.experiment import same_state
 from alphafair.engine.follow import Steps, follow
-from alphafair.loops import DRAW, EXPECT, FORGO, LEARN
-from alphafair.policy import BasePolicy
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN
 
 MADE: dict[str, Any] = {
     "adaptive": lambda: AlphaFairAdaptive(2, 4, alpha=0.9),
@@ -81,5 +81,5 @@ def test_an_impossible_propensity_is_named(retired: int | None) -> None:
     entry = (np.array([value]) for value in (LEARN, 0, 2, 1e-9, 0.5))
     step, context, arm, propensity, reward = entry
     kinds = step.astype(np.int8), context.astype(np.int32), arm.astype(np.int32)
-    with pytest.raises(Refusal, match=r"propensities\[0\] must be at least"):
+    with pytest.raises(InvalidArgument, match=r"propensities\[0\] must be at least"):
         follow(policy, Steps(*kinds, propensity, reward))

@@ -14,8 +14,8 @@ from alphafair import (
     AlphaFair,
     AlphaFairAdaptive,
     AlphaFairBandit,
+    InvalidArgument,
     Log,
-    Refusal,
     ScaleFree,
     Stream,
     Uniform,
@@ -135,7 +135,7 @@ def test_the_estimator_is_of_the_held_out_policies() -> None:
     assert other.held_out[0].jain_index != plain.held_out[0].jain_index
     assert other.flattered[0].jain_index == plain.flattered[0].jain_index
     for name, words in (("optimum", "'realised', 'expected'"), ("estimator", "'ips'")):
-        with pytest.raises(Refusal, match=f"{name} must be one of .*{words}"):
+        with pytest.raises(InvalidArgument, match=f"{name} must be one of .*{words}"):
             frontier(log, [0.5], **{name: "true"})
 
 
@@ -159,14 +159,14 @@ def test_direct_answers() -> None:
     cost = 100.0 * (1.0 - float(found.average_reward.value[1] / found.average_reward.value[0]))
     assert found.alpha_for_cost(cost + 1e-9).alpha == 0.3
     assert found.alpha_for_cost(100.0) == (0.9, 0.9)
-    with pytest.raises(Refusal, match="percent must be a number"):
+    with pytest.raises(InvalidArgument, match="percent must be a number"):
         found.alpha_for_cost(101.0)
 
 
 @pytest.mark.parametrize("alphas", [[], [0.5, 0.1], [0.5, 0.5], [1.0]])
 def test_alphas_that_are_no_curve_are_refused(alphas: list[float]) -> None:
     log = Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5])
-    with pytest.raises(Refusal, match="alpha"):
+    with pytest.raises(InvalidArgument, match="alpha"):
         frontier(log, alphas)
 
 
@@ -320,11 +320,11 @@ def test_the_model_has_the_logs_means() -> None:
 def test_what_cannot_be_replayed_is_refused() -> None:
     rng = np.random.default_rng(0)
     uneven = Log(np.zeros(500, dtype=int), rng.integers(0, 2, 500), np.ones(500), np.r_[1e-6, np.full(499, 0.5)])
-    with pytest.raises(Refusal, match="rounds that could match"):
+    with pytest.raises(InvalidArgument, match="rounds that could match"):
         replay(uneven, AlphaFairBandit(1, 2))
-    with pytest.raises(Refusal, match="policy must be one of 1 contexts and 2 arms"):
+    with pytest.raises(InvalidArgument, match="policy must be one of 1 contexts and 2 arms"):
         replay(uneven, AlphaFairBandit(1, 3))
-    with pytest.raises(Refusal, match="one with bandit feedback"):
+    with pytest.raises(InvalidArgument, match="one with bandit feedback"):
         replay(Log([0] * 100, [0, 1] * 50, [1.0] * 100, [0.5] * 100), AlphaFair(1, 2))
 
 
@@ -356,7 +356,7 @@ def test_one_tiny_propensity_does_not_freeze_a_learner(kind: Any) -> None:
     tiny[0], plain[0] = 1e-6, 0.125
     policies = [warm_start(Log(**rows, propensities=each), kind, alpha=0.0, seed=1) for each in (tiny, plain)]
     assert policies[0].snapshot().to_bytes() == policies[1].snapshot().to_bytes()
-    with pytest.raises(Refusal, match="propensit"):
+    with pytest.raises(InvalidArgument, match="propensit"):
         run.over_log(kind(1, 4, alpha=0.0), Log(**rows, propensities=tiny))
     for _ in range(1000):
         decision = policies[0].choose(0)
@@ -380,12 +380,12 @@ def test_the_weight_of_the_past() -> None:
 
 def test_warm_starts_refuse_what_cannot_be() -> None:
     log = Log([0, 0], [0, 1], [2.0, 0.0], [0.5, 0.5])
-    with pytest.raises(Refusal, match=r"log.rewards\[0\] must be a number in \[0, 1\]"):
+    with pytest.raises(InvalidArgument, match=r"log.rewards\[0\] must be a number in \[0, 1\]"):
         warm_start(log, AlphaFairBandit)
     assert warm_start(log, ScaleFree).n_arms == 2, "one that takes any reward"
-    with pytest.raises(Refusal, match="weight must be a number"):
+    with pytest.raises(InvalidArgument, match="weight must be a number"):
         warm_start(log, ScaleFree, weight=1.5)
-    with pytest.raises(Refusal, match="bandit feedback"):
+    with pytest.raises(InvalidArgument, match="bandit feedback"):
         warm_start(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), AlphaFair)
 
 

@@ -12,7 +12,7 @@ import pytest
 from alphafair import AlphaFair, AlphaFairBandit, Decision, FairCB, Hedge, ScaleFree, metrics
 from alphafair.math import log_barrier
 from alphafair.math.simplex import project
-from alphafair.types import Vector
+from alphafair.values import Vector
 from tests import naive
 from tests.test_math import solved
 

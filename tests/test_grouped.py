@@ -17,7 +17,7 @@ from alphafair import (
     Feedback,
     Groups,
     Hedge,
-    Refusal,
+    InvalidArgument,
     State,
     Stream,
     load_policy,
@@ -287,21 +287,21 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
 
 def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
     policy = AlphaFair(1, 4, groups=Groups(pull_floor=0.25))
-    with pytest.raises(Refusal, match="one over 5 arms"):
+    with pytest.raises(InvalidArgument, match="one over 5 arms"):
         policy.grow(n_arms=5)
     assert policy.n_arms == 4
-    with pytest.raises(Refusal, match="all arms are entitled alike"):
+    with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
         AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
-    with pytest.raises(Refusal, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
-    with pytest.raises(Refusal, match=r"groups\.pull_floor must be None for arms that come later"):
+    with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for arms that come later"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
-    with pytest.raises(Refusal, match="groups must be None where no arm is added"):
+    with pytest.raises(InvalidArgument, match="groups must be None where no arm is added"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_contexts=2, groups=["a"])
     grouped = AlphaFair(1, 2, groups=["a", "b"])
-    with pytest.raises(Refusal, match="of groups as"):
+    with pytest.raises(InvalidArgument, match="of groups as"):
         grouped.restore(AlphaFair(1, 2, groups=["a", "a"]).snapshot())
-    with pytest.raises(Refusal, match="state"):
+    with pytest.raises(InvalidArgument, match="state"):
         grouped.restore(AlphaFair(1, 2).snapshot())
 
 
@@ -312,7 +312,7 @@ def test_a_damaged_account_of_a_group_is_refused() -> None:
     for name, place, value in (("group_accounts", 0, 0.0), ("group_accounts", 1, 1.0), ("account", 0, 3.0)):
         arrays: dict[str, Any] = {key: np.array(array) for key, array in state.arrays.items()}
         arrays[name][place] = value
-        with pytest.raises(Refusal, match="damaged"):
+        with pytest.raises(InvalidArgument, match="damaged"):
             policy.restore(State(state.policy, state.version, state.settings, state.rng, arrays))
 
 
@@ -467,7 +467,7 @@ def test_arms_of_a_stream_arrive_in_their_groups() -> None:
         assert policy.groups.labels == ("a", "b", "c")
         np.testing.assert_allclose(policy.accounts[:2], policy.groups.accounts(trace.final)[:2], rtol=1e-12)
         assert policy.accounts[2] > policy.groups.accounts(trace.final)[2]  # it entered with what others had
-    with pytest.raises(Refusal, match="4 labels, one per arm"):
+    with pytest.raises(InvalidArgument, match="4 labels, one per arm"):
         simulate(AlphaFair(2, 2, groups=labels[:2]), stream, groups=labels[:3])
 
 
@@ -479,7 +479,7 @@ def test_groups_of_a_stream_that_do_not_fit_are_refused_and_change_nothing() -> 
         (Hedge(1, 2), ["a", "b", "a"], "hedge has none"),
     ]
     for policy, groups, said in odd:
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(InvalidArgument, match=said):
             simulate(policy, stream, groups=groups)
         assert policy.n_arms == 2
 
@@ -497,7 +497,7 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
     policy.retire(0)
     policy.update(late, 0.25)
     assert policy.cumulative_rewards[arm] > 0.2
-    with pytest.raises(Refusal, match="propensity"):
+    with pytest.raises(InvalidArgument, match="propensity"):
         policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)
 
 
@@ -534,7 +534,7 @@ def test_a_propensity_below_every_floor_is_refused(made: Any, floor: Any, least:
     """Also where everything is promised; under a floor for arms, whatever is below it."""
     policy = made(1, 4, groups=Groups(list("aabb"), pull_floor=floor), seed=0)
     bound = 0.2 if least is None else least * policy.fresh()._least_propensity(0) / 0.5
-    with pytest.raises(Refusal, match="propensity"):
+    with pytest.raises(InvalidArgument, match="propensity"):
         policy.update(Decision(0, 1, 0.99 * bound, None), 1.0)
     assert (policy.cumulative_rewards == 0.0).all()
     for _ in range(300):

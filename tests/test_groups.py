@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, Groups, Refusal, Stream, Trace, simulate
+from alphafair import AlphaFair, Groups, InvalidArgument, Stream, Trace, simulate
 from alphafair.groups import arm_groups
-from alphafair.types import Feedback
+from alphafair.values import Feedback
 
 
 def test_groups_are_numbered_as_they_appear() -> None:
@@ -80,18 +80,18 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(said: dict[str, object], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         Groups(**said).for_arms(2)  # type: ignore[arg-type]
 
 
 def test_a_policy_without_groups_cannot_be_told_of_them_later() -> None:
-    with pytest.raises(Refusal, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
         Groups().for_arms(2).grown(1, ["a"], None)
 
 
 @pytest.mark.parametrize("odd", [[[1], [1, 2]], b"ab", np.array(3), {"a", "b"}, 5, [["a"], ["b"]]])
 def test_labels_of_an_odd_shape_are_refused(odd: Any) -> None:
-    with pytest.raises(Refusal, match="groups must be"):
+    with pytest.raises(InvalidArgument, match="groups must be"):
         Groups(odd).for_arms(2)
 
 
@@ -104,7 +104,7 @@ def test_the_argument_may_be_groups_labels_or_those_of_a_policy() -> None:
         assert AlphaFair(1, 3, groups=each).settings == policy.settings
     assert arm_groups(["b", "a", "b"], 3).labels == ("b", "a")
     assert arm_groups(None, 3).are_plain
-    with pytest.raises(Refusal, match=r"groups must be groups of 4 arms; got 3\. Give a label for every arm"):
+    with pytest.raises(InvalidArgument, match=r"groups must be groups of 4 arms; got 3\. Give a label for every arm"):
         arm_groups(policy.groups, 4)
     assert repr(given) == "Groups(labels=['b', 'a', 'b'], entitlements={'a': 2.0}, pull_floor={'b': 0.25})"
 
@@ -135,5 +135,5 @@ def test_arms_that_arrive_bring_their_groups_and_entitlements() -> None:
         (["b", "b", "c", "a"], "groups must be those of the policy, 'a', 'b', and more; got"),
     ):
         policy = AlphaFair(1, 2, groups=Groups(labels[:2], entitlements={"b": 2.0}))
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             simulate(policy, stream, groups=bad)

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Unavailable
+from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.keys import ROLES, Keyring
-from alphafair.validate import Refusal
 from tests.serving import ARMS, Running, error, running
 
 pytestmark = pytest.mark.compiled
@@ -148,7 +148,7 @@ def test_a_key_expires_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("bad", [0.5, -1.0, 1e10, float("nan"), "soon"])
 def test_a_time_that_makes_no_sense_is_refused(path: Path, bad: Any) -> None:
-    with pytest.raises(Refusal, match="expires_in must be a number in"):
+    with pytest.raises(InvalidArgument, match="expires_in must be a number in"):
         keys.create(path, "read", "x", expires_in=bad)
     assert keys.all_of(path) == []
 
@@ -267,7 +267,7 @@ def test_a_revocation_that_the_file_does_not_keep_is_said(path: Path, admin: str
             "create trigger immortal after update on api_key when new.revoked_at is not null "
             "begin update api_key set revoked_at = null where id = new.id; end"
         )
-    with pytest.raises((Unavailable, Refusal)):
+    with pytest.raises((Unavailable, InvalidArgument)):
         keys.revoke(path, id_of(admin))
 
 

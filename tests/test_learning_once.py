@@ -15,7 +15,7 @@ import pytest
 import alphafair
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Decision, DescribedDecision, Policy, load_policy
 from alphafair.algorithms import CLASSES, BasePolicy
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 
 N_ARMS = 3
 
@@ -39,7 +39,9 @@ def test_the_second_update_is_refused_and_changes_nothing(kind: type[BasePolicy]
         decision = policy.choose(1)
         policy.update(decision, reward_for(policy))
         before = arrays(policy)
-        with pytest.raises(Refusal, match=r"decision must be one that this policy has not learned from yet; .* once"):
+        with pytest.raises(
+            InvalidArgument, match=r"decision must be one that this policy has not learned from yet; .* once"
+        ):
             policy.update(decision, reward_for(policy))
         assert arrays(policy) == before
 
@@ -47,7 +49,7 @@ def test_the_second_update_is_refused_and_changes_nothing(kind: type[BasePolicy]
 def test_a_refused_update_leaves_the_decision_to_be_learned_from() -> None:
     policy = AlphaFairBandit(1, 2, seed=0)
     decision = policy.choose(0)
-    with pytest.raises(Refusal, match="reward"):
+    with pytest.raises(InvalidArgument, match="reward"):
         policy.update(decision, 1.5)
     policy.update(decision, 1.0)
     assert policy.accounts.sum() == 3.0
@@ -92,7 +94,7 @@ def test_another_policy_may_learn_from_it_too() -> None:
     decision = policy.choose(0)
     for each in (policy, other):
         each.update(decision, 1.0)
-        with pytest.raises(Refusal, match="has not learned from yet"):
+        with pytest.raises(InvalidArgument, match="has not learned from yet"):
             each.update(decision, 1.0)
 
 
@@ -112,9 +114,9 @@ def test_a_log_that_is_refused_halfway_does_not_make_decisions_new() -> None:
     decision = policy.choose(0)
     policy.update(decision, 1.0)
     log = alphafair.Log([0, 0], [0, 1], [0.5, 0.5], [0.5, 1e-300])
-    with pytest.raises(Refusal, match="propensit"):
+    with pytest.raises(InvalidArgument, match="propensit"):
         alphafair.run.over_log(policy, log)
-    with pytest.raises(Refusal, match="has not learned from yet"):
+    with pytest.raises(InvalidArgument, match="has not learned from yet"):
         policy.update(decision, 1.0)
 
 
@@ -122,16 +124,16 @@ def test_a_reward_is_expected_and_given_up_once() -> None:
     policy = AlphaFairAdaptive(1, 2, seed=0)
     decision = policy.choose(0)
     policy.expect(decision)
-    with pytest.raises(Refusal, match="one that is not expected yet"):
+    with pytest.raises(InvalidArgument, match="one that is not expected yet"):
         policy.expect(decision)
     policy.forgo(decision)
-    with pytest.raises(Refusal, match="one whose reward may still come"):
+    with pytest.raises(InvalidArgument, match="one whose reward may still come"):
         policy.forgo(decision)
     late = policy.choose(0)
     policy.expect(late)
     policy.update(late, 0.5)
     for again in (policy.expect, policy.forgo):
-        with pytest.raises(Refusal, match="decision must be one"):
+        with pytest.raises(InvalidArgument, match="decision must be one"):
             again(late)
 
 
@@ -147,7 +149,7 @@ def test_threads_that_share_a_decision_learn_from_it_once() -> None:
         for decision in decisions:
             try:
                 policy.update(decision, 1.0)
-            except Refusal:
+            except InvalidArgument:
                 continue
             taken.append(decision)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, Refusal, Stream, simulate, streams
-from alphafair.types import Log
+from alphafair import AlphaFair, AlphaFairBandit, InvalidArgument, Stream, simulate, streams
+from alphafair.values import Log
 
 GOOD: dict[str, Any] = {
     "contexts": [0, 1, 0],
@@ -78,7 +78,7 @@ def test_sizes_are_told_or_seen() -> None:
     ],
 )
 def test_what_cannot_be_a_log_is_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         Log(**{**GOOD, **change})
 
 
@@ -113,7 +113,7 @@ def test_a_run_says_which_arms_were_there(compiled: bool) -> None:
 
 def test_a_log_in_the_place_of_rounds_gets_a_hint() -> None:
     rows = {"context": ["a", "b"], "item": [1, 2], "click": [0, 1]}
-    with pytest.raises(Refusal, match=r"rewards per arm; got .*It looks like a log.*make an alphafair\.Log"):
+    with pytest.raises(InvalidArgument, match=r"rewards per arm; got .*It looks like a log.*make an alphafair\.Log"):
         streams.table(rows)
     assert streams.table(rows, arm_columns=["item", "click"]).n_arms == 2
 
@@ -122,15 +122,17 @@ def test_masked_rewards_are_not_unmasked() -> None:
     masked = np.ma.masked_array([0.5, 0.2], mask=[False, True])
     policy = AlphaFair(1, 2)
     before = policy.snapshot().to_bytes()
-    with pytest.raises(Refusal, match=r"reward must be 2 numbers in .*; got 'masked entries'"):
+    with pytest.raises(InvalidArgument, match=r"reward must be 2 numbers in .*; got 'masked entries'"):
         policy.update(policy.choose(0, rng=np.random.default_rng(0)), masked)
     assert policy.snapshot().to_bytes() == before
-    with pytest.raises(Refusal, match="masked entries"):
+    with pytest.raises(InvalidArgument, match="masked entries"):
         Stream.from_arrays([0], masked[None])
     for unknown in (np.ma.masked, np.ma.masked_array(0.5, mask=True)):
-        with pytest.raises(Refusal, match=r"reward must be a number .* Leave rounds out whose reward nobody knows"):
+        with pytest.raises(
+            InvalidArgument, match=r"reward must be a number .* Leave rounds out whose reward nobody knows"
+        ):
             AlphaFairBandit(1, 2).update((0, 0, 0.5, None), unknown)  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match=r"available must be .*; got 'masked entries'"):
+    with pytest.raises(InvalidArgument, match=r"available must be .*; got 'masked entries'"):
         policy.choose(0, available=masked > 0.1)
 
 

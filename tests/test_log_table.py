@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from alphafair import Log, Refusal
+from alphafair import InvalidArgument, Log
 from alphafair.evaluation import LogFile, doctor, evaluate
 from tests.test_evaluation import made_log, world
 
@@ -131,14 +131,14 @@ def test_a_column_of_available_arms_without_any_entry_says_that_all_were() -> No
     ],
 )
 def test_available_arms_that_cannot_be_are_refused_by_their_place(stock: list[Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         Log.from_table({**ROWS, "available": stock})
 
 
 def test_a_column_that_was_named_must_be_there() -> None:
-    with pytest.raises(Refusal, match=r"names with 'stock' among them.* \(available=, --available\)"):
+    with pytest.raises(InvalidArgument, match=r"names with 'stock' among them.* \(available=, --available\)"):
         Log.from_table(ROWS, available="stock")
-    with pytest.raises(Refusal, match="columns must be different columns"):
+    with pytest.raises(InvalidArgument, match="columns must be different columns"):
         Log.from_table(ROWS, available="arm")
 
 
@@ -146,9 +146,11 @@ def test_a_repeated_column_is_refused_by_its_name(tmp_path: Path) -> None:
     frame = pd.DataFrame([["a", "x", 1.0, 0.5, "y"]] * 2, columns=["context", "arm", "reward", "propensity", "arm"])
     frame.to_csv(tmp_path / "log.csv", index=False)
     for source in (frame, tmp_path / "log.csv"):
-        with pytest.raises(Refusal, match=r"columns must be different names; got \['arm'\]\. Rename all but one"):
+        with pytest.raises(
+            InvalidArgument, match=r"columns must be different names; got \['arm'\]\. Rename all but one"
+        ):
             Log.from_table(source)
-    with pytest.raises(Refusal, match="columns must be different names"):
+    with pytest.raises(InvalidArgument, match="columns must be different names"):
         LogFile(tmp_path / "log.csv")
 
 
@@ -218,14 +220,14 @@ def test_open_bandit_data() -> None:
     ],
 )
 def test_what_is_wrong_is_refused_by_its_place(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         Log.from_table({**ROWS, **change})
 
 
 def test_a_wrong_column_is_named() -> None:
-    with pytest.raises(Refusal, match=r"names with 'rewards' among them; .*Did you mean 'reward'"):
+    with pytest.raises(InvalidArgument, match=r"names with 'rewards' among them; .*Did you mean 'reward'"):
         Log.from_table(ROWS, reward="rewards")
-    with pytest.raises(Refusal, match="columns must be different columns"):
+    with pytest.raises(InvalidArgument, match="columns must be different columns"):
         Log.from_table(ROWS, reward="arm")
 
 
@@ -233,16 +235,16 @@ def test_rows_of_a_file_are_named_by_their_line(tmp_path: Path) -> None:
     pl.DataFrame({**ROWS, "reward": [None, 0.0, 0.5, 1.0], "propensity": [0.5, 0.5, 2.0, 0.5]}).write_csv(
         tmp_path / "log.csv"
     )
-    with pytest.raises(Refusal, match=r"log.csv, line 4: propensity must be"):
+    with pytest.raises(InvalidArgument, match=r"log.csv, line 4: propensity must be"):
         Log.from_table(tmp_path / "log.csv")
     file = LogFile(tmp_path / "log.csv")
-    with pytest.raises(Refusal, match=r"log.csv, line 4: propensity must be"):
+    with pytest.raises(InvalidArgument, match=r"log.csv, line 4: propensity must be"):
         list(file.batches())
 
 
 def test_negative_rewards_in_a_file_are_refused(tmp_path: Path) -> None:
     pl.DataFrame({**ROWS, "reward": [1.0, -1.0, 0.5, 1.0]}).write_csv(tmp_path / "log.csv")
-    with pytest.raises(Refusal, match=r"reward must be at least 0; got -1\.0"):
+    with pytest.raises(InvalidArgument, match=r"reward must be at least 0; got -1\.0"):
         LogFile(tmp_path / "log.csv")
 
 

@@ -14,7 +14,7 @@ from alphafair.algorithms.fair_cb import C, K
 from alphafair.jit import repeated
 from alphafair.math import log_barrier, simplex, utility
 from alphafair.math.draw import draw_arm, mask_distribution
-from alphafair.memory import Memory, settings_vector
+from alphafair.policy.memory import Memory, settings_vector
 from tests import naive
 
 some = settings(max_examples=60, deadline=None, derandomize=True)

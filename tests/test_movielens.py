@@ -20,11 +20,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import data, streams
+from alphafair import streams
 from alphafair.cli import app
+from alphafair.data import downloads
+from alphafair.data.movielens_small import FILE
 from alphafair.streams import movielens, movielens_small
-from alphafair.streams.movielens_small import FILE
-from alphafair.types import Stream
+from alphafair.values import Stream
 from benchmarks.make_movielens import make as make_up
 from tools.make_movielens_small import make as make_movielens_small
 
@@ -152,7 +153,7 @@ def test_every_form_gives_the_same_rounds(
 
 def test_blocks_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = movielens(folder_of(tmp_path))
-    module = sys.modules["alphafair.streams.movielens"]
+    module = sys.modules["alphafair.data.movielens"]
     monkeypatch.setattr(module, "_BLOCK_BYTES", 12)
     monkeypatch.setattr(module, "_BLOCK_LINES", 2)
     assert same(movielens(tmp_path), at_once)
@@ -525,8 +526,8 @@ print("polars" in sys.modules)
 
 def test_functions_win_over_the_modules_of_their_name() -> None:
     code = """
-import alphafair.streams.movielens, alphafair.streams.table, alphafair.streams.movielens_small
-import alphafair.streams.open_bandit
+import alphafair.data.movielens, alphafair.data.table, alphafair.data.movielens_small
+import alphafair.data.open_bandit
 from alphafair import streams
 print(all(callable(f) for f in (streams.movielens, streams.table, streams.movielens_small, streams.open_bandit)))
 """
@@ -542,21 +543,21 @@ def test_without_a_copy_latest_small_is_downloaded_once(
     unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a server on this machine: right bytes give the same rounds, wrong ones are refused and not kept."""
-    here, small = movielens_small(rows=5000), sys.modules["alphafair.streams.movielens_small"]
+    here, small = movielens_small(rows=5000), sys.modules["alphafair.data.movielens_small"]
     archive = zipped(unpacked, "ml-latest-small/")
     with serving(archive.parent) as (address, asked):
         url, digest = f"{address}/{archive.name}", hashlib.sha256(archive.read_bytes()).hexdigest()
         monkeypatch.setenv("no_proxy", "*")
-        monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "cache"))
+        monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path / "cache"))
         monkeypatch.setattr(small, "FILE", tmp_path / "nowhere.npz")
-        monkeypatch.setitem(data.DATASETS, "latest-small", data.Dataset("latest-small", url, 1, "", "0" * 64))
-        with pytest.raises(data.DownloadError, match=rf"changed \(its sha256 is {digest}, and should be 0000"):
+        monkeypatch.setitem(downloads.DATASETS, "latest-small", downloads.Dataset("latest-small", url, 1, "", "0" * 64))
+        with pytest.raises(downloads.DownloadError, match=rf"changed \(its sha256 is {digest}, and should be 0000"):
             movielens_small()
         answer = CliRunner().invoke(app, ["reproduce", "--output", str(tmp_path / "report")])
         assert answer.exit_code == 1
         assert f"error: what came from {url} is damaged or was changed" in answer.stderr
         assert list((tmp_path / "cache").iterdir()) == []
-        monkeypatch.setitem(data.DATASETS, "latest-small", data.Dataset("latest-small", url, 1, "", digest))
+        monkeypatch.setitem(downloads.DATASETS, "latest-small", downloads.Dataset("latest-small", url, 1, "", digest))
         asked.clear()
         assert same(movielens_small(rows=5000), here)
         assert same(movielens_small(rows=5000), here)

@@ -24,7 +24,7 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.experiments import experiment
+from alphafair.lab import experiment
 from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 

@@ -97,9 +97,9 @@ def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
 def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
     from alphafair import AlphaFair
     from alphafair.algorithms import alpha_fair
-    from alphafair.loops import loop
     from alphafair.math import draw, log_barrier
     from alphafair.offline import hindsight
+    from alphafair.policy.loops import loop
 
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":
         return

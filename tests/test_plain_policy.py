@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import POLICIES, Decision, Engine, Refusal, State, Stream, checks, load_policy, register, simulate
+from alphafair import (
+    POLICIES,
+    Decision,
+    Engine,
+    InvalidArgument,
+    State,
+    Stream,
+    checks,
+    load_policy,
+    register,
+    simulate,
+)
 from alphafair.extend import Accounts, Array, Feedback, Number, PlainPolicy, validate
 from examples.epsilon_greedy import EpsilonGreedy
 
@@ -140,10 +151,10 @@ def test_what_it_keeps_is_in_its_snapshot_by_name(registered: None) -> None:
     assert isinstance(other.rounds, float)
     assert other.latest.tolist() == policy.latest.tolist()
     assert [other.choose(0)[:3] for _ in range(50)] == [policy.choose(0)[:3] for _ in range(50)]
-    with pytest.raises(Refusal, match=r"state\.settings\['alpha'\] must be 0\.5; got 0\.3"):
+    with pytest.raises(InvalidArgument, match=r"state\.settings\['alpha'\] must be 0\.5; got 0\.3"):
         FairGreedy(2, 3).restore(state)
     damaged = State(state.policy, state.version, state.settings, state.rng, {**state.arrays, "sums": np.zeros((2, 5))})
-    with pytest.raises(Refusal, match=r"state\.arrays\['sums'\] must be float64 of shape \(2, 3\)"):
+    with pytest.raises(InvalidArgument, match=r"state\.arrays\['sums'\] must be float64 of shape \(2, 3\)"):
         load_policy(damaged)
 
 
@@ -165,7 +176,7 @@ def test_accounts_are_those_of_its_arms() -> None:
     assert policy.accounts.tolist() == [1.5, 1.25, 2.5, 1.25, 1.0, 7.5]
     assert policy.rounds == 3.0, "what a retired arm earns late is booked, and not learned from"
     assert policy.groups is None
-    with pytest.raises(Refusal, match="groups must be left out: fair-greedy is not fair to groups"):
+    with pytest.raises(InvalidArgument, match="groups must be left out: fair-greedy is not fair to groups"):
         policy.grow(n_arms=7, groups=["a"])
     policy.set_alpha(0.9)
     assert policy.alpha == policy.snapshot().settings["alpha"] == 0.9
@@ -225,7 +236,7 @@ def test_what_is_no_distribution_over_live_arms_is_refused(answer: Any, shown: s
     policy = Wrong(1, 3)
     policy.retire(1)
     for ask in (policy.choose, policy.probabilities):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(InvalidArgument) as refused:
             ask(0)
         assert str(refused.value) == (
             f"Wrong.distribution(0) must be 2 probabilities, one per live arm, that sum to 1; got {shown}. "
@@ -259,7 +270,7 @@ def test_an_error_of_its_own_comes_out_and_the_decision_may_be_learned_from_late
     policy.failing = False
     policy.update(decision, 1.0)
     assert policy.counts.sum() == 1.0
-    with pytest.raises(Refusal, match="one that this policy has not learned from yet"):
+    with pytest.raises(InvalidArgument, match="one that this policy has not learned from yet"):
         policy.update(decision, 1.0)
 
 
@@ -279,12 +290,14 @@ def test_methods_that_are_missing_are_named() -> None:
 
 @pytest.mark.parametrize("axes", [(), ("arms", "contexts"), ("arms", 3), (3, "contexts"), (2, 3), (1,), ("users",)])
 def test_axes_are_contexts_a_number_and_arms(axes: Any) -> None:
-    with pytest.raises(Refusal, match="axes must be 'contexts', a number of at least 2 and 'arms', in this order"):
+    with pytest.raises(
+        InvalidArgument, match="axes must be 'contexts', a number of at least 2 and 'arms', in this order"
+    ):
         Array(*axes)
 
 
 def test_there_is_one_set_of_accounts() -> None:
-    with pytest.raises(Refusal, match="Two must be a class with one Accounts at most"):
+    with pytest.raises(InvalidArgument, match="Two must be a class with one Accounts at most"):
 
         class Two(Leader):
             first, second = Accounts(), Accounts()

@@ -30,7 +30,7 @@ from alphafair import (
     simulate,
 )
 from alphafair.algorithms.fitting import known_settings
-from alphafair.policy import BasePolicy
+from alphafair.policy.base import BasePolicy
 from tests import naive, naive_adaptive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {

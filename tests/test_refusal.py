@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, Groups, Refusal, offline_optimum
+from alphafair import AlphaFair, AlphaFairBandit, Groups, InvalidArgument, offline_optimum
 
 
 def test_a_refusal_has_its_parts_as_fields() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         AlphaFair(2, 3, alpha=1.5)
     refusal = caught.value
     assert isinstance(refusal, ValueError)
@@ -20,7 +20,7 @@ def test_a_refusal_has_its_parts_as_fields() -> None:
 
 
 def test_a_refusal_survives_the_way_to_another_process() -> None:
-    refusal = Refusal("alpha", "in [0, 1)", 1.5, "Take 0.9.")
+    refusal = InvalidArgument("alpha", "in [0, 1)", 1.5, "Take 0.9.")
     twin = pickle.loads(pickle.dumps(refusal))
     assert (twin.argument, str(twin)) == ("alpha", str(refusal))
 
@@ -28,22 +28,22 @@ def test_a_refusal_survives_the_way_to_another_process() -> None:
 @pytest.mark.parametrize("said", [{"alpha": "0.9"}, {"alpha": b"0"}])
 def test_a_text_is_no_number(said: dict[str, Any]) -> None:
     """Python's own `float` would read it."""
-    with pytest.raises(Refusal, match=f"{next(iter(said))} must be a number"):
+    with pytest.raises(InvalidArgument, match=f"{next(iter(said))} must be a number"):
         AlphaFair(2, 3, **said)
-    with pytest.raises(Refusal, match="pull_floor must be a number"):
+    with pytest.raises(InvalidArgument, match="pull_floor must be a number"):
         AlphaFair(2, 3, groups=Groups(pull_floor="0.1"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("texts", [["1", "0.5", "0"], [1.0, "0.5", 0.0], np.array(["1", b"2", 0], dtype=object)])
 def test_nor_are_texts_numbers(texts: Any) -> None:
     policy = AlphaFair(1, 3)
-    with pytest.raises(Refusal, match="reward must be"):
+    with pytest.raises(InvalidArgument, match="reward must be"):
         policy.update(policy.choose(0), texts)
-    with pytest.raises(Refusal, match="context_reward_totals must be"):
+    with pytest.raises(InvalidArgument, match="context_reward_totals must be"):
         offline_optimum([texts], 0.5)
-    with pytest.raises(Refusal, match="entitlements must be"):
+    with pytest.raises(InvalidArgument, match="entitlements must be"):
         AlphaFair(1, 3, groups=Groups(entitlements=texts))
     assert (policy.cumulative_rewards == 0.0).all()
     assert (policy.accounts == 1.0).all()
-    with pytest.raises(Refusal, match=r"got '0\.5'\. This policy learns from one float per round"):
+    with pytest.raises(InvalidArgument, match=r"got '0\.5'\. This policy learns from one float per round"):
         AlphaFairBandit(1, 2).update((0, 0, 0.5, None), "0.5")  # type: ignore[arg-type]

@@ -16,11 +16,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from alphafair import figures
-from alphafair.experiments import pictures as report_pictures
-from alphafair.experiments.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
-from alphafair.experiments.report import render, write_report
-from alphafair.experiments.serialize import as_json, plain
-from alphafair.words import ALPHA
+from alphafair.formatting import ALPHA
+from alphafair.lab import pictures as report_pictures
+from alphafair.lab.claims import FAILS, FOUND, HOLDS, MADE_HERE, OPEN, PAPER, THEOREM
+from alphafair.lab.report import render, write_report
+from alphafair.lab.serialize import as_json, plain
 from tests import naive_words
 from tests.made_up_results import NASTY, made_up_results, value
 from tests.read_results import from_json

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair.experiments import arena, reproduce
-from alphafair.experiments.serialize import plain
-from alphafair.experiments.sources import Data
-from alphafair.streams.movielens import first_rows, ratings_stream
-from alphafair.types import Stream
+from alphafair.data.movielens import first_rows, ratings_stream
+from alphafair.lab import arena, reproduce
+from alphafair.lab.serialize import plain
+from alphafair.lab.sources import Data
+from alphafair.values import Stream
 from tests import naive_results, naive_words
 from tests.test_report import misread_report
 

@@ -14,15 +14,15 @@ from alphafair import (
     AlphaFairBandit,
     FairCB,
     Hedge,
-    Refusal,
+    InvalidArgument,
     ScaleFree,
     Uniform,
     run,
     simulate,
     streams,
 )
-from alphafair.policy import BasePolicy
-from alphafair.types import Decision, Log
+from alphafair.policy.base import BasePolicy
+from alphafair.values import Decision, Log
 from tests import INTERPRETED
 from tests.test_policies import PAIRS, make_pair
 
@@ -85,7 +85,7 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
 @pytest.mark.parametrize("name", PAIRS)
 def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
-    monkeypatch.setattr("alphafair.policy.MOST_ROUNDS", 128)
+    monkeypatch.setattr("alphafair.policy.base.MOST_ROUNDS", 128)
     results = []
     for compiled in (True, False):
         policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))
@@ -113,10 +113,12 @@ def test_a_propensity_that_was_never_drawn_is_refused() -> None:
     """One reward logged at 1e-3 froze the learner: fed once, the best arm was pulled 21% of the time instead of 71%."""
     for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
         before = memory(policy)
-        with pytest.raises(Refusal, match=r"decision.propensity must be at least 0\.167, the least this policy"):
+        with pytest.raises(
+            InvalidArgument, match=r"decision.propensity must be at least 0\.167, the least this policy"
+        ):
             policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
         log = Log([0, 1, 0], [0, 1, 2], [0.5, 0.5, 1.0], [0.5, 0.4, 1e-3], n_contexts=2)
-        with pytest.raises(Refusal, match=r"log.propensities\[2\] must be at least"):
+        with pytest.raises(InvalidArgument, match=r"log.propensities\[2\] must be at least"):
             run.over_log(policy, log)
         assert memory(policy) == before
         policy.update(Decision(0, 1, 1 / 6, None), 1.0)  # type: ignore[arg-type]
@@ -158,7 +160,7 @@ def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
     expected = 1.0 + 0.5 * np.bincount(log.arms, log.rewards, minlength=4)
     np.testing.assert_allclose(policy.accounts, expected, rtol=1e-12)
     before = policy.snapshot()
-    with pytest.raises(Refusal, match=r"decision\.propensity"):
+    with pytest.raises(InvalidArgument, match=r"decision\.propensity"):
         run.over_log(policy, replace(log, propensities=np.where(np.arange(600) == 300, 1e-6, log.propensities)))
     assert memory(policy) == [array.tobytes() for _, array in sorted(before.arrays.items())]
 
@@ -208,7 +210,7 @@ def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
     ],
 )
 def test_refusals(call: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         call()
 
 
@@ -221,7 +223,7 @@ def test_a_full_log_books_what_retired_arms_earned() -> None:
 
 def test_a_run_wants_the_arms_it_was_started_with() -> None:
     policy = AlphaFairBandit(1, 3)
-    with pytest.raises(Refusal, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
+    with pytest.raises(InvalidArgument, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
         policy._run(np.array([0, 2]), "play", 1)
     assert Uniform(1, 3)._least_propensity(0) == 0.0
 

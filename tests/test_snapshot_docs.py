@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, BasePolicy, Refusal, State, load_policy
+from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, BasePolicy, InvalidArgument, State, load_policy
 from docs import make_snapshots
 
 OLD = Path(__file__).parent / "snapshots"
@@ -110,7 +110,7 @@ def test_older_snapshots_are_refused_with_a_sentence(path: Path) -> None:
     assert "account" not in state.arrays
     kind: Any = POLICIES[name]
     for read in (load_policy, kind(2, 3, alpha=0.5).restore):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(InvalidArgument) as refused:
             read(state)
         assert str(refused.value) == (
             f"state.version must be 4; got {version}. "
@@ -124,5 +124,7 @@ def test_there_are_snapshots_of_all_older_versions() -> None:
 
 def test_newer_snapshots_are_refused_with_a_sentence() -> None:
     state = AlphaFair(2, 3, alpha=0.5).snapshot()
-    with pytest.raises(Refusal, match=r"state\.version must be 4; got 5\. It was written by a newer alphafair: update"):
+    with pytest.raises(
+        InvalidArgument, match=r"state\.version must be 4; got 5\. It was written by a newer alphafair: update"
+    ):
         load_policy(replace(state, version=5))

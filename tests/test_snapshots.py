@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, FairCB, Refusal, ScaleFree, State, load_policy
+from alphafair import (
+    AlphaFair,
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    FairCB,
+    InvalidArgument,
+    ScaleFree,
+    State,
+    load_policy,
+)
 
 NAMES = {"account", "slope", "anchor", "inverse_anchor", "anchor_slope", "x", "waiting", "squared_norms"}
 NAMES |= {"closed_roots", "closed_norms", "drift", "live", "retired_accounts", "entry_accounts"}
@@ -36,7 +45,7 @@ def test_a_file_brings_the_policy_back(tmp_path: Path) -> None:
     assert [twin.fresh().choose(0)[:3] for _ in range(9)] == [policy.fresh().choose(0)[:3] for _ in range(9)]
     with np.load(path, allow_pickle=False) as archive:
         assert set(archive.files) == {"meta", *NAMES}
-    with pytest.raises(Refusal, match="blob must be the bytes of a State"):
+    with pytest.raises(InvalidArgument, match="blob must be the bytes of a State"):
         State.from_bytes(path.read_bytes()[:-30])
 
 
@@ -70,7 +79,7 @@ def test_a_snapshot_that_grows_when_it_is_read_is_refused_before(
 ) -> None:
     blob = packed(change)
     tracemalloc.start()
-    with pytest.raises(Refusal, match="blob must be the bytes of a State"):
+    with pytest.raises(InvalidArgument, match="blob must be the bytes of a State"):
         State.from_bytes(blob)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -100,7 +109,7 @@ def test_every_fact_has_one_place() -> None:
 
 def test_a_memory_of_another_alpha_is_refused() -> None:
     state = learned().snapshot()
-    with pytest.raises(Refusal, match=r"accounts with the slopes of alpha 0\.9"):
+    with pytest.raises(InvalidArgument, match=r"accounts with the slopes of alpha 0\.9"):
         load_policy(replace(state, settings={**state.settings, "alpha": 0.9}))
 
 
@@ -151,7 +160,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(damage: dict[str, Any
     for attempt in (policy.restore, load_policy):
         if attempt is load_policy and (damage.get("settings") or {}).get("alpha") == 0.7:
             continue  # that is another policy's: its memory gives it away, see above
-        with pytest.raises(Refusal, match=r"state|n_contexts"):
+        with pytest.raises(InvalidArgument, match=r"state|n_contexts"):
             attempt(broken)
     assert policy.snapshot().to_bytes() == before.to_bytes()
 
@@ -159,21 +168,21 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(damage: dict[str, Any
 def test_a_snapshot_of_other_settings_is_not_called_damaged() -> None:
     plain, grouped = AlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "b"])
     for policy, state in ((plain, grouped.snapshot()), (grouped, plain.snapshot())):
-        with pytest.raises(Refusal, match=r"load_policy\(state\) builds the policy that it belongs to"):
+        with pytest.raises(InvalidArgument, match=r"load_policy\(state\) builds the policy that it belongs to"):
             policy.restore(state)
 
 
 def test_slopes_that_do_not_fit_are_refused() -> None:
     state = learned().snapshot()
     slope = state.arrays["slope"] * [1.001, 1.0, 1.0]
-    with pytest.raises(Refusal, match="slopes of alpha"):
+    with pytest.raises(InvalidArgument, match="slopes of alpha"):
         learned().restore(replace(state, arrays={**state.arrays, "slope": slope}))
 
 
 def test_weights_that_contradict_the_settings_are_refused() -> None:
     policy = FairCB(2, 3, horizon=10, context_weights=[0.5, 0.5])
     state = policy.snapshot()
-    with pytest.raises(Refusal, match=r"weights \[0.5, 0.5\]"):
+    with pytest.raises(InvalidArgument, match=r"weights \[0.5, 0.5\]"):
         policy.restore(replace(state, arrays={**state.arrays, "weight": np.array([0.25, 0.7231])}))
 
 
@@ -182,7 +191,9 @@ def test_snapshots_of_version_1_are_refused_with_a_sentence(policy: Any) -> None
     state = State.load(OLD / f"{policy.name}-version-1.npz")
     assert state.version == 1
     for attempt in (policy.restore, load_policy):
-        with pytest.raises(Refusal, match=r"state.version must be 4; got 1. Its memory is laid out as in an older"):
+        with pytest.raises(
+            InvalidArgument, match=r"state.version must be 4; got 1. Its memory is laid out as in an older"
+        ):
             attempt(state)
 
 
@@ -190,7 +201,7 @@ def test_negative_accounts_are_refused() -> None:
     policy = AlphaFairBandit(2, 3)
     state = policy.snapshot()
     broken = replace(state, arrays={**state.arrays, "account": -state.arrays["account"]})
-    with pytest.raises(Refusal, match=r"accounts of at least 1"):
+    with pytest.raises(InvalidArgument, match=r"accounts of at least 1"):
         load_policy(broken)
 
 
@@ -201,24 +212,24 @@ def test_rewards_on_their_way_hide_no_other_alpha() -> None:
     policy.expect(policy.choose(0))
     state = policy.snapshot()
     assert np.array_equal(load_policy(state).accounts, policy.accounts)
-    with pytest.raises(Refusal, match=r"state\.arrays must be"):
+    with pytest.raises(InvalidArgument, match=r"state\.arrays must be"):
         load_policy(replace(state, settings={**state.settings, "alpha": 0.1}))
 
 
 def test_what_load_policy_refuses() -> None:
     for nothing in (b"bytes", "policy.npz", None):
         for attempt in (load_policy, learned().restore):
-            with pytest.raises(Refusal, match=r"state must be a State"):
+            with pytest.raises(InvalidArgument, match=r"state must be a State"):
                 attempt(nothing)  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match="blob must be the bytes"):
+    with pytest.raises(InvalidArgument, match="blob must be the bytes"):
         State.from_bytes(None)  # type: ignore[arg-type]
     live = {"live": np.ones(3, dtype=bool)}
     strange = State("alpha-fair", 4, {"n_contexts": 2, "n_arms": 3, "bogus": 1}, {}, live)
-    with pytest.raises(Refusal, match=r"state\.settings must be those of AlphaFair"):
+    with pytest.raises(InvalidArgument, match=r"state\.settings must be those of AlphaFair"):
         load_policy(strange)
-    with pytest.raises(Refusal, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
+    with pytest.raises(InvalidArgument, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
         load_policy(State("nobody", 1, {}, {}, {}))
-    with pytest.raises(Refusal, match="written by a newer alphafair"):
+    with pytest.raises(InvalidArgument, match="written by a newer alphafair"):
         load_policy(replace(learned().snapshot(), version=5))
 
 
@@ -232,7 +243,7 @@ def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
     assert (state.arrays["pending"] > 0.0).all()
     slope = np.array([0.9, state.arrays["slope"][1]])
     for name, value, words in (("slope", slope, "slopes of alpha"), ("lead", np.array(np.inf), "finite")):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(InvalidArgument, match=words):
             load_policy(replace(state, arrays={**state.arrays, name: value}))
 
 
@@ -252,5 +263,5 @@ def test_sums_that_no_rounds_can_have_left_are_refused(policy: Any, name: str) -
         policy.update(policy.choose(0), 0.5 if policy.feedback == "bandit" else [0.5, 0.2])
     state = policy.snapshot()
     negative = np.full_like(state.arrays[name], -5.0)
-    with pytest.raises(Refusal, match=r"state\.arrays must be"):
+    with pytest.raises(InvalidArgument, match=r"state\.arrays must be"):
         load_policy(replace(state, arrays={**state.arrays, name: negative}))

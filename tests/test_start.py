@@ -21,13 +21,13 @@ from alphafair import (
     AlphaFairBandit,
     BasePolicy,
     Hedge,
-    Refusal,
+    InvalidArgument,
     jit,
     simulate,
     streams,
 )
 from alphafair.compile import _policies, names
-from alphafair.types import Feedback
+from alphafair.values import Feedback
 
 MAKERS = {
     "alpha-fair": lambda: AlphaFair(3, 4, alpha=0.5, seed=1),
@@ -358,7 +358,9 @@ def test_every_policy_can_be_compiled_by_name() -> None:
         assert {*names([policy])} <= {*known}
     assert {"alpha-fair-adaptive+bandit", "alpha-fair-adaptive+full", "alpha-fair"} <= {*known}
     assert names(["alpha-fair-adaptive+bandit+groups"]) == ["alpha-fair-adaptive+bandit+groups"]
-    with pytest.raises(Refusal, match=r"policy must be one of .*; got 'alpha-fare'\. Did you mean 'alpha-fair'"):
+    with pytest.raises(
+        InvalidArgument, match=r"policy must be one of .*; got 'alpha-fare'\. Did you mean 'alpha-fair'"
+    ):
         names(["alpha-fare"])
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import AlphaFair, Refusal, simulate
+from alphafair import AlphaFair, InvalidArgument, simulate
 from alphafair.streams import Log, click_rates, open_bandit, table
-from alphafair.types import Stream
+from alphafair.values import Stream
 
 COLUMNS: dict[str, list[Any]] = {
     "context": ["new", "old", "new"],
@@ -482,12 +482,14 @@ def test_a_table_without_a_place_in_memory_is_refused_before_it_is_read(tmp_path
     path = tmp_path / name
     frame = pl.select(pl.repeat("v", 300_000).alias("context"), pl.repeat(0.5, 300_000).alias("jazz"))
     (frame.write_parquet if name == "a.parquet" else frame.write_ipc)(path)
-    with mock.patch("alphafair.streams.table.memory_limit", return_value=10**6):
-        with pytest.raises(Refusal, match=r"rows must be at most 62500 rows, for which there is memory; got 300000"):
+    with mock.patch("alphafair.data.table.memory_limit", return_value=10**6):
+        with pytest.raises(
+            InvalidArgument, match=r"rows must be at most 62500 rows, for which there is memory; got 300000"
+        ):
             table(path)
         logged = frame.with_columns(arm=pl.lit("a"), reward=1.0, propensity=0.5)
         (logged.write_parquet if name == "a.parquet" else logged.write_ipc)(path)
-        with pytest.raises(Refusal, match=r"rows must be at most \d+ rows"):
+        with pytest.raises(InvalidArgument, match=r"rows must be at most \d+ rows"):
             Log.from_table(path)
 
 
@@ -496,8 +498,8 @@ def test_a_compressed_file_without_a_place_in_memory_is_refused_before_it_is_rea
     path.write_bytes(gzip.compress(b"context,jazz\n" + b"v,0.5\n" * 300_000))
     assert path.stat().st_size < 10_000
     with (
-        mock.patch("alphafair.streams.table.memory_limit", return_value=10**6),
-        pytest.raises(Refusal, match=r"at most 500000 bytes once it is unpacked"),
+        mock.patch("alphafair.data.table.memory_limit", return_value=10**6),
+        pytest.raises(InvalidArgument, match=r"at most 500000 bytes once it is unpacked"),
     ):
         table(path)
     assert table(path).n_rounds == 300_000

@@ -122,7 +122,7 @@ def test_arms_and_contexts_come_and_go_meanwhile() -> None:
 CHANGING = """
 import sys, threading
 import numpy as np
-from alphafair import AlphaFair, Refusal, Stream, simulate
+from alphafair import AlphaFair, InvalidArgument, Stream, simulate
 sys.setswitchinterval(1e-6)
 policy = AlphaFair(1, 40)
 visits = np.zeros(600_000, dtype=np.int32)
@@ -132,7 +132,7 @@ changer = threading.Thread(target=lambda: (started.wait(), policy.retire(0), pol
 changer.start()
 try:
     simulate(policy, stream, progress=lambda rounds: started.set())
-except Refusal as refusal:
+except InvalidArgument as refusal:
     print("refused:", refusal.argument)
 changer.join()
 print(policy.n_arms, abs(policy.probabilities(0).sum() - 1.0) < 1e-12)

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
 from alphafair import AlphaFairAdaptive, Groups, Stream, Trace, figures, metrics, simulate
+from alphafair.data.movielens_small import read_movielens_small
 from alphafair.groups import ArmGroups
-from alphafair.streams.movielens_small import read_movielens_small
 
 N_ITEMS = 200
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95)

@@ -12,64 +12,65 @@ __version__ = "0.1.0"
 _NAMES = {
     "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
     "groups": ("Groups",),
-    "types": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
-    "simulation": ("simulate", "simulate_against"),
+    "values": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
+    "run": ("simulate", "simulate_against"),
     "offline": ("offline_optimum", "offline_curve", "context_reward_totals", "present_arms", "CertificateWarning"),
-    "rewards": ("rescale_rewards",),
+    "preprocessing": ("rescale_rewards",),
     "engine": ("Engine",),
-    "validate": ("Refusal",),
+    "errors": ("InvalidArgument",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[client], so `import *` leaves them out
 _MODULES = (
     "checks",
-    "contexts",
     "data",
     "engine",
+    "errors",
     "evaluation",
     "extend",
     "figures",
     "metrics",
+    "preprocessing",
     "run",
     "streams",
-    "types",
+    "values",
 )
 
 if TYPE_CHECKING:
     from alphafair import checks as checks
-    from alphafair import contexts as contexts
     from alphafair import data as data
     from alphafair import engine as engine
     from alphafair import evaluation as evaluation
     from alphafair import extend as extend
     from alphafair import figures as figures
     from alphafair import metrics as metrics
+    from alphafair import preprocessing as preprocessing
     from alphafair import run as run
     from alphafair import streams as streams
-    from alphafair import types as types
+    from alphafair import values as values
     from alphafair.algorithms import *
     from alphafair.engine import Engine as Engine
+    from alphafair.errors import InvalidArgument as InvalidArgument
     from alphafair.groups import Groups as Groups
     from alphafair.offline import CertificateWarning as CertificateWarning
     from alphafair.offline import context_reward_totals as context_reward_totals
     from alphafair.offline import offline_curve as offline_curve
     from alphafair.offline import offline_optimum as offline_optimum
     from alphafair.offline import present_arms as present_arms
-    from alphafair.rewards import rescale_rewards as rescale_rewards
+    from alphafair.preprocessing import rescale_rewards as rescale_rewards
+    from alphafair.run import simulate as simulate
+    from alphafair.run import simulate_against as simulate_against
     from alphafair.service.client import AsyncClient as AsyncClient
     from alphafair.service.client import Client as Client
     from alphafair.service.client import ServiceError as ServiceError
-    from alphafair.simulation import simulate as simulate
-    from alphafair.simulation import simulate_against as simulate_against
-    from alphafair.types import Decision as Decision
-    from alphafair.types import DescribedDecision as DescribedDecision
-    from alphafair.types import Feedback as Feedback
-    from alphafair.types import Log as Log
-    from alphafair.types import Policy as Policy
-    from alphafair.types import State as State
-    from alphafair.types import Stream as Stream
-    from alphafair.types import Trace as Trace
-    from alphafair.validate import Refusal as Refusal
+    from alphafair.values import Decision as Decision
+    from alphafair.values import DescribedDecision as DescribedDecision
+    from alphafair.values import Feedback as Feedback
+    from alphafair.values import Log as Log
+    from alphafair.values import Policy as Policy
+    from alphafair.values import State as State
+    from alphafair.values import Stream as Stream
+    from alphafair.values import Trace as Trace
 
 
 def __getattr__(name: str) -> Any:

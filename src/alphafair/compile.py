@@ -21,7 +21,7 @@ def compile_policy(name: str) -> None:
     """Compile what decisions, updates, simulations and logs of one kind of policy need, and keep it on disk."""
     from alphafair import simulate
     from alphafair.run import over_full_log, over_log
-    from alphafair.types import Feedback, Stream
+    from alphafair.values import Feedback, Stream
 
     contexts = np.zeros(3, dtype=np.int32)
     rewards = np.array([[0.2, 0.4, 0.6]] * 3)
@@ -46,7 +46,7 @@ def compile_policy(name: str) -> None:
 def _policies(name: str) -> Iterator[Any]:
     """Those that a name stands for."""
     from alphafair import POLICIES, Groups
-    from alphafair.types import Feedback
+    from alphafair.values import Feedback
 
     kind_name, _, rest = name.partition("+")
     feedback, _, flags = rest.partition("+")

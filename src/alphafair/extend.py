@@ -12,10 +12,6 @@ Either way: `register` makes it known by its name, `validate` has checks of sett
 from typing import TYPE_CHECKING, Any
 
 from alphafair import validate as validate
-from alphafair.algorithm import Algorithm as Algorithm
-from alphafair.arrays import Indices as Indices
-from alphafair.arrays import Matrix as Matrix
-from alphafair.arrays import Vector as Vector
 from alphafair.jit import compiled as compiled
 from alphafair.jit import kernel as kernel
 from alphafair.jit import repeated as repeated
@@ -23,17 +19,21 @@ from alphafair.math.draw import draw_arm as draw_arm
 from alphafair.math.draw import draw_from as draw_from
 from alphafair.math.draw import mask_distribution as mask_distribution
 from alphafair.math.positions import positions as positions
-from alphafair.memory import Layout as Layout
-from alphafair.memory import Memory as Memory
-from alphafair.plain_policy import Accounts as Accounts
-from alphafair.plain_policy import Array as Array
-from alphafair.plain_policy import Number as Number
-from alphafair.plain_policy import PlainPolicy as PlainPolicy
-from alphafair.policy import BasePolicy as BasePolicy
-from alphafair.types import Decision as Decision
-from alphafair.types import Feedback as Feedback
-from alphafair.types import State as State
-from alphafair.types import Traits as Traits
+from alphafair.policy.algorithm import Algorithm as Algorithm
+from alphafair.policy.base import BasePolicy as BasePolicy
+from alphafair.policy.memory import Layout as Layout
+from alphafair.policy.memory import Memory as Memory
+from alphafair.policy.plain import Accounts as Accounts
+from alphafair.policy.plain import Array as Array
+from alphafair.policy.plain import Number as Number
+from alphafair.policy.plain import PlainPolicy as PlainPolicy
+from alphafair.values import Decision as Decision
+from alphafair.values import Feedback as Feedback
+from alphafair.values import State as State
+from alphafair.values import Traits as Traits
+from alphafair.values.arrays import Indices as Indices
+from alphafair.values.arrays import Matrix as Matrix
+from alphafair.values.arrays import Vector as Vector
 
 if TYPE_CHECKING:
     from alphafair.algorithms import register as register

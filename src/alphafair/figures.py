@@ -8,8 +8,9 @@ import math
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +18,16 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
-from alphafair import fonts, metrics, validate
+from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES
+from alphafair.errors import InvalidArgument
+from alphafair.formatting import ALPHA, clipped, counted, percentage, short
 from alphafair.groups import GroupsLike, arm_groups
-from alphafair.spread import spread as spread
-from alphafair.types import Feedback, Policy, Trace, Vector
-from alphafair.words import ALPHA, clipped, counted, percentage, short
+from alphafair.values import Feedback, Policy, Trace, Vector
 
 Dashes = str | tuple[int, tuple[float, ...]]
 
@@ -37,13 +39,16 @@ LABEL_SIZE = 9.0
 MOST_STEMS = 300  # of more arms every so many are drawn
 MOST_BARS = 25  # of more arms those that get most
 
+USUAL_FONT = "DejaVu Sans"  # Matplotlib's own, always there
+BOX_FONT = "Last Resort"  # has every letter, as a box
+
 _STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @contextmanager
 def style(labels: Sequence[str] = ()) -> Iterator[None]:
     """The look of all pictures, for as long as the block lasts, with fonts that have every letter of the labels."""
-    with mpl.rc_context({"font.family": fonts.families("".join(labels))}, _STYLE):
+    with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
         yield
 
 
@@ -130,16 +135,16 @@ def overview(
     sizes = {trace.accounts.shape[1] for trace in traces}
     if len(sizes) != 1:
         repair = "Draw other runs in another picture."
-        raise validate.Refusal("traces", "at least one run, all over the same arms", sorted(sizes), repair)
+        raise InvalidArgument("traces", "at least one run, all over the same arms", sorted(sizes), repair)
     n_arms = int(sizes.pop())
     arm_labels = [f"arm {arm}" for arm in range(n_arms)] if arm_labels is None else arm_labels
     if len(arm_labels) != n_arms:
-        raise validate.Refusal("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
+        raise InvalidArgument("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
     resolved, unit = arm_groups(groups, n_arms), "arm"
     if resolved.named:
         traces, arm_labels = [resolved.of_trace(trace) for trace in traces], [str(label) for label in resolved.labels]
         n_arms, unit = resolved.n_groups, "group"
-    labels = fonts.legible(arm_labels, unit)
+    labels = legible(arm_labels, unit)
     titles, looks = names(traces), [look(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, unit)}"
@@ -176,7 +181,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     """Write a picture as PNG, SVG or PDF, by the suffix of the path; the same picture gives the same bytes."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
-        raise validate.Refusal("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
+        raise InvalidArgument("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
     dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[target.suffix.lower()]
     with style():
         figure.savefig(target, metadata={"Creator": "alphafair", **dates} if dates else None)
@@ -365,7 +370,7 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         `MOST_BARS` those with the largest are drawn, and the title says so.
     """
     n_arms = len(arm_labels)
-    arm_labels = fonts.legible(arm_labels, "arm")
+    arm_labels = legible(arm_labels, "arm")
     order = np.argsort(-np.max([*shares.values()], axis=0), kind="stable")[:MOST_BARS]
     part = f": {len(order)} of {n_arms:,} arms" if len(order) < n_arms else ""
     ramp = mpl.colormaps["viridis"](np.linspace(0.05, 0.85, len(shares)))
@@ -385,3 +390,69 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The nearest positions that stand at least a gap apart, in the same order, inside [low, high] if they fit.
+
+    Neighbours that are too close become a block around their mean, and blocks that meet are merged.
+
+    >>> spread([0.5, 0.5, 0.875], gap=0.125, low=0.0, high=1.0)
+    [0.4375, 0.5625, 0.875]
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    blocks: list[list[float]] = []  # each [wanted start, number of members]
+    room = max(low, high - gap * (len(positions) - 1))
+    for rank, i in enumerate(order):
+        blocks.append([positions[i] - rank * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            start, members = blocks.pop()
+            total = blocks[-1][1] + members
+            blocks[-1] = [(blocks[-1][0] * blocks[-1][1] + start * members) / total, total]
+    starts = [min(max(start, low), room) for start, members in blocks for _ in range(int(members))]
+    placed = [0.0] * len(positions)
+    for rank, i in enumerate(order):
+        placed[i] = starts[rank] + rank * gap
+    return placed
+
+
+@cache
+def _letters(path: str) -> frozenset[int]:
+    return frozenset(get_font(path).get_charmap())
+
+
+def _lacking(text: Iterable[str], letters: frozenset[int]) -> set[str]:
+    return {letter for letter in text if not letter.isspace() and ord(letter) not in letters}
+
+
+@cache
+def families(text: str) -> list[str]:
+    """Fonts by name, the usual one first, that together have as many letters of a text as fonts of this machine have.
+
+    >>> families("jazz, rock")
+    ['DejaVu Sans']
+    """
+    found = [USUAL_FONT]
+    lacking = _lacking(set(text), _letters(findfont(FontProperties(family=[USUAL_FONT]))))
+    fonts = {
+        (font.name, font.fname) for font in fontManager.ttflist if not font.name.startswith((USUAL_FONT, BOX_FONT))
+    }
+    for name, path in sorted(fonts) if lacking else ():
+        still = _lacking(lacking, _letters(path))
+        if len(still) < len(lacking):
+            found.append(name)
+            lacking = still
+    return found
+
+
+def legible(labels: Sequence[str], noun: str) -> list[str]:
+    """The labels, with "arm 3" in the place of one that no font of this machine can write.
+
+    >>> legible(["jazz", chr(0x10FFFD)], "arm")
+    ['jazz', 'arm 1']
+    """
+    known: set[int] = set()
+    for name in families("".join(labels)):
+        known |= _letters(findfont(FontProperties(family=[name])))
+    letters = frozenset(known)
+    return [f"{noun} {place}" if _lacking(label, letters) else label for place, label in enumerate(labels)]

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.arrays import Matrix, Vector
+from alphafair.errors import InvalidArgument, shown
+from alphafair.values.arrays import Matrix, Vector
 
 if TYPE_CHECKING:
-    from alphafair.types import Trace
+    from alphafair.values import Trace
 
 Label = str | int
 Labels = Sequence[Label] | NDArray[Any]
@@ -69,7 +70,7 @@ class Groups:
 
     def __repr__(self) -> str:
         given = {name: value for name, value in vars(self).items() if value is not None}
-        return f"Groups({', '.join(f'{name}={validate.shown(value)}' for name, value in given.items())})"
+        return f"Groups({', '.join(f'{name}={shown(value)}' for name, value in given.items())})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ class ArmGroups:
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
                 repair = "Give each more than 0; only their ratios matter much, so they can be rescaled."
-                raise validate.Refusal("entitlements", allowed, float(owed[bad][0]), repair)
+                raise InvalidArgument("entitlements", allowed, float(owed[bad][0]), repair)
         arm_floor, floors = 0.0, np.zeros(len(labels))
         floored = not isinstance(pull_floor, float) and (isinstance(pull_floor, Mapping) or np.ndim(pull_floor) > 0)
         if not floored:
@@ -123,7 +124,7 @@ class ArmGroups:
         else:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
             if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
-                raise validate.Refusal(
+                raise InvalidArgument(
                     "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
                 )
         made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None, entitlements is not None, floored)
@@ -151,7 +152,7 @@ class ArmGroups:
         """Refuse a floor that so many arms cannot all be given."""
         if self.arm_floor * n_live > 1.0 + 1e-12:
             allowed = f"at most {1.0 / n_live:.6g}, one over {n_live} arms"
-            raise validate.Refusal("pull_floor", allowed, self.arm_floor, "Promise every arm less, or retire some.")
+            raise InvalidArgument("pull_floor", allowed, self.arm_floor, "Promise every arm less, or retire some.")
 
     def factors(self, alpha: float) -> Vector:
         """s^alpha of every group: what stands before phi in the objective."""
@@ -199,7 +200,7 @@ class ArmGroups:
         else:
             if not self.named:
                 repair = "Make the policy with groups, one label per arm, to add arms to groups later."
-                raise validate.Refusal("groups", "left out: every arm of this policy is on its own", groups, repair)
+                raise InvalidArgument("groups", "left out: every arm of this policy is on its own", groups, repair)
             arrived = _labels(groups, n_new)
         labels = [*(self.labels[g] for g in self.of_arms), *arrived]
         order = {label: g for g, label in enumerate(dict.fromkeys([*self.labels, *arrived]))}
@@ -210,7 +211,7 @@ class ArmGroups:
             new = list(order)[self.n_groups :]
             if isinstance(entitlements, Mapping) and not {*entitlements} <= {*new}:
                 repair = "Groups that exist keep what they are entitled to."
-                raise validate.Refusal(
+                raise InvalidArgument(
                     "entitlements", f"of groups that are new, {validate.listed(new)}", entitlements, repair
                 )
             owed = ArmGroups.of(n_more, new, entitlements).entitlements
@@ -254,7 +255,7 @@ def arm_groups(groups: GroupsLike | None, n_arms: int, *, n_live: int | None = N
     if not isinstance(groups, ArmGroups):
         return Groups.of(groups).for_arms(n_arms, n_live=n_live)
     if groups.n_arms != n_arms:
-        raise validate.Refusal("groups", f"groups of {n_arms} arms", groups.n_arms, "Give a label for every arm.")
+        raise InvalidArgument("groups", f"groups of {n_arms} arms", groups.n_arms, "Give a label for every arm.")
     return groups
 
 
@@ -266,12 +267,12 @@ def _labels(groups: Labels, n_arms: int) -> list[Label]:
         (np.atleast_1d(groups).tolist() if isinstance(groups, np.ndarray) else list(groups)) if in_order else []
     )
     if len(given) != n_arms:
-        raise validate.Refusal("groups", f"{n_arms} labels, one per arm", groups, repair)
+        raise InvalidArgument("groups", f"{n_arms} labels, one per arm", groups, repair)
     if not {*map(type, given)} <= {str, int}:
         given = [label.item() if isinstance(label, np.generic) else label for label in given]
         for label in given:
             if not isinstance(label, str | int) or isinstance(label, bool):
-                raise validate.Refusal("groups", "strings or integers", label, repair)
+                raise InvalidArgument("groups", "strings or integers", label, repair)
     return given
 
 
@@ -290,9 +291,9 @@ def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, miss
         known = {*labels}
         unknown = [label for label in value if label not in known]
         if unknown:
-            raise validate.Refusal(argument, f"for groups among {validate.listed(labels)}", unknown[0], repair)
+            raise InvalidArgument(argument, f"for groups among {validate.listed(labels)}", unknown[0], repair)
         value = [value.get(label, missing) for label in labels]
     numbers = validate.floats(argument, "numbers", value, repair)
     if numbers.shape != (len(labels),) or not np.isfinite(numbers).all():
-        raise validate.Refusal(argument, f"{len(labels)} finite numbers, one per group", numbers.tolist(), repair)
+        raise InvalidArgument(argument, f"{len(labels)} finite numbers, one per group", numbers.tolist(), repair)
     return numbers.copy()

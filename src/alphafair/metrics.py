@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
-from alphafair.types import Policy, Trace
+from alphafair.values import Policy, Trace
 
 Floats = NDArray[np.float64]
 Number = Any  # a float for one run, an array for many
@@ -144,7 +145,7 @@ def gap_closed(
     room = _optimum(optimum, achieved) - floor
     if not (room > 0.0).all():
         repair = "Where nothing can be learned no share of it can be."
-        raise validate.Refusal("optimum", "above uniform play", optimum, repair)
+        raise InvalidArgument("optimum", "above uniform play", optimum, repair)
     return _number((achieved - floor) / room)
 
 
@@ -202,7 +203,7 @@ def average_over_seeds(
     values = validate.floats("samples", allowed, samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
     if values.ndim == 0 or values.size == 0 or not (np.abs(values) <= MOST_ACCOUNT).all():
-        raise validate.Refusal("samples", allowed, values, repair)
+        raise InvalidArgument("samples", allowed, values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(*3 * (_number(mean),))
@@ -273,7 +274,7 @@ def regret_certificate(policy: Policy) -> float:
     bound, alpha = policy.surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
         repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
-        raise validate.Refusal("policy", "one that bounds its own regret", policy, repair)
+        raise InvalidArgument("policy", "one that bounds its own regret", policy, repair)
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
     return linear + approximation_factor(alpha) * at_start
@@ -296,7 +297,7 @@ def bound_in_expectation(policy: Policy) -> float:
     bound, alpha = policy.expected_surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
         repair = "AlphaFairAdaptive with bandit feedback does, while rewards come in order and arms stay."
-        raise validate.Refusal("policy", "one that bounds its mean regret", policy, repair)
+        raise InvalidArgument("policy", "one that bounds its mean regret", policy, repair)
     return float((1.0 - alpha) ** alpha * bound)
 
 
@@ -389,11 +390,11 @@ def certificates(
     repair = "Pass context_reward_totals(stream), and the accounts of one run."
     totals = validate.floats("context_reward_totals", "finite, (n_contexts, n_arms)", context_reward_totals, repair)
     if earned.ndim != 1:
-        raise validate.Refusal("accounts", "one number per arm", f"shape {earned.shape}", repair)
+        raise InvalidArgument("accounts", "one number per arm", f"shape {earned.shape}", repair)
     n_arms = len(earned) if groups is None or totals.ndim != 2 else totals.shape[1]  # R may be that of groups
     if totals.ndim != 2 or totals.shape[1] != n_arms or not ((totals >= 0.0) & (totals <= MOST_REWARD)).all():
         allowed = f"numbers in [0, {MOST_REWARD:g}], one row per context, {n_arms} columns"
-        raise validate.Refusal("context_reward_totals", allowed, totals, repair)
+        raise InvalidArgument("context_reward_totals", allowed, totals, repair)
     there = None if present is None else checked_presence(present, totals)
     reduction = Reduction.of(n_arms, groups, there)
     resolved = reduction.groups
@@ -441,7 +442,7 @@ def _by_group(argument: str, accounts: Accounts, groups: GroupsLike | None) -> t
     if n == resolved.n_groups:
         return earned, resolved
     allowed = f"one number for each of {resolved.n_arms} arms, or of {resolved.n_groups} groups"
-    raise validate.Refusal(argument, allowed, f"shape {earned.shape}", "Give a label for every arm.")
+    raise InvalidArgument(argument, allowed, f"shape {earned.shape}", "Give a label for every arm.")
 
 
 def _arm_count(groups: GroupsLike, otherwise: int) -> int:
@@ -457,7 +458,7 @@ def _checked(argument: str, accounts: Accounts) -> Floats:
     allowed = f"numbers in [{LEAST_ACCOUNT:g}, {MOST_ACCOUNT:g}]"
     array = validate.floats(argument, allowed, accounts.accounts if isinstance(accounts, Trace) else accounts, repair)
     if array.size == 0 or not ((array >= LEAST_ACCOUNT) & (array <= MOST_ACCOUNT)).all():
-        raise validate.Refusal(argument, allowed, array, repair)
+        raise InvalidArgument(argument, allowed, array, repair)
     return array
 
 
@@ -466,7 +467,7 @@ def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
     repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
     optimum = validate.floats("optimum", "one number, or one per record", value, repair)
     if not (np.abs(optimum) <= MOST_WORTH).all():
-        raise validate.Refusal("optimum", f"numbers in [{-MOST_WORTH:g}, {MOST_WORTH:g}]", optimum, repair)
+        raise InvalidArgument("optimum", f"numbers in [{-MOST_WORTH:g}, {MOST_WORTH:g}]", optimum, repair)
     _each("optimum", optimum, achieved, repair)
     return optimum
 
@@ -475,4 +476,4 @@ def _each(argument: str, values: Floats, achieved: Floats, repair: str) -> None:
     """As many values as there are records, the same for all seeds or not; or one for all."""
     if values.shape != achieved.shape[achieved.ndim - values.ndim :]:
         allowed = f"one number, or as many as the records, shape {achieved.shape}"
-        raise validate.Refusal(argument, allowed, f"shape {values.shape}", repair)
+        raise InvalidArgument(argument, allowed, f"shape {values.shape}", repair)

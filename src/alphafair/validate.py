@@ -1,6 +1,6 @@
-"""The door. Every refusal is one sentence: the argument, what is allowed, what came, what to do about it.
+"""Validation of arguments. Every error is one sentence: the argument, the allowed values, the value, the repair.
 
-Nobody behind the door checks again: kernels and private methods trust what has passed here.
+Public functions validate once, here; kernels and private methods trust their arguments.
 """
 
 import difflib
@@ -8,12 +8,13 @@ import itertools
 import math
 import operator
 import re
-import reprlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from alphafair.errors import InvalidArgument, shown
 
 Choice = TypeVar("Choice")
 AS_CHOSEN = "Pass the Decision that choose returned, as it is."
@@ -21,22 +22,6 @@ ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
 LONGEST_HORIZON = 1e300
 ANY_FEATURE = 1e50  # squares are added up
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel = 2  # six items of six items each: a value of the caller's must not make an error long
-
-
-def shown(value: object) -> str:
-    """A value of the caller's as an error shows it: what it is, or how it begins and ends.
-
-    >>> shown("ada"), shown("a" * 1000)
-    ("'ada'", "'aaaaaaaaaaaa...aaaaaaaaaaaaa'")
-    """
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python writes no int of more than 4,300 digits
-        return f"{type(value).__name__} of too many digits"
 
 
 def listed(labels: Collection[object]) -> str:
@@ -49,33 +34,15 @@ def listed(labels: Collection[object]) -> str:
     return f"{words} and {len(labels) - 5:,} more" if len(labels) > 5 else words
 
 
-class Refusal(ValueError):
-    """An argument that was not accepted, in the one form used everywhere; its parts are there to be asked for.
-
-    >>> try:
-    ...     alpha(1.5)
-    ... except Refusal as refusal:
-    ...     print(refusal.argument, "|", refusal.allowed, "|", refusal.value)
-    alpha | in [0, 1) | 1.5
-    """
-
-    def __init__(self, argument: str, allowed: str, value: object, repair: str) -> None:
-        super().__init__(argument, allowed, value, repair)
-        self.argument, self.allowed, self.value, self.repair = argument, allowed, value, repair
-
-    def __str__(self) -> str:
-        return f"{self.argument} must be {self.allowed}; got {shown(self.value)}. {self.repair}"
-
-
 def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
     """A whole number in [low, high]."""
     allowed = f"a whole number of at least {low}" if high is None else f"a whole number in [{low}, {high}]"
     try:
         number = operator.index(value)
     except TypeError:
-        raise Refusal(argument, allowed, value, "Pass an int.") from None
+        raise InvalidArgument(argument, allowed, value, "Pass an int.") from None
     if isinstance(value, bool | np.bool_) or number < low or (high is not None and number > high):
-        raise Refusal(argument, allowed, value, f"Choose {argument} inside that range.")
+        raise InvalidArgument(argument, allowed, value, f"Choose {argument} inside that range.")
     return number
 
 
@@ -83,7 +50,7 @@ def horizon(value: Any) -> int:
     """A number of rounds, of a size that calculations can have."""
     n_rounds = integer("horizon", value, low=1)
     if n_rounds > LONGEST_HORIZON:
-        raise Refusal("horizon", f"at most {LONGEST_HORIZON:g}", value, "Choose horizon inside that range.")
+        raise InvalidArgument("horizon", f"at most {LONGEST_HORIZON:g}", value, "Choose horizon inside that range.")
     return n_rounds
 
 
@@ -109,7 +76,7 @@ def number(
     if inside and math.isfinite(real):
         return real
     first, last = "(" if low_open or low == -math.inf else "[", ")" if high_open or high == math.inf else "]"
-    raise Refusal(argument, f"a number in {first}{low:g}, {high:g}{last}", value, repair)
+    raise InvalidArgument(argument, f"a number in {first}{low:g}, {high:g}{last}", value, repair)
 
 
 def duration(argument: str, value: Any) -> float:
@@ -121,7 +88,9 @@ def duration(argument: str, value: Any) -> float:
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
         if match is None:
-            raise Refusal(argument, "a number and a unit (s, m, h, d or w)", value, "Write 30m, 12h or 90d, say.")
+            raise InvalidArgument(
+                argument, "a number and a unit (s, m, h, d or w)", value, "Write 30m, 12h or 90d, say."
+            )
         value = float(match[1]) * UNITS[match[2]]
     return number(argument, value, low=0.0, high=1e9)
 
@@ -131,9 +100,11 @@ def alpha(value: Any) -> float:
     try:
         real = as_float(value)
     except (TypeError, ValueError):
-        raise Refusal("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
+        raise InvalidArgument("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
     if not 0.0 <= real < 1.0:
-        raise Refusal("alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99.")
+        raise InvalidArgument(
+            "alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99."
+        )
     return real
 
 
@@ -146,7 +117,7 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
     words = ", ".join(repr(str(option)) for option in allowed)
     close = difflib.get_close_matches(str(value)[:100], [str(option) for option in allowed], n=1)
     repair = f"Did you mean {close[0]!r}?" if close else "Pick one of these."
-    raise Refusal(argument, f"one of {words}", value, repair)
+    raise InvalidArgument(argument, f"one of {words}", value, repair)
 
 
 def context(value: Any, n_contexts: int) -> int:
@@ -155,12 +126,12 @@ def context(value: Any, n_contexts: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise Refusal("context", allowed, value, "Pass its index.") from None
+        raise InvalidArgument("context", allowed, value, "Pass its index.") from None
     if isinstance(value, bool | np.bool_) or number < 0:
-        raise Refusal("context", allowed, value, "Count contexts from 0.")
+        raise InvalidArgument("context", allowed, value, "Count contexts from 0.")
     if number >= n_contexts:
         repair = f"For contexts that nobody announced call policy.grow({number + 1}) first."
-        raise Refusal("context", allowed, value, repair)
+        raise InvalidArgument("context", allowed, value, repair)
     return number
 
 
@@ -184,7 +155,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
             return value  # type: ignore[no-any-return]
     except (TypeError, ValueError, AttributeError):
         if not _has_four(value):
-            raise Refusal("decision", "what choose returned", value, AS_CHOSEN) from None
+            raise InvalidArgument("decision", "what choose returned", value, AS_CHOSEN) from None
     seen = context(seen, n_contexts)
     arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
     propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
@@ -192,7 +163,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
         probabilities = decision_probabilities(probabilities, n_arms)
         if abs(probabilities[arm] - propensity) > 1e-6 * propensity:
             allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
-            raise Refusal("decision.propensity", allowed, propensity, AS_CHOSEN)
+            raise InvalidArgument("decision.propensity", allowed, propensity, AS_CHOSEN)
     return seen, arm, propensity, probabilities
 
 
@@ -221,7 +192,9 @@ def account(value: Any) -> float:
     if isinstance(value, str):
         words = {"least": math.nan, "fresh": 1.0}
         if value not in words:
-            raise Refusal("account", "'least', 'fresh' or a number of at least 1", value, "Leave it out for 'least'.")
+            raise InvalidArgument(
+                "account", "'least', 'fresh' or a number of at least 1", value, "Leave it out for 'least'."
+            )
         return words[value]
     return number("account", value, low=1.0, high=ANY_REWARD[1])
 
@@ -232,11 +205,11 @@ def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
     try:
         real = math.nan if np.ma.is_masked(value) else as_float(value)
     except (TypeError, ValueError):
-        raise Refusal("reward", allowed, value, "This policy learns from one float per round.") from None
+        raise InvalidArgument("reward", allowed, value, "This policy learns from one float per round.") from None
     if math.isnan(real):
-        raise Refusal("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
+        raise InvalidArgument("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
     if not low <= real <= high:
-        raise Refusal("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
+        raise InvalidArgument("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
     return real
 
 
@@ -245,7 +218,7 @@ def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) ->
     allowed = f"{size} numbers in [0, 1], one {each}"
     array = floats(argument, allowed, value, "Pass a sequence of floats.").copy(order="C")
     if array.shape != (size,):
-        raise Refusal(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
+        raise InvalidArgument(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
     if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
         inside = (array >= 0.0) & (array <= 1.0)
         repair = "Leave rounds out whose values nobody knows." if math.isnan(array[inside.argmin()]) else repair
@@ -265,7 +238,7 @@ def distribution(argument: str, value: Any, size: int, each: str, repair: str) -
     array = unit_vector(argument, value, size, each, repair)
     total = float(array.sum())
     if abs(total - 1.0) > 1e-6:
-        raise Refusal(argument, "probabilities that sum to 1", total, repair)
+        raise InvalidArgument(argument, "probabilities that sum to 1", total, repair)
     return array
 
 
@@ -275,12 +248,12 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
     try:
         mask = np.asarray(value)
     except ValueError:
-        raise Refusal("available", allowed, value, "Pass a flat boolean mask.") from None
+        raise InvalidArgument("available", allowed, value, "Pass a flat boolean mask.") from None
     if mask.dtype != np.bool_ or mask.shape != (n_arms,) or np.ma.is_masked(value):
         got = "masked entries" if np.ma.is_masked(value) else f"{mask.dtype} of shape {mask.shape}"
-        raise Refusal("available", allowed, got, "Pass a boolean mask, not a list of arms.")
+        raise InvalidArgument("available", allowed, got, "Pass a boolean mask, not a list of arms.")
     if not mask.any():
-        raise Refusal("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
+        raise InvalidArgument("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
     return np.array(mask, dtype=np.bool_)
 
 
@@ -288,16 +261,18 @@ def features(value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Finite numbers of that shape: a fresh read-only copy. Arms added since the decision was made had none: zeros."""
     if not shape:
         repair = "Make the policy with n_features, or leave them out."
-        raise Refusal("features", "left out: this policy was made without", value, repair)
+        raise InvalidArgument("features", "left out: this policy was made without", value, repair)
     words = {1: "of the context", 2: "per arm and feature"}[len(shape)]
     allowed = f"finite numbers of shape {shape}, {words}"
     if value is None:
-        raise Refusal("features", allowed, None, "This policy was made with n_features: show them with every round.")
+        raise InvalidArgument(
+            "features", allowed, None, "This policy was made with n_features: show them with every round."
+        )
     given = floats("features", allowed, value, "Pass an array of floats.")
     if len(shape) == 2 and given.ndim == 2 and given.shape[0] < shape[0]:
         given = np.concatenate([given, np.zeros((shape[0] - len(given), given.shape[1]))])
     if given.shape != shape:
-        raise Refusal("features", allowed, f"shape {given.shape}", "Give one number per feature.")
+        raise InvalidArgument("features", allowed, f"shape {given.shape}", "Give one number per feature.")
     every("features", given, np.abs(given) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
     array = np.array(given, order="C")
     array.setflags(write=False)
@@ -309,7 +284,7 @@ def feature_rows(value: Any, n_rounds: int, n_arms: int) -> NDArray[np.float64]:
     allowed = f"of shape ({n_rounds}, n_features) or ({n_rounds}, {n_arms}, n_features)"
     rows = floats("features", allowed, value, "Give a row per round.")
     if rows.shape[:-1] not in ((n_rounds,), (n_rounds, n_arms)) or rows.shape[-1] == 0:
-        raise Refusal("features", allowed, f"shape {rows.shape}", "Give a row per round.")
+        raise InvalidArgument("features", allowed, f"shape {rows.shape}", "Give a row per round.")
     if not (rows.min() >= -ANY_FEATURE and rows.max() <= ANY_FEATURE):
         every("features", rows, np.abs(rows) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
     return rows
@@ -323,13 +298,13 @@ def indices(
     allowed = f"whole numbers in [{low}, {limit}]"
     array = np.asarray(value)
     if array.ndim != 1 or array.size == 0:
-        raise Refusal(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry per round.")
+        raise InvalidArgument(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry per round.")
     if array.dtype.kind not in "iu":
-        raise Refusal(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
+        raise InvalidArgument(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
     if np.ma.is_masked(value):
-        raise Refusal(argument, allowed, "masked entries", "Leave such rounds out.")
+        raise InvalidArgument(argument, allowed, "masked entries", "Leave such rounds out.")
     if n_entries is not None and len(array) != n_entries:
-        raise Refusal(argument, f"{n_entries} entries", len(array), "Give one entry per round.")
+        raise InvalidArgument(argument, f"{n_entries} entries", len(array), "Give one entry per round.")
     if array.min() < low or array.max() > limit:
         every(argument, array, (array >= low) & (array <= limit), allowed, f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
@@ -340,7 +315,7 @@ def whole_numbers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64
     array = np.asarray(value)
     if array.shape != (n_entries,) or array.dtype.kind not in "iu" or np.ma.is_masked(value):
         got = f"{array.dtype} of shape {array.shape}"
-        raise Refusal(argument, f"{n_entries} entries, whole numbers", got, "Encode labels as integers first.")
+        raise InvalidArgument(argument, f"{n_entries} entries, whole numbers", got, "Encode labels as integers first.")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -358,7 +333,7 @@ def column(
     allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}]"
     array = np.ascontiguousarray(floats(argument, f"{n_entries} numbers", value, "Give one per entry."))
     if array.shape != (n_entries,):
-        raise Refusal(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
+        raise InvalidArgument(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
     inside = ((array > low) if low_open else (array >= low)) & (array <= high)
     every(argument, array, inside, allowed, repair)
     return array
@@ -376,7 +351,9 @@ def timestamps(argument: str, value: Any, n_entries: int) -> NDArray[np.datetime
     array = np.asarray(value)
     if array.shape != (n_entries,) or array.dtype.kind != "M" or np.isnat(array).any():
         got = f"{array.dtype} of shape {array.shape}"
-        raise Refusal(argument, f"{n_entries} times (datetime64)", got, "Give one per entry, or leave them all out.")
+        raise InvalidArgument(
+            argument, f"{n_entries} times (datetime64)", got, "Give one per entry, or leave them all out."
+        )
     return array.astype("datetime64[us]")
 
 
@@ -385,27 +362,29 @@ def presence(arrivals: Any, departures: Any, *, n_arms: int, n_rounds: int) -> t
     never = np.iinfo(np.int32).max
     for argument, given in (("arrivals", arrivals), ("departures", departures)):
         if given is not None and np.shape(given) != (n_arms,):
-            raise Refusal(argument, f"{n_arms} rounds", f"shape {np.shape(given)}", "Give one per arm.")
+            raise InvalidArgument(argument, f"{n_arms} rounds", f"shape {np.shape(given)}", "Give one per arm.")
     first = np.zeros(n_arms, dtype=np.int32) if arrivals is None else indices("arrivals", arrivals, None, n_arms)
     last = np.full(n_arms, never, dtype=np.int32)
     if departures is not None:
         last = indices("departures", departures, None, n_arms, low=1)
     if first[0] != 0 or (np.diff(first) < 0).any():
         repair = "Number arms in the order in which they arrive, and let some be there from the start."
-        raise Refusal("arrivals", "rounds that begin with 0 and do not fall", first.tolist(), repair)
+        raise InvalidArgument("arrivals", "rounds that begin with 0 and do not fall", first.tolist(), repair)
     if (last <= first).any():
         bad = int(np.flatnonzero(last <= first)[0])
-        raise Refusal(f"departures[{bad}]", f"after round {first[bad]}", int(last[bad]), "Leave such an arm out.")
+        raise InvalidArgument(
+            f"departures[{bad}]", f"after round {first[bad]}", int(last[bad]), "Leave such an arm out."
+        )
     for t in np.unique(np.concatenate([first, last[last < n_rounds]])):
         if t < n_rounds and not ((first <= t) & (t < last)).any():
-            raise Refusal(f"the number of arms in round {t}", "at least 1", 0, "Let arms overlap.")
+            raise InvalidArgument(f"the number of arms in round {t}", "at least 1", 0, "Let arms overlap.")
     return first, last
 
 
 def stream(argument: str, value: Any) -> None:
     """Contexts and rewards, round by round."""
     if not all(hasattr(value, name) for name in ("contexts", "items", "reward_table", "n_rounds")):
-        raise Refusal(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
+        raise InvalidArgument(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
 
 
 def reward_table(
@@ -414,10 +393,10 @@ def reward_table(
     """Rewards by row and arm, finite and in [low, high]; the array itself where it already is contiguous float64."""
     table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column per arm."))
     if table.ndim != 2:
-        raise Refusal(argument, "a table with one column per arm", f"shape {table.shape}", "Make it 2-D.")
+        raise InvalidArgument(argument, "a table with one column per arm", f"shape {table.shape}", "Make it 2-D.")
     if table.size == 0:
         wanted, here = "a table with at least one row and one arm", f"shape {table.shape}"
-        raise Refusal(argument, wanted, here, "Leave it out while there is nothing in it.")
+        raise InvalidArgument(argument, wanted, here, "Leave it out while there is nothing in it.")
     least, most = table.min(), table.max()
     if not (math.isfinite(least) and math.isfinite(most) and low <= least and most <= high):
         every(argument, table, np.isfinite(table), "a finite number", "Drop or fill such rows.")
@@ -429,7 +408,7 @@ def every(argument: str, array: NDArray[Any], inside: NDArray[np.bool_], allowed
     """No entry may be outside; the first that is, is named by its place."""
     if not inside.all():
         first = tuple(np.argwhere(~inside)[0].tolist())
-        raise Refusal(f"{argument}{[*first] if first else ''}", allowed, array[first].item(), repair)
+        raise InvalidArgument(f"{argument}{[*first] if first else ''}", allowed, array[first].item(), repair)
 
 
 def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.float64]:
@@ -444,18 +423,18 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
         if not (is_complex or is_masked):
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise Refusal(argument, allowed, value, repair) from None
+        raise InvalidArgument(argument, allowed, value, repair) from None
     got = "complex numbers" if is_complex else "masked entries"
-    raise Refusal(argument, allowed, got, "Take the real part, or fill what is masked, first.")
+    raise InvalidArgument(argument, allowed, got, "Take the real part, or fill what is masked, first.")
 
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
     """At least so many names, all different."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise Refusal(argument, f"at least {least} different names", value, "Pass a list of them.")
+        raise InvalidArgument(argument, f"at least {least} different names", value, "Pass a list of them.")
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):
-        raise Refusal(argument, f"at least {least} different names", names, "Name each one once.")
+        raise InvalidArgument(argument, f"at least {least} different names", names, "Name each one once.")
     return names
 
 
@@ -470,12 +449,12 @@ def uniform(rng: Any) -> float:
     """One number from a caller's own generator."""
     repair = "Pass numpy.random.default_rng(seed) or another sound generator."
     if not callable(getattr(rng, "random", None)):
-        raise Refusal("rng", "something with a random()", rng, repair)
+        raise InvalidArgument("rng", "something with a random()", rng, repair)
     drawn = rng.random()
     try:
         real = float(drawn)
     except (TypeError, ValueError):
         real = math.nan
     if not 0.0 <= real < 1.0:
-        raise Refusal("rng.random()", "a number in [0, 1)", drawn, repair)
+        raise InvalidArgument("rng.random()", "a number in [0, 1)", drawn, repair)
     return real

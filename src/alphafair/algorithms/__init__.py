@@ -1,10 +1,11 @@
 """The policies, one file per algorithm. To add one: write its file, then import it here, in the order of tables."""
 # ruff: noqa: I001 - not sorted by name: this is the order of every table and picture
 
+from alphafair.errors import InvalidArgument
 from alphafair import validate
-from alphafair.policy import BasePolicy as BasePolicy
-from alphafair.memory import check_kind, check_state, live_of
-from alphafair.types import State
+from alphafair.policy.base import BasePolicy as BasePolicy
+from alphafair.policy.memory import check_kind, check_state, live_of
+from alphafair.values import State
 
 from alphafair.algorithms.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
 from alphafair.algorithms.alpha_fair import AlphaFair as AlphaFair
@@ -26,11 +27,11 @@ POLICIES: dict[str, type[BasePolicy]] = {}
 def register(kind: type[BasePolicy]) -> type[BasePolicy]:
     """Make a policy known by its name to everything that lists, draws or loads policies; also as a decorator."""
     if not isinstance(kind, type) or not issubclass(kind, BasePolicy):
-        raise validate.Refusal("kind", "a class derived from BasePolicy", kind, "Pass the class itself.")
+        raise InvalidArgument("kind", "a class derived from BasePolicy", kind, "Pass the class itself.")
     known = POLICIES.get(kind.name)
     if known is not None and known is not kind:
         repair = "Give the class a name of its own."
-        raise validate.Refusal("kind.name", f"another than that of {known.__name__}", kind.name, repair)
+        raise InvalidArgument("kind.name", f"another than that of {known.__name__}", kind.name, repair)
     POLICIES[kind.name] = kind
     return kind
 
@@ -56,7 +57,7 @@ def load_policy(state: State) -> BasePolicy:
     try:
         policy = kind._made(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
     except TypeError as problem:
-        raise validate.Refusal(
+        raise InvalidArgument(
             "state.settings", f"those of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."
         ) from None
     policy.restore(state)

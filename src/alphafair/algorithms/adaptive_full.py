@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Vector
 from alphafair.jit import kernel
 from alphafair.math import predictor
 from alphafair.math.draw import draw_arm
@@ -49,7 +47,9 @@ from alphafair.math.predictor import (
     solve,
 )
 from alphafair.math.utility import admit_accounts, open_accounts, reopen_accounts, slopes_are_wrong
-from alphafair.memory import Layout
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.memory import Layout
+from alphafair.values.arrays import Vector
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 FEATURES = True  # False in the machine code of policies without features

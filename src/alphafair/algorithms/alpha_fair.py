@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Matrix, Vector
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel, repeated
 from alphafair.math.draw import draw_arm
@@ -37,9 +35,11 @@ from alphafair.math.utility import (
     reopen_accounts,
     slopes_are_wrong,
 )
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Matrix, Vector
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 READINGS = True  # False in the machine code of policies that read phi' before the round

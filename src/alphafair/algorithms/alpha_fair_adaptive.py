@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.algorithms import adaptive_bandit, adaptive_full
+from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.math.utility import account_settings
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.base import BasePolicy
+from alphafair.values import Feedback, Traits
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
@@ -103,7 +104,7 @@ class AlphaFairAdaptive(BasePolicy):
             settings |= {"n_features": self.n_features, "features_of": self._features_of}
         elif regressor is not None:
             repair = "Pass the number of features."
-            raise validate.Refusal("n_features", "at least 1 with a regressor", 0, repair)
+            raise InvalidArgument("n_features", "at least 1 with a regressor", 0, repair)
         self.n_arms = n_arms  # `feature_shape` asks for it
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed, groups=groups, regressor=regressor)
 

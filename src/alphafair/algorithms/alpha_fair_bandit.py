@@ -10,8 +10,6 @@ arm's group, with floors the distribution is raised to them: see `alphafair.math
 from typing import Any, ClassVar
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Vector
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
@@ -20,9 +18,11 @@ from alphafair.math.floors import earn_one, keep_floors, least_drawn, mask_and_k
 from alphafair.math.log_barrier import ADAPTIVE, absorb, explore, least_propensity
 from alphafair.math.positions import positions
 from alphafair.math.utility import entry_accounts, marginal_utility
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Vector
 
 S = positions("alpha", "most_arms")  # most_arms: how many there ever were
 A = positions("account", "earned")

@@ -21,15 +21,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Matrix, Vector
+from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel, repeated
 from alphafair.math.draw import draw_from
 from alphafair.math.positions import positions
 from alphafair.math.shares import equal_share
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Matrix, Vector
 
 S = positions("pull_share", "horizon", "full", "weights_known")  # full: feedback is full information
 N = positions("floor", "rate", "updates", "next_epoch")
@@ -521,13 +522,13 @@ class FairCB(BasePolicy):
         super()._check()
         weights, held = self.settings["context_weights"], self._memory.context_scalars[:, K.weight]
         if weights is not None and not np.allclose(held, weights, rtol=1e-5, atol=0.0):
-            raise validate.Refusal("state.arrays['weight']", f"weights {weights}", held, "The snapshot is damaged.")
+            raise InvalidArgument("state.arrays['weight']", f"weights {weights}", held, "The snapshot is damaged.")
 
     def _check_room(self, n_live: int) -> None:
         if self.settings["pull_share"] * n_live >= 1.0:
             most = math.ceil(1.0 / self.settings["pull_share"]) - 1
             repair = "Retire an arm first, or start anew with a lower pull_share."
-            raise validate.Refusal("n_arms", f"at most {most} live arms with this pull_share", n_live, repair)
+            raise InvalidArgument("n_arms", f"at most {most} live arms with this pull_share", n_live, repair)
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         weights = self.settings["context_weights"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import validate
-from alphafair.types import Policy, Stream
+from alphafair.errors import InvalidArgument
+from alphafair.values import Policy, Stream
 
 
 def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,5 +34,5 @@ def matching_features(
     wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
     if features is None or features.shape[1:] != wanted:
         got = "none" if features is None else f"shape {features.shape[1:]}"
-        raise validate.Refusal(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
+        raise InvalidArgument(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
     return features

@@ -9,15 +9,16 @@ import math
 from typing import Any, ClassVar
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Vector
+from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel
 from alphafair.math.draw import draw_arm
 from alphafair.math.positions import positions
 from alphafair.math.shares import equal_share
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Vector
 
 S = positions("learning_rate", "horizon")  # each 0 if it is not given
 N = positions("rounds")
@@ -120,7 +121,7 @@ class Hedge(BasePolicy):
     ) -> None:
         if horizon is not None and learning_rate is not None:
             repair = "Pass one or the other."
-            raise validate.Refusal("learning_rate", "None when horizon is given", learning_rate, repair)
+            raise InvalidArgument("learning_rate", "None when horizon is given", learning_rate, repair)
         if horizon is not None:
             horizon = validate.horizon(horizon)
         if learning_rate is not None:

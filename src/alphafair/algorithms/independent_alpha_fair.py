@@ -6,8 +6,6 @@ S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g 
 from typing import Any, ClassVar
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Vector
 from alphafair.jit import kernel
 from alphafair.math.draw import draw_from
 from alphafair.math.gradient_ascent import ascend, close_epoch
@@ -23,9 +21,11 @@ from alphafair.math.utility import (
 from alphafair.math.utility import (
     SETTINGS as S,
 )
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Vector
 
 K = positions("squared_norms", "closed_roots", "closed_norms")
 C = positions(ACCOUNT, "x")

@@ -6,15 +6,15 @@ The learner, and what it keeps, is `alphafair.math.log_barrier`.
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
-from alphafair.arrays import Vector
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
 from alphafair.math.log_barrier import absorb, explore, least_propensity
 from alphafair.math.positions import positions
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Vector
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
 S = positions("option", "most_arms")

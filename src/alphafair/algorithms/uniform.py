@@ -3,12 +3,12 @@
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
-from alphafair.algorithm import Algorithm
 from alphafair.jit import kernel
 from alphafair.math.draw import draw_arm
-from alphafair.memory import Layout
-from alphafair.policy import BasePolicy
-from alphafair.types import Feedback, Traits
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
 
 
 @kernel

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alphafair import validate
 from alphafair.checks import changing, choosing, compiled, keeping, learning
 from alphafair.checks.subject import NOT_HERE as NOT_HERE
 from alphafair.checks.subject import Settings as Settings
 from alphafair.checks.subject import Subject as Subject
+from alphafair.errors import InvalidArgument
 
 CHECKS: dict[str, Callable[[Subject], str | None]] = {
     check.__name__: check
@@ -62,7 +62,7 @@ def run_checks(
     """Run every check, one result each, as they come."""
     if not __debug__:
         repair = "Run it without -O and without PYTHONOPTIMIZE, which leave assertions out."
-        raise validate.Refusal("Python", "one that makes assertions", "optimised", repair)
+        raise InvalidArgument("Python", "one that makes assertions", "optimised", repair)
     subject = Subject(policy_class, settings or {})
     for name, check in CHECKS.items():
         if on_start is not None:

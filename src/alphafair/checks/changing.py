@@ -3,7 +3,7 @@
 import numpy as np
 
 from alphafair.checks.subject import Subject, go_the_same_way, is_sound, memory, reward_of, rounds
-from alphafair.types import Account, Policy, State
+from alphafair.values import Account, Policy, State
 
 
 def contexts_may_be_added(subject: Subject) -> None:

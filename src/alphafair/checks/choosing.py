@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from alphafair.checks.subject import Counting, Subject, is_sound, memory, reward_of, rounds
-from alphafair.simulation import simulate
+from alphafair.run import simulate
 
 
 def distribution_sums_to_one(subject: Subject) -> None:

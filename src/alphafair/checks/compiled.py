@@ -7,9 +7,8 @@ import numpy as np
 
 from alphafair import jit
 from alphafair.checks.subject import NOT_HERE, Subject, memory, rounds
-from alphafair.run import has_whole_runs
-from alphafair.simulation import simulate
-from alphafair.types import Decision, Feedback
+from alphafair.run import has_whole_runs, simulate
+from alphafair.values import Decision, Feedback
 
 NO_KERNELS = f"{NOT_HERE}: the policy offers no compiled run"
 TURNED_OFF = f"{NOT_HERE}: kernels run interpreted, as NUMBA_DISABLE_JIT says"

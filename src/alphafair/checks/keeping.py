@@ -9,7 +9,7 @@ import numpy as np
 
 from alphafair.checks.subject import NOT_HERE, Subject, go_the_same_way, is_sound, memory, reward_of, rounds
 from alphafair.run import has_whole_runs
-from alphafair.types import Feedback, Policy, State
+from alphafair.values import Feedback, Policy, State
 
 
 def snapshot_and_go_on(subject: Subject) -> None:

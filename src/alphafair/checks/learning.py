@@ -9,10 +9,9 @@ import numpy as np
 
 from alphafair import jit
 from alphafair.checks.subject import NOT_HERE, Subject, is_sound, memory, reward_of, rounds
-from alphafair.run import has_whole_runs
-from alphafair.simulation import simulate
-from alphafair.types import Decision, Feedback, State, Stream
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
+from alphafair.run import has_whole_runs, simulate
+from alphafair.values import Decision, Feedback, State, Stream
 
 
 def leans_toward_reward(subject: Subject) -> str | None:
@@ -131,7 +130,7 @@ def stays_finite(subject: Subject) -> None:
 def bad_input_is_refused(subject: Subject) -> None:
     """With a ValueError, or a TypeError for what is no number at all, and nothing is changed by it.
 
-    A policy that has no use for a propensity need not look at it. A `Refusal` must name the right argument.
+    A policy that has no use for a propensity need not look at it. A `InvalidArgument` must name the right argument.
     """
     policy = subject.trained()
     decision = policy.choose(0)
@@ -161,7 +160,7 @@ def bad_input_is_refused(subject: Subject) -> None:
         try:
             call()
         except (ValueError, TypeError) as problem:
-            if isinstance(problem, Refusal) and argument not in problem.argument:
+            if isinstance(problem, InvalidArgument) and argument not in problem.argument:
                 raise AssertionError(f"the refusal of a bad {argument} does not name it: {problem}") from None
         else:
             raise AssertionError(f"a bad {argument} was accepted")

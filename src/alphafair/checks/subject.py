@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from alphafair.simulation import simulate
+from alphafair.run import simulate
 from alphafair.streams import ratings
-from alphafair.types import Decision, Feedback, Policy, Stream, Vector
+from alphafair.values import Decision, Feedback, Policy, Stream, Vector
 
 Settings = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
 NOT_HERE = "does not apply"

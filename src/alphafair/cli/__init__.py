@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
+from alphafair.errors import InvalidArgument
 
 COMMANDS = {  # in the order of the help, which shows these sentences without loading the files
     "reproduce": "Reproduce the paper: its experiments, and a report of them.",
@@ -98,15 +99,13 @@ class _Program(TyperGroup):
             with _engine_warnings():
                 return super().invoke(ctx)
         except ValueError as problem:
-            from alphafair.validate import Refusal  # loads NumPy, which a command has loaded by now
-
-            if not isinstance(problem, Refusal):
+            if not isinstance(problem, InvalidArgument):
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(1 if getattr(problem, "code", None) == "policy_failed" else 2) from None
         except Exception as problem:
             extra = isinstance(problem, ImportError) and "pip install 'alphafair[" in str(problem)
-            if not extra and type(problem).__module__ not in ("alphafair.engine.errors", "alphafair.data"):
+            if not extra and type(problem).__module__ not in ("alphafair.errors", "alphafair.data.downloads"):
                 raise
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(1) from None

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from alphafair.evaluation import LogFile
-    from alphafair.experiments.log_report import LogReport
     from alphafair.groups import ArmGroups
+    from alphafair.lab.log_report import LogReport
 
 File = Annotated[
     Path,
@@ -75,7 +75,7 @@ def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
 
 def tell(report: LogReport, draw: Callable[[], Figure], folder: Path | None, as_json: bool) -> None:
     """Write the page and its files if there is a folder for them, and print the table, or the numbers as JSON."""
-    from alphafair.experiments.log_report import write_log_report
+    from alphafair.lab.log_report import write_log_report
 
     page = None if folder is None else write_log_report(report, draw(), folder)
     if as_json:
@@ -122,7 +122,7 @@ def widths(rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
 
 def sizes(log: LogFile, groups: ArmGroups) -> str:
     """How much there is to learn from, and about whom."""
-    from alphafair.words import counted, listed
+    from alphafair.formatting import counted, listed
 
     numbers = {"round": log.n_rounds, "context": log.n_contexts, "arm": log.n_arms}
     in_groups = f" in {counted(groups.n_groups, 'group')}" if groups.named else ""

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alphafair.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from alphafair.types import Stream
+    from alphafair.values import Stream
 
 Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
 Arms = Annotated[
@@ -59,14 +61,14 @@ def read_rounds(
     """The rounds of a file: rewards in [0, most], or mapped onto [0.2, 1] where their range is given."""
     import numpy as np
 
-    from alphafair import rescale_rewards, streams, validate
-    from alphafair.streams.table import place
-    from alphafair.words import exact
+    from alphafair import rescale_rewards, streams
+    from alphafair.data.table import place
+    from alphafair.formatting import exact
 
     low, high = reward_range or (0.0, most)
     if reward_range is not None and not -math.inf < low < high < math.inf:
         repair = "Say the lower number first."
-        raise validate.Refusal("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
+        raise InvalidArgument("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
     stream = streams.table(path, context=context, arm_columns=arms, time=time)
     rewards = stream.reward_table
     outside = np.argwhere((rewards < low) | (rewards > high))
@@ -80,7 +82,7 @@ def read_rounds(
         repair = f"Say --reward-range {exact(least)} {exact(greatest)}, or name the --arm columns."
         if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
             repair = "These look like totals: map the rewards before adding them up, or name the --arm columns."
-        raise validate.Refusal(where, allowed, float(rewards[row, arm]), repair)
+        raise InvalidArgument(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 
 
@@ -93,15 +95,14 @@ def plain_table(title: str | None = None) -> Table:
 
 def make_folder(path: Path) -> Path:
     """The folder, made if it is not there."""
-    from alphafair import validate
 
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         repair = f"{problem.strerror}: choose another."
-        raise validate.Refusal("--output", "a folder, there or to be made", str(path), repair) from None
+        raise InvalidArgument("--output", "a folder, there or to be made", str(path), repair) from None
     if not os.access(path, os.W_OK):
-        raise validate.Refusal("--output", "a folder that can be written", str(path), "Choose another.")
+        raise InvalidArgument("--output", "a folder that can be written", str(path), "Choose another.")
     return path
 
 

@@ -13,7 +13,7 @@ from alphafair.cli._shared import Jobs, Show, make_page, plain_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from alphafair.experiments.results import Arena, Score
+    from alphafair.lab.results import Arena, Score
 
 SEEING = {"bandit": "sees one reward per round", "full": "sees all rewards"}
 
@@ -36,7 +36,7 @@ def command(
     stopped run goes on where it was, and a second one reuses everything.
     """
     from alphafair import validate
-    from alphafair.experiments.arena import arena
+    from alphafair.lab.arena import arena
 
     for option, value in (("--jobs", jobs), ("--seeds", seeds)):
         if value is not None:
@@ -47,8 +47,8 @@ def command(
 
 def _print_shares(console: Console, results: Arena) -> None:
     """A table per feedback and alpha: percent of the gap closed."""
-    from alphafair.experiments.claims import HOLDS, verdict
-    from alphafair.words import PLUS_MINUS
+    from alphafair.formatting import PLUS_MINUS
+    from alphafair.lab.claims import HOLDS, verdict
 
     def text(score: Score) -> str:
         found = score.gap_closed

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alphafair.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -61,42 +63,41 @@ def command(
 
 def find_policy(spec: str) -> type[Any]:
     """The class behind `package.module:Class`, imported as from the current folder."""
-    from alphafair import validate
 
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     module_name, colon, class_name = spec.partition(":")
     if not (module_name and colon and class_name):
-        raise validate.Refusal("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
+        raise InvalidArgument("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
         if problem.name is None or not f"{module_name}.".startswith(f"{problem.name}."):
             repair = f"Install {problem.name}, which it imports."
-            raise validate.Refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+            raise InvalidArgument("PACKAGE", "a module that can be imported", module_name, repair) from None
         repair = f"Run this in the folder that holds {problem.name}, or install it."
-        raise validate.Refusal("PACKAGE", "a module that Python finds", module_name, repair) from None
+        raise InvalidArgument("PACKAGE", "a module that Python finds", module_name, repair) from None
     except Exception as problem:  # whatever the user's file raises is theirs to see, in one line
         repair = f"{_raised(problem)}."
-        raise validate.Refusal("PACKAGE", "a module that can be imported", module_name, repair) from None
+        raise InvalidArgument("PACKAGE", "a module that can be imported", module_name, repair) from None
     kind = getattr(module, class_name, None)
     if kind is None:
         found = {name: getattr(module, name, None) for name in dir(module)}
         policies = [name for name, value in found.items() if inspect.isclass(value) and not _missing(value)]
         repair = f"Its policies: {', '.join(policies)}." if policies else "It has no class that is a policy."
-        raise validate.Refusal("POLICY", f"a class in {module_name}", class_name, repair)
+        raise InvalidArgument("POLICY", f"a class in {module_name}", class_name, repair)
     if not inspect.isclass(kind):
-        raise validate.Refusal("POLICY", "a class", kind, "Name the class itself, not what it makes.")
+        raise InvalidArgument("POLICY", "a class", kind, "Name the class itself, not what it makes.")
     if missing := _missing(kind):
         lacking = f"It lacks {', '.join(missing)}"
         repair = f"{lacking}: derive from alphafair.Policy, which has some of them, and write the rest."
-        raise validate.Refusal("POLICY", "a policy", class_name, repair)
+        raise InvalidArgument("POLICY", "a policy", class_name, repair)
     return kind
 
 
 def _missing(kind: type[Any]) -> list[str]:
     """What the protocol asks for and a class does not have; sizes and feedback may be its objects' own."""
-    from alphafair.types import Policy
+    from alphafair.values import Policy
 
     methods = [name for name, value in vars(Policy).items() if inspect.isfunction(value) and not name.startswith("_")]
     settings = ["name", "traits", "surrogate_regret_bound"]
@@ -124,7 +125,7 @@ def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not (key and equals):
-            raise validate.Refusal("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
+            raise InvalidArgument("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
         validate.choice("--set KEY", key, known)
         try:
             settings[key] = ast.literal_eval(text)
@@ -135,21 +136,20 @@ def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]
 
 def make(kind: type[Any], n_contexts: int, n_arms: int, settings: dict[str, Any]) -> Any:
     """Make a policy; a setting that is missing or wrong is refused in one line."""
-    from alphafair import validate
 
     for name, parameter in inspect.signature(kind).parameters.items():
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         given = name in ("n_contexts", "n_arms", "seed") or name in settings
         if parameter.default is parameter.empty and not variadic and not given:
             allowed = f"given for {name}, which {kind.__name__} needs"
-            raise validate.Refusal("--set", allowed, settings, f"Add --set {name}=VALUE.")
+            raise InvalidArgument("--set", allowed, settings, f"Add --set {name}=VALUE.")
     try:
         return kind(n_contexts, n_arms, **settings, seed=0)
-    except validate.Refusal:
+    except InvalidArgument:
         raise
     except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
         allowed = "a class to be made as Policy(n_contexts, n_arms, seed=...)"
-        raise validate.Refusal("POLICY", allowed, kind.__name__, f"{_raised(problem)}.") from None
+        raise InvalidArgument("POLICY", allowed, kind.__name__, f"{_raised(problem)}.") from None
 
 
 def _does_not_apply(result: CheckResult) -> bool:

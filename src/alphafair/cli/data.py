@@ -15,13 +15,13 @@ app = typer.Typer(
 @app.command("list")
 def show_list() -> None:
     """Show the data sets, and which are on this machine."""
-    from alphafair import data
+    from alphafair.data import downloads
 
-    width = max(map(len, data.DATASETS))
-    for name, dataset in data.DATASETS.items():
-        here = "here" if data.path_of(name).exists() else "-"
+    width = max(map(len, downloads.DATASETS))
+    for name, dataset in downloads.DATASETS.items():
+        here = "here" if downloads.path_of(name).exists() else "-"
         typer.echo(f"{name:<{width}}  {dataset.megabytes:>4} MB  {here:<4}  {dataset.holds}")
-    typer.echo(f"\nGet one with: alphafair data get NAME. {data.LICENCE}")
+    typer.echo(f"\nGet one with: alphafair data get NAME. {downloads.LICENCE}")
 
 
 @app.command("get")
@@ -30,11 +30,12 @@ def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set tha
 
     The file is compared with its SHA-256 and then kept. The last line printed is its path.
     """
-    from alphafair import data, validate
+    from alphafair import validate
+    from alphafair.data import downloads
 
-    validate.choice("NAME", name, data.DATASETS)
-    path = data.get(name, progress=True)
-    typer.echo(data.LICENCE, err=True)
+    validate.choice("NAME", name, downloads.DATASETS)
+    path = downloads.get(name, progress=True)
+    typer.echo(downloads.LICENCE, err=True)
     typer.echo(path)
 
 
@@ -48,13 +49,14 @@ def where(
 
     The environment variable ALPHAFAIR_DATA chooses another.
     """
-    from alphafair import data, validate
+    from alphafair import validate
+    from alphafair.data import downloads
 
     if name is None:
-        typer.echo(data.folder())
+        typer.echo(downloads.folder())
         return
-    validate.choice("NAME", name, data.DATASETS)
-    path = data.path_of(name)
+    validate.choice("NAME", name, downloads.DATASETS)
+    path = downloads.path_of(name)
     typer.echo(path)
     if not path.exists():
         typer.echo(f"not there yet: alphafair data get {name}", err=True)

@@ -33,8 +33,8 @@ def command(
     contexts with few rounds, repeated ids, time going backwards. Exits with 1 if something must be mended.
     """
     from alphafair.evaluation import doctor
-    from alphafair.experiments.log_report import LogReport
-    from alphafair.experiments.pictures import logs as pictures
+    from alphafair.lab.log_report import LogReport
+    from alphafair.lab.pictures import logs as pictures
 
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     found = doctor(log, **columns, time=time, id=id, available=available or None)

@@ -13,11 +13,12 @@ from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 from alphafair.cli._shared import AsJson, output_folder
+from alphafair.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from alphafair.evaluation import LogFile
     from alphafair.groups import ArmGroups
-    from alphafair.types import Log, Matrix, Policy
+    from alphafair.values import Log, Matrix, Policy
 
 FIXED = ("logged", "uniform", "fair")
 OF_FIXED = ("user", "estimator", "replicates")  # options that policies which learn have no use for
@@ -62,8 +63,8 @@ def command(
     """
     from alphafair import Log
     from alphafair.evaluation import LogFile, evaluate, frontier
-    from alphafair.experiments.log_report import LogReport
-    from alphafair.experiments.pictures import logs as pictures
+    from alphafair.lab.log_report import LogReport
+    from alphafair.lab.pictures import logs as pictures
 
     named: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     named["available"] = available or None
@@ -113,9 +114,8 @@ def _unreached(
     ctx: typer.Context, names: list[str], learning: Mapping[str, type[Policy]], groups: ArmGroups
 ) -> Iterator[str]:
     """Which policies an option that was given changes nothing in, in words; refused if that is all of them."""
-    from alphafair import validate
     from alphafair.algorithms.fitting import accepted
-    from alphafair.words import listed
+    from alphafair.formatting import listed
 
     for option in OF_FIXED:
         source = ctx.get_parameter_source(option)
@@ -123,7 +123,7 @@ def _unreached(
             continue
         if len(learning) == len(names):
             repair = "Replays and runs on the model have neither an estimator nor a bootstrap."
-            raise validate.Refusal(f"--{option}", "left out where every policy learns", ctx.params[option], repair)
+            raise InvalidArgument(f"--{option}", "left out where every policy learns", ctx.params[option], repair)
         yield f"--{option} is for fixed policies: it changes nothing in {listed([*learning])}."
     if groups.floored or groups.arm_floor > 0.0:
         keeps = [name for name, kind in learning.items() if accepted(kind, {"groups": None})]
@@ -131,7 +131,7 @@ def _unreached(
         if len(without) == len(names):
             repair = "fair keeps floors, and so do alpha-fair-adaptive and alpha-fair-bandit."
             got = ctx.params["pull_floor"] or "a column floor in --groups"
-            raise validate.Refusal("--pull-floor", "left out where no policy keeps floors", got, repair)
+            raise InvalidArgument("--pull-floor", "left out where no policy keeps floors", got, repair)
         if without:
             keep = "keeps" if len(names) - len(without) == 1 else "keep"
             some = listed([name for name in names if name not in without])
@@ -156,9 +156,8 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     import numpy as np
     import polars as pl
 
-    from alphafair import validate
-    from alphafair.csv_text import unmarked_table
-    from alphafair.streams.table import named_columns, scan, whole
+    from alphafair.data.csv_text import unmarked_table
+    from alphafair.data.table import named_columns, scan, whole
 
     rows = scan(path)
     first = rows.collect_schema().names()[0]
@@ -171,9 +170,7 @@ def read_distributions(path: Path, log: LogFile) -> Matrix:
     missing = [label for label in log.context_labels if label not in by_label]
     if missing:
         repair = "Give one row per context of the log."
-        raise validate.Refusal(
-            f"{path}: rows", f"{log.n_contexts} contexts with {missing[0]!r}", list(by_label), repair
-        )
+        raise InvalidArgument(f"{path}: rows", f"{log.n_contexts} contexts with {missing[0]!r}", list(by_label), repair)
     return np.array([by_label[label] for label in log.context_labels], dtype=np.float64)
 
 
@@ -204,14 +201,13 @@ def _player(kind: type[Policy], log: LogFile, alpha: float, groups: ArmGroups) -
 
 def _learning(name: str, log: Log, player: Policy, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy that learns, on the rounds that match and against the model."""
-    from alphafair import validate
     from alphafair.evaluation import replay, simulate_model
 
     found: dict[str, Any] = {}
     for how, play in (("replayed", replay), ("on the model", simulate_model)):
         try:
             found[f"{name}, {how}"] = play(log, player, **settings)
-        except validate.Refusal as refusal:
+        except InvalidArgument as refusal:
             if how != "replayed" or refusal.argument != "log":
                 raise
             typer.echo(f"not replayed: {refusal}", err=True)

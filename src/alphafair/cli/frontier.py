@@ -64,8 +64,8 @@ def command(
     from alphafair import validate
     from alphafair.evaluation import LogFile, frontier, regret
     from alphafair.evaluation.intervals import plain
-    from alphafair.experiments.log_report import LogReport
-    from alphafair.experiments.pictures import logs as pictures
+    from alphafair.lab.log_report import LogReport
+    from alphafair.lab.pictures import logs as pictures
 
     validate.choice("--optimum", optimum, WHOSE)
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}

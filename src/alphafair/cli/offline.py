@@ -10,7 +10,7 @@ import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
 from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
-from alphafair.words import counted, exact, fitting
+from alphafair.formatting import counted, exact, fitting
 
 
 def command(
@@ -44,7 +44,7 @@ def command(
     import polars as pl
 
     from alphafair import figures, metrics, validate
-    from alphafair.csv_text import marked_labels
+    from alphafair.data.csv_text import marked_labels
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
 
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphafair.cli._shared import Jobs, Show, make_page, plain_table
+from alphafair.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from alphafair.experiments.results import Results
+    from alphafair.lab.results import Results
 
 
 def command(
@@ -38,14 +39,14 @@ def command(
     Without --data the ratings are MovieLens latest-small: the repository's copy, or a download (1 MB, once).
     """
     from alphafair import validate
-    from alphafair.data import LICENCE
-    from alphafair.experiments.reproduce import reproduce
-    from alphafair.experiments.sources import Data
+    from alphafair.data.downloads import LICENCE
+    from alphafair.lab.reproduce import reproduce
+    from alphafair.lab.sources import Data
 
     if jobs is not None:
         validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
-        raise validate.Refusal("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
+        raise InvalidArgument("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
     if data is None and not smoke:
         typer.echo(LICENCE, err=True)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
@@ -55,7 +56,7 @@ def command(
 def _print_claims(console: Console, results: Results) -> None:
     from rich.markup import escape
 
-    from alphafair.experiments.claims import FAILS, HOLDS, OPEN
+    from alphafair.lab.claims import FAILS, HOLDS, OPEN
 
     part = results.data.part
     if part is not None:

@@ -13,13 +13,14 @@ import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
 from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
-from alphafair.words import amount, counted, fixed
+from alphafair.errors import InvalidArgument
+from alphafair.formatting import amount, counted, fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from alphafair.groups import ArmGroups
-    from alphafair.types import Policy, Stream, Trace
+    from alphafair.values import Policy, Stream, Trace
 
 OF_A_FILE = ("context", "arm", "time", "reward_range")
 MADE_HERE = ("stream", "rounds", "contexts", "arms")
@@ -132,15 +133,14 @@ def _find(name: str) -> type[Policy]:
 
 def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
     """Options for a file need one, and those for a stream made here have no say in a file."""
-    from alphafair import validate
 
     for option in OF_A_FILE if data is None else MADE_HERE:
         source = ctx.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             flag = f"--{option.replace('_', '-')}"
             if data is None:
-                raise validate.Refusal("--data", f"given with {flag}", None, "Pass --data FILE as well.")
-            raise validate.Refusal(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
+                raise InvalidArgument("--data", f"given with {flag}", None, "Pass --data FILE as well.")
+            raise InvalidArgument(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
 
 
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
@@ -279,7 +279,7 @@ def certificates(
 def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
     """One display, a bar per policy."""
     from alphafair.progress import progress_bar
-    from alphafair.simulation import simulate
+    from alphafair.run import simulate
 
     traces, twins = [], Counter(policy.name for policy in policies)
     titles = [policy.name + (f" ({policy.feedback})" if twins[policy.name] > 1 else "") for policy in policies]

@@ -8,21 +8,21 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from alphafair.errors import Mismatch as Mismatch
+from alphafair.errors import PolicyFailed as PolicyFailed
+from alphafair.errors import RequestError as RequestError
+from alphafair.errors import Unavailable as Unavailable
+
 _NAMES = {
     "engine": ("Engine", "restore"),
-    "errors": ("Mismatch", "PolicyFailed", "Refused", "Unavailable"),
     "requests": ("Activate", "Decide", "Outcome", "Receipt", "Reward", "Status"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [*_MODULES]
+__all__ = [*_MODULES, "Mismatch", "PolicyFailed", "RequestError", "Unavailable"]
 
 if TYPE_CHECKING:
     from alphafair.engine.engine import Engine as Engine
     from alphafair.engine.engine import restore as restore
-    from alphafair.engine.errors import Mismatch as Mismatch
-    from alphafair.engine.errors import PolicyFailed as PolicyFailed
-    from alphafair.engine.errors import Refused as Refused
-    from alphafair.engine.errors import Unavailable as Unavailable
     from alphafair.engine.requests import Activate as Activate
     from alphafair.engine.requests import Decide as Decide
     from alphafair.engine.requests import Outcome as Outcome

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from alphafair.engine.integrity import impossible_number, without_decision
 from alphafair.engine.ledger import Ledger
-from alphafair.loops import DRAW, EXPECT, FORGO, LEARN
+from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN
 
 CHUNK = 100_000  # events read at a time
 LARGEST = 2**31 - 1  # number of a context or an arm

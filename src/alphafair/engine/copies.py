@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
 from alphafair.engine.ledger import check_application
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
@@ -31,7 +30,7 @@ def copy(
     """Copy a database that may be in use to a new file, and `prepare` it before it takes its name; its events."""
     target = Path(path)
     if not Path(source).exists():
-        raise Refusal("path", "a file that is there", str(source), "Look for a typo.")
+        raise InvalidArgument("path", "a file that is there", str(source), "Look for a typo.")
     _check_new(target)
     try:
         with _part(target) as part:
@@ -75,11 +74,11 @@ def n_events_of(path: Path) -> int:
 def _check_new(target: Path) -> None:
     """Refuse a name that is taken, that something is left of, or that a process holds."""
     if os.path.lexists(target):
-        raise Refusal("path", "a new file", str(target), "Move the old one away first: nothing is overwritten.")
+        raise InvalidArgument("path", "a new file", str(target), "Move the old one away first: nothing is overwritten.")
     left = [target.name + ending for ending in COMPANIONS if os.path.lexists(f"{target}{ending}")]
     if left:
         repair = f"Move {' and '.join(left)} away too: SQLite would read what is in there into the new file."
-        raise Refusal("path", "a name that nothing is left of", left, repair)
+        raise InvalidArgument("path", "a name that nothing is left of", left, repair)
     if lock_of(target).exists():
         handle = open_lock(target)
         try:

@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 
 from alphafair import __version__, validate
-from alphafair.available import packed
 from alphafair.engine import memory
 from alphafair.engine.erasures import Erasures
-from alphafair.engine.errors import Mismatch, Refused, Unavailable
 from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled
 from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment, checked_label
 from alphafair.engine.expiry import Expiry
@@ -36,7 +34,9 @@ from alphafair.engine.queue import Queue, Ticket
 from alphafair.engine.replay import Replay
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 from alphafair.engine.snapshots import Snapshots
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
 from alphafair.memory_limit import memory_limit
+from alphafair.values.available import packed
 
 LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
 GROUP = 5_000  # the most requests in one transaction
@@ -89,7 +89,7 @@ class Decisions:
         began, reason = time.monotonic(), ""
         try:
             position, latest, experiments = self._folded()
-        except (OSError, Mismatch, validate.Refusal) as problem:
+        except (OSError, Mismatch, InvalidArgument) as problem:
             self._problem = str(problem)
             raise
         except Exception as problem:
@@ -157,7 +157,9 @@ class Decisions:
     def _writing(self) -> Iterator[None]:
         """The writer's turn; everything that waits is served first."""
         if self._ledger.read_only:
-            raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
+            raise RequestError(
+                "read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes."
+            )
         with self._reading():
             while self._waiting:
                 self._serve()
@@ -166,7 +168,7 @@ class Decisions:
                 self._recover()
                 begun = True
                 yield
-            except validate.Refusal:
+            except InvalidArgument:
                 raise
             except MemoryError as problem:
                 unavailable = self._failed(problem, begun)
@@ -181,7 +183,7 @@ class Decisions:
 
         The error to answer with: it must not hold on to what is in memory, which is dropped before it is loaded again.
         """
-        if isinstance(problem, validate.Refusal):
+        if isinstance(problem, InvalidArgument):
             return problem
         self._stale = self._stale or begun
         if isinstance(problem, OSError | Mismatch):
@@ -196,7 +198,7 @@ class Decisions:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Refused("closed", "engine", "open", "closed", "Open it again with Engine.open.")
+            raise RequestError("closed", "engine", "open", "closed", "Open it again with Engine.open.")
 
     def _freshen(self) -> None:
         """After a failed write, or for a reader that is behind: what is on the disk is the truth."""
@@ -237,10 +239,12 @@ class Decisions:
 
     # many requests at once
 
-    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | Refused]:
+    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | RequestError]:
         """Answer all requests once they are on the disk, in one transaction; what is refused is an answer too."""
         if self._ledger.read_only:
-            raise Refused("read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes.")
+            raise RequestError(
+                "read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes."
+            )
         ticket = Ticket(requests)
         self._waiting.wait(ticket, self._lead)
         if ticket.problem is not None:
@@ -270,7 +274,7 @@ class Decisions:
         with contextlib.suppress(Unavailable, MemoryError):  # they are on the disk, whatever becomes of a snapshot
             self._take_snapshots()
 
-    def _answer_group(self, group: Sequence[Ticket]) -> list[list[Receipt | Outcome | Refused]]:
+    def _answer_group(self, group: Sequence[Ticket]) -> list[list[Receipt | Outcome | RequestError]]:
         """What all of a group are told, once it is on the disk."""
         self._check_open()
         self._recover()
@@ -287,18 +291,18 @@ class Decisions:
             raise
         return answers
 
-    def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | Refused]:
+    def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | RequestError]:
         ways: dict[type, Callable[[Any, Fold], Receipt | Outcome]]
         ways = {Decide: self._decide, Reward: self._reward, Activate: self._activate}
-        answers: list[Receipt | Outcome | Refused] = []
+        answers: list[Receipt | Outcome | RequestError] = []
         for request in requests:
             try:
                 answers.append(ways.get(type(request), _unknown)(request, fold))
-            except Refused as refused:
+            except RequestError as refused:
                 answers.append(refused)
-            except validate.Refusal as refused:
+            except InvalidArgument as refused:
                 argument, allowed, value, repair = refused.argument, refused.allowed, refused.value, refused.repair
-                answers.append(Refused("bad_request", argument, allowed, value, repair))
+                answers.append(RequestError("bad_request", argument, allowed, value, repair))
         return answers
 
     def _decide(self, request: Decide, fold: Fold) -> Receipt:
@@ -316,10 +320,10 @@ class Decisions:
             if known is not None:
                 if known.experiment is not experiment or known.label != label:
                     repair = "Use an id once; to ask again, repeat the request as it was."
-                    raise Refused("id_taken", "id", "one that no other decision has", id, repair)
+                    raise RequestError("id_taken", "id", "one that no other decision has", id, repair)
                 return Receipt(id, experiment.arms[known.arm], known.propensity, label)
         if experiment.paused:
-            raise Refused("paused", "experiment", "one that is not paused", name, "Resume it first.")
+            raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
         number, policy, is_new = experiment.contexts.get(label, -1), experiment.policy, False
         if number < 0:
@@ -368,7 +372,7 @@ class Decisions:
             return _closed(source)
         if not known.active:
             repair = "Activate the decision first: a deferred one counts from then on."
-            raise Refused("not_activated", "id", "an activated decision", id, repair)
+            raise RequestError("not_activated", "id", "an activated decision", id, repair)
         fold.settled(known, reward, "client", rewards)
         fold.delays.append((fold.at - known.since) / 1e6)
         return APPLIED
@@ -393,7 +397,7 @@ class Decisions:
         experiment = self._experiments.get(name) if isinstance(name, str) else None
         if experiment is None:
             repair = f"There are {validate.listed(self._experiments)}." if self._experiments else "Create it first."
-            raise Refused("unknown_experiment", "experiment", "one of those in the file", name, repair)
+            raise RequestError("unknown_experiment", "experiment", "one of those in the file", name, repair)
         return experiment
 
     def _find_decision(self, id: Any, name: Any) -> Known | None:
@@ -418,7 +422,7 @@ class Decisions:
             repair = (
                 "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, say of similar visitors."
             )
-            raise Refused("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
+            raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
 
     # the clock
 
@@ -512,4 +516,4 @@ def reason_of(problem: BaseException) -> str:
 
 
 def _unknown(request: object, fold: Fold) -> Outcome:
-    raise Refused("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
+    raise RequestError("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")

@@ -15,7 +15,6 @@ from alphafair import validate
 from alphafair.engine import copies, history
 from alphafair.engine.decisions import Decisions
 from alphafair.engine.erasures import NOTE
-from alphafair.engine.errors import Mismatch, PolicyFailed, Refused, Unavailable
 from alphafair.engine.events import Change, Context
 from alphafair.engine.experiment import (
     CODE,
@@ -35,8 +34,9 @@ from alphafair.engine.integrity import check_rows
 from alphafair.engine.ledger import Ledger, Update
 from alphafair.engine.replay import Replay, put_back
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
+from alphafair.errors import InvalidArgument, Mismatch, PolicyFailed, RequestError, Unavailable
 from alphafair.groups import Groups, Labels
-from alphafair.types import Account, Log, State
+from alphafair.values import Account, Log, State
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
 STILL_OPEN = """select d.id, d.seq from decision d left join activation a on a.decision = d.seq
@@ -85,7 +85,7 @@ class Engine(Decisions):
             max_contexts = validate.integer("max_contexts", max_contexts, low=1)
         if (read_only or not create) and DatabaseFiles(path).is_empty:
             allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "a file that is there"
-            raise validate.Refusal("path", allowed, str(path), "Look for a typo.")
+            raise InvalidArgument("path", allowed, str(path), "Look for a typo.")
         return cls(Ledger(path, read_only=read_only), seed, max_contexts=max_contexts)
 
     @property
@@ -146,7 +146,7 @@ class Engine(Decisions):
 
     def _one(self, request: Decide | Reward | Activate) -> Receipt | Outcome:
         (answer,) = self.submit([request])
-        if isinstance(answer, Refused):
+        if isinstance(answer, RequestError):
             raise answer
         return answer
 
@@ -186,7 +186,7 @@ class Engine(Decisions):
             default_reward = validate.number("default_reward", default_reward, low=low, high=high)
             if reward_wait is None:
                 repair = "Say reward_wait too: how long to wait before it is applied."
-                raise Refused("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
+                raise RequestError("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
         if groups is not None:
             settings["groups"] = groups
         if start is not None:
@@ -208,7 +208,9 @@ class Engine(Decisions):
         }
         with self._writing():
             if name in self._experiments:
-                raise Refused("experiment_exists", "name", "new", name, "Choose another, or use the one that is there.")
+                raise RequestError(
+                    "experiment_exists", "name", "new", name, "Choose another, or use the one that is there."
+                )
             fold = Fold(self.position, self._now())
             seq = fold.next()
             blob = None if start is None else start.to_bytes()
@@ -260,7 +262,7 @@ class Engine(Decisions):
             if number not in experiment.retired and len(experiment.live_arms) > 1:
                 self._change(name, "retire_arm", {"arm": number})
             elif number not in experiment.retired:
-                raise Refused("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
+                raise RequestError("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
 
     def mask_arm(self, name: str, arm: str) -> None:
         """Do not draw an arm until it is unmasked: out of stock, say."""
@@ -324,7 +326,7 @@ class Engine(Decisions):
             experiment = self._find_experiment(name)
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
-                raise Refused("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
+                raise RequestError("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
             decisions = self._ledger.rows(
                 "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
             )
@@ -422,7 +424,7 @@ class Engine(Decisions):
             for experiment in self._keyed.values():
                 if experiment.code != CODE and experiment.has_policy:
                     repair = "Open the file for writing once, which notes the upgrade, or verify with the code of then."
-                    raise Refused("other_code", "experiment", "written by this code", experiment.name, repair)
+                    raise RequestError("other_code", "experiment", "written by this code", experiment.name, repair)
             replay = Replay(reader, self.position, check=True).from_upgrades()
             again, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()
             for key, experiment in self._keyed.items():
@@ -491,7 +493,7 @@ def failing_alone(experiment: Experiment, doing: str) -> Iterator[None]:
     """A policy may refuse; whatever else it raises is a failure of its own, before anything has changed."""
     try:
         yield
-    except (validate.Refusal, Unavailable):
+    except (InvalidArgument, Unavailable):
         raise
     except Exception as problem:
         what = f"{doing}: {type(problem).__name__}: {problem}"

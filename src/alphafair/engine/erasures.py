@@ -12,8 +12,8 @@ import contextlib
 import time
 from typing import Final
 
-from alphafair.engine.errors import Unavailable
 from alphafair.engine.ledger import Ledger, Update
+from alphafair.errors import Unavailable
 
 AT_ONCE: Final = 1 << 25  # bytes of a file that is written anew between two requests
 PAUSE: Final = 60.0  # seconds until the next attempt, if somebody was reading or the disk was full

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine.errors import PolicyFailed, Refused
 from alphafair.engine.events import Change
+from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
-from alphafair.types import Feedback, State, Vector
+from alphafair.values import Feedback, State, Vector
 
 CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
 LONGEST_LABEL, LONGEST_REASON = 200, 300
@@ -63,7 +63,7 @@ def checked_label(argument: str, value: Any) -> str:
         return str(value)  # a plain one, whatever library it comes from
     shown = value[:40] if isinstance(value, str) else value
     allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
-    raise Refused("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
+    raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Experiment:
             return load_policy(State.from_bytes(created.state))
         if self.policy_name not in POLICIES:
             repair = "Import the module that registers it before the file is opened."
-            raise validate.Refusal("policy", "registered in this process", self.policy_name, repair)
+            raise InvalidArgument("policy", "registered in this process", self.policy_name, repair)
         settings = body["settings"]
         if "groups" in settings:
             settings["groups"] = Groups(**settings["groups"])
@@ -314,7 +314,7 @@ class Experiment:
         number = self.arm_numbers.get(arm) if isinstance(arm, str) else None
         if number is None:
             repair = f"{self.name} has {validate.listed(self.arms)}."
-            raise Refused("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
+            raise RequestError("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
         return number
 
     def checked_arrival(self, arm: Any, account: Any, group: Any, entitlement: Any) -> dict[str, Any]:
@@ -323,15 +323,15 @@ class Experiment:
         validate.account(account)
         groups = self.group_of
         if arm in self.arm_numbers:
-            raise Refused("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
+            raise RequestError("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
         if bool(groups) == (group is None):
             allowed = "named: every arm of this experiment has one" if groups else "left out: arms have none here"
-            raise Refused("bad_request", "group", allowed, group, "See the experiment's groups.")
+            raise RequestError("bad_request", "group", allowed, group, "See the experiment's groups.")
         if group is not None:
             checked_label("group", group)
         if entitlement is not None and group in groups.values():
             repair = "It keeps what it is entitled to."
-            raise Refused("bad_request", "entitlement", "that of a new group", entitlement, repair)
+            raise RequestError("bad_request", "entitlement", "that of a new group", entitlement, repair)
         said = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
         return {key: value for key, value in said.items() if value is not None}
 
@@ -349,7 +349,7 @@ class Experiment:
             mask &= self._playable
         if not mask.any():
             repair = "Leave the decision out when nothing can be played."
-            raise Refused("no_arm_available", "available", "at least one arm that can be played", [], repair)
+            raise RequestError("no_arm_available", "available", "at least one arm that can be played", [], repair)
         return mask
 
     def _numbers_of(self, available: Iterable[str]) -> list[int]:
@@ -358,7 +358,7 @@ class Experiment:
         except Exception:  # whatever an iterator of the caller's raises
             names = None
         if names is None:
-            raise Refused("bad_request", "available", "a list of arms", available, "Put them into a list.")
+            raise RequestError("bad_request", "available", "a list of arms", available, "Put them into a list.")
         try:
             return [self.arm_numbers[name] for name in names]
         except (KeyError, TypeError):  # say which
@@ -382,15 +382,15 @@ class Experiment:
                     some = (
                         f"Missing: {validate.listed(missing) or 'none'}; unknown: {validate.listed(unknown) or 'none'}."
                     )
-                    raise Refused("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
+                    raise RequestError("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
                 value = [value.get(arm, self.low) for arm in arms]
             try:
                 rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
-            except validate.Refusal as refused:
-                raise Refused("bad_reward", *refused.args) from None
+            except InvalidArgument as refused:
+                raise RequestError("bad_reward", *refused.args) from None
             if rewards.shape != (n_arms,) or not ((rewards >= self.low) & (rewards <= self.high)).all():
                 repair = "Give one per arm, in the order of the experiment's arms."
-                raise Refused("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
+                raise RequestError("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
             return None, rewards.astype("<f8").tobytes()
         try:
             is_number = not isinstance(value, str | bytes | bool) and not getattr(value, "ndim", 0)
@@ -399,7 +399,7 @@ class Experiment:
             number = np.nan
         if not self.low <= number <= self.high:
             repair = f"Rewards of {self.name} lie in that range: say another reward_range when you create it."
-            raise Refused("bad_reward", "reward", f"a number {allowed}", value, repair)
+            raise RequestError("bad_reward", "reward", f"a number {allowed}", value, repair)
         return number, None
 
     # what happens to it
@@ -411,7 +411,7 @@ class Experiment:
             if context >= policy.n_contexts:
                 policy = policy if policy.traits.contexts_apart else copy.deepcopy(policy)
                 policy.grow(n_contexts=context + 1)
-        except validate.Refusal:  # it takes no more
+        except InvalidArgument:  # it takes no more
             raise
         except Exception as problem:
             self._failed_in = context
@@ -543,7 +543,9 @@ def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
         groups = Groups(value)
     if not isinstance(groups, Groups):
         allowed = "a list of labels, one per arm, or a Groups(labels, entitlements, pull_floor)"
-        raise Refused("bad_request", "groups", allowed, value, "Name the group of every arm, in the order of arms.")
+        raise RequestError(
+            "bad_request", "groups", allowed, value, "Name the group of every arm, in the order of arms."
+        )
     labels = _checked_group_labels(groups.labels, arms)
     numbers = {"entitlements": (groups.entitlements, 1.0), "pull_floor": (groups.pull_floor, 0.0)}
     if labels is None:
@@ -551,7 +553,9 @@ def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
             if isinstance(by_arm, Mapping):
                 unknown = sorted({*by_arm} - {*arms}, key=str)
                 if unknown:
-                    raise Refused("bad_request", name, "by arm", unknown[0], "Name arms, or pass labels of groups.")
+                    raise RequestError(
+                        "bad_request", name, "by arm", unknown[0], "Name arms, or pass labels of groups."
+                    )
                 numbers[name] = [by_arm.get(arm, missing) for arm in arms], missing
     return Groups(labels, **{name: given for name, (given, _) in numbers.items()})
 
@@ -563,11 +567,11 @@ def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
     if isinstance(labels, Mapping):
         if {*labels} != {*arms}:
             odd = sorted({*labels} ^ {*arms}, key=str)[:5]
-            raise Refused("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
+            raise RequestError("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
         labels = [labels[arm] for arm in arms]
     if not isinstance(labels, list | tuple | np.ndarray):
         repair = "Name the group of every arm, in the order of arms."
-        raise Refused("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
+        raise RequestError("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
     return [checked_label("groups", label) for label in labels]
 
 
@@ -585,16 +589,16 @@ def checked_start(
     contradicts = "Leave it out, or change the policy before you take its snapshot."
     if policy is not None and policy != ready.name:
         validate.choice("policy", policy, POLICIES)
-        raise Refused("bad_request", "policy", f"left out, or {ready.name!r} as in start", policy, contradicts)
+        raise RequestError("bad_request", "policy", f"left out, or {ready.name!r} as in start", policy, contradicts)
     if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
         allowed = f"of {len(arms)} live arms and {len(contexts)} contexts"
         repair = "Name as many arms and contexts as the policy knows."
-        raise Refused("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
+        raise RequestError("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
     made = _made(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
     for name in settings:
         if made.settings.get(name) != ready.settings.get(name):
             allowed = f"left out, or {ready.settings.get(name)!r} as in start"
-            raise Refused("bad_request", name, allowed, settings[name], contradicts)
+            raise RequestError("bad_request", name, allowed, settings[name], contradicts)
     return ready
 
 
@@ -608,10 +612,10 @@ def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings
         if name not in known:
             allowed = f"left out: {kind.name} takes {', '.join(known) or 'no settings'}"
             repair = "Leave it out, or choose a policy that takes it."
-            raise Refused("bad_request", name, allowed, settings[name], repair)
+            raise RequestError("bad_request", name, allowed, settings[name], repair)
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
-            raise Refused(
+            raise RequestError(
                 "bad_request", name, f"said: {kind.name} cannot do without", None, "Give it with the settings."
             )
     _refuse_features(arguments.get("n_features"))  # before the policy takes memory for them
@@ -622,5 +626,5 @@ def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings
 
 def _refuse_features(n_features: Any) -> None:
     if n_features:
-        repair = "Turn features into context labels first: see alphafair.contexts.cluster."
-        raise Refused("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)
+        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
+        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)

@@ -18,14 +18,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.available import ALL, AvailableArms, SetNumbers, unpacked
-from alphafair.csv_text import marked
-from alphafair.engine.errors import Refused
+from alphafair.data.csv_text import marked
 from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import InvalidArgument, RequestError
+from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
 if TYPE_CHECKING:
-    from alphafair.types import Log
+    from alphafair.values import Log
 
 FORMATS = ("parquet", "csv", "jsonl")
 CHUNK = 20_000  # rows in memory at a time
@@ -102,11 +102,11 @@ class DrawnAmong:
 def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
     """Those of the policy that an experiment began with: in files of older versions it may have retired some before."""
     from alphafair.algorithms import load_policy
-    from alphafair.types import State
+    from alphafair.values import State
 
     try:
         return [int(arm) for arm in load_policy(State.from_bytes(state)).live_arms]
-    except validate.Refusal:  # a policy that this process does not know, and that was never checked
+    except InvalidArgument:  # a policy that this process does not know, and that was never checked
         return range(n_arms)
 
 
@@ -148,7 +148,7 @@ def checked_format(experiment: Exported, format: str | None) -> str:
     format = validate.choice("format", format, FORMATS)
     if format == "csv" and experiment.full:
         repair = "Choose parquet or jsonl."
-        raise Refused("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
+        raise RequestError("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
     return format
 
 
@@ -195,7 +195,7 @@ def write(
 
 def log(ledger: Ledger, experiment: Exported) -> Log:
     """The decisions that have a reward, as arrays; under full information the reward of the arm that was drawn."""
-    from alphafair.types import Log
+    from alphafair.values import Log
 
     query = """select d.context, d.arm, {reward}, d.propensity, d.at, d.policy_version, d.available
         from decision d join reward r on r.decision = d.seq
@@ -208,7 +208,7 @@ def log(ledger: Ledger, experiment: Exported) -> Log:
         )
     if not rows:
         repair = "A log has decisions with rewards: wait for the first."
-        raise Refused("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
+        raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
     contexts, arms, rewards, propensities, at, versions, masks = (list(column) for column in zip(*rows, strict=True))
     among = DrawnAmong(experiment)
     if experiment.full:

@@ -10,9 +10,9 @@ import os
 import sys
 from typing import IO, NamedTuple
 
-from alphafair.engine.errors import Unavailable
 from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import Unavailable
 
 NICE = 10  # requests go first
 CHANGES = "select seq, experiment, kind, body, null, at from change where experiment = ? and seq <= ? order by seq"

@@ -8,8 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from alphafair.engine.errors import Unavailable
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument, Unavailable
 
 PRIVATE = 0o600  # a database, its copies and its lock are for their owner: they hold people's labels and hashes of keys
 LOG, INDEX, JOURNAL = COMPANIONS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
@@ -39,10 +38,12 @@ class DatabaseFiles:
         if self.is_empty and log.exists() and log.stat().st_size:
             allowed = f"the file that {log.name} beside it ({log.stat().st_size:,} bytes) belongs to"
             repair = f"Put the file back, or move {log.name} away to begin anew: opening would delete it."
-            raise Refusal("path", allowed, "no such file" if not self.path.exists() else "an empty file", repair)
+            raise InvalidArgument(
+                "path", allowed, "no such file" if not self.path.exists() else "an empty file", repair
+            )
         if for_writing and self.path.exists() and (n_names := self.path.stat().st_nlink) > 1:
             repair = "Remove the other hard links, or copy the file: SQLite keeps its write-ahead log by name."
-            raise Refusal("path", "a file that has one name", f"{self.name} with {n_names} names", repair)
+            raise InvalidArgument("path", "a file that has one name", f"{self.name} with {n_names} names", repair)
 
     def make_private(self) -> None:
         """Make the file, if it is not there, for its owner alone; SQLite gives its own files the same mode."""

@@ -11,8 +11,8 @@ from alphafair.engine.events import TABLES, Activated, Change, Decided, Event, L
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.known import Known
-from alphafair.loops import EXPECT, FORGO, LEARN
-from alphafair.types import Vector
+from alphafair.policy.loops import EXPECT, FORGO, LEARN
+from alphafair.values import Vector
 
 STEP_OF = {"client": LEARN, "default": LEARN, "expired": FORGO}  # by source; the others teach nothing
 

@@ -9,15 +9,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.loops import DRAW, EXPECT, FORGO, LogSteps
-from alphafair.policy import BasePolicy
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.loops import DRAW, EXPECT, FORGO, LogSteps
 from alphafair.run import has_whole_runs
-from alphafair.types import Decision, Feedback, Indices, Vector
+from alphafair.values import Decision, Feedback, Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What was done, in order: `steps` are those of `alphafair.loops`, each with its decision and reward.
+    """What was done, in order: `steps` are those of `alphafair.policy.loops`, each with its decision and reward.
 
     `masks` has the arms that could be played, by the number of the step, where not all could; `full` the distribution
     used and the rewards of all arms, where they were seen.

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from alphafair.engine.errors import Mismatch
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import Mismatch
 
 STRETCH: Final = 1 << 20  # positions looked at together
 EVENTS: Final = ("change", "decision", "activation", "reward", "late_reward")  # tables whose rows have a position

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from alphafair.engine.errors import Refused
 from alphafair.engine.experiment import Experiment, is_label
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import RequestError
 
 RECENT = 10_000  # decisions remembered, twice as many for a while, so that their rewards need not be looked up
 FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
@@ -83,7 +83,7 @@ class KnownDecisions:
 
     def find(self, id: Any) -> Known | None:
         if not isinstance(id, str):
-            raise Refused("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
+            raise RequestError("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
         known = self.recent.get(id) or self._older.get(id)
         if known is None and id not in self.absent:
             self._look_up([id])

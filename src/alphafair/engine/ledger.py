@@ -19,11 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import NUMBERS, TABLES
 from alphafair.engine.files import DatabaseFiles, WriterLock
 from alphafair.engine.migrations import check_schema, migrate, schema
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id: how one of our files is recognised
 SIZES: Final = (256, 64, 16, 4, 1)  # rows per statement
@@ -254,7 +253,7 @@ def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empt
     (application,) = connection.execute("pragma application_id").fetchone()
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if application != APPLICATION and (tables or not may_be_empty):
-        raise Refusal("path", "a file that alphafair made", str(path), "Name another file, or a new one.")
+        raise InvalidArgument("path", "a file that alphafair made", str(path), "Name another file, or a new one.")
     return bool(application == APPLICATION)
 
 

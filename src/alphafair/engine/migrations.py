@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 
 from alphafair import __version__
-from alphafair.validate import Refusal
+from alphafair.errors import InvalidArgument
 
 Step = tuple[int, str, str]  # number, name, SQL
 RECORDS = "create table migration (number integer primary key, name text, code_version text, at integer) strict"
@@ -43,9 +43,11 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only:
     done = _done(connection)
     if done > newest:
         written = connection.execute("select code_version from migration order by number desc").fetchone()[0]
-        raise Refusal("path", f"a file of version {newest} or older", done, f"Install alphafair {written} or later.")
+        raise InvalidArgument(
+            "path", f"a file of version {newest} or older", done, f"Install alphafair {written} or later."
+        )
     if read_only and done < newest:
-        raise Refusal(
+        raise InvalidArgument(
             "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
         )
     if done < newest:
@@ -98,7 +100,7 @@ def check_schema(connection: sqlite3.Connection, path: object) -> None:
     differing = sorted({name for (_, name), _ in expected.items() ^ found.items()})
     if differing:
         repair = "Somebody has changed it: restore a backup that you have made yourself."
-        raise Refusal("path", "a file with the schema that alphafair made", f"{path}: {differing[:5]}", repair)
+        raise InvalidArgument("path", "a file with the schema that alphafair made", f"{path}: {differing[:5]}", repair)
 
 
 @functools.cache

@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
-from alphafair.available import unpacked
 from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
-from alphafair.engine.errors import Mismatch, Unavailable
 from alphafair.engine.events import Change
 from alphafair.engine.experiment import COUNTED_AS, LOG, Experiment, Tally, same_state
 from alphafair.engine.follow import Steps, follow
 from alphafair.engine.integrity import impossible_number
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.snapshots import whole
-from alphafair.loops import DRAW, FORGO, LEARN
-from alphafair.types import State, Vector
+from alphafair.errors import Mismatch, Unavailable
+from alphafair.policy.loops import DRAW, FORGO, LEARN
+from alphafair.values import State, Vector
+from alphafair.values.available import unpacked
 
 UNDONE = """select d.context, d.arm, d.propensity from decision d
     left join activation a on a.decision = d.seq join reward r on r.decision = d.seq

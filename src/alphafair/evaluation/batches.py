@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import validate
-from alphafair.available import AvailableArms
+from alphafair.errors import InvalidArgument
 from alphafair.evaluation.log_file import LEAST_PROPENSITY, LogFile, refuse_improbable
 from alphafair.evaluation.log_scores import Rows
-from alphafair.types import Log
+from alphafair.values import Log
+from alphafair.values.available import AvailableArms
 
 AnyLog = Log | LogFile
 Advance = Callable[[int], None]  # of a progress bar: so many more rows, or replicates, are done
@@ -25,12 +25,12 @@ def check_log(log: AnyLog) -> None:
     """A log whose rewards can be added up fairly, and divided by its propensities."""
     if not isinstance(log, Log | LogFile):
         repair = "Make one with Log.from_table, or open a large file with evaluation.LogFile."
-        raise validate.Refusal("log", "a Log or a LogFile", log, repair)
+        raise InvalidArgument("log", "a Log or a LogFile", log, repair)
     if isinstance(log, LogFile):
         return  # which has looked at them when it was opened
     if log.rewards.min() < 0.0:
         repair = "Map them with alphafair.rescale_rewards: fairness is about what arms earn."
-        raise validate.Refusal("log.rewards", "at least 0", float(log.rewards.min()), repair)
+        raise InvalidArgument("log.rewards", "at least 0", float(log.rewards.min()), repair)
     if log.propensities.min() < LEAST_PROPENSITY:
         row = int(log.propensities.argmin())
         refuse_improbable(f"log.propensities[{row}]", float(log.propensities[row]))
@@ -49,7 +49,7 @@ def reward_unit(log: AnyLog) -> float:
 def in_memory(log: object) -> Log:
     """A log whose rows a policy can learn from in their order."""
     if not isinstance(log, Log):
-        raise validate.Refusal("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
+        raise InvalidArgument("log", "a Log", log, "Make one with Log.from_table: a policy learns from rows in order.")
     return log
 
 

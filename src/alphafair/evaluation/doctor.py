@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.data.log_table import AVAILABLE, ROW, Columns, Table, open_table, read_log
+from alphafair.data.table import Where, collected, whole
+from alphafair.errors import InvalidArgument
 from alphafair.evaluation.batches import AnyLog, arm_names, batches, check_log, has_available
 from alphafair.evaluation.log_file import LogFile
 from alphafair.evaluation.log_scores import SQUARE, WEIGHT, Rows
 from alphafair.evaluation.scores import ESTIMATORS, count_cells, score
-from alphafair.streams.log_table import AVAILABLE, ROW, Columns, Table, open_table, read_log
-from alphafair.streams.table import Where, collected, whole
-from alphafair.types import Log, Vector
-from alphafair.validate import Refusal
-from alphafair.words import clipped, counted, listed, number, percent
+from alphafair.formatting import clipped, counted, listed, number, percent
+from alphafair.values import Log, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,14 +104,14 @@ def doctor(
     try:
         columns = Columns(context, arm, reward, propensity, time, user, available=available)
         table = open_table(source, columns, extra=id)
-    except Refusal as refusal:
+    except InvalidArgument as refusal:
         return Diagnosis((Finding("wrong", str(refusal)),))
     findings = list(_of_rows(table, id))
     if any(finding.grade == "wrong" for finding in findings):
         return Diagnosis(_sorted(findings))
     try:
         log = read_log(source, columns._replace(time=None, user=None))
-    except Refusal as refusal:  # of the lists of available arms
+    except InvalidArgument as refusal:  # of the lists of available arms
         return Diagnosis(_sorted([*findings, Finding("wrong", str(refusal))]))
     rows = collected(table.rows.select(ROW), table.label)[ROW]
     return _of_log(log, findings, lambda row: table.where(rows[row]))
@@ -168,7 +168,7 @@ def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
     findings = [*findings, *_of_single_arms(log, where), *_of_small_propensities(log, where)]
     try:
         check_log(log)
-    except Refusal as refusal:
+    except InvalidArgument as refusal:
         said = refusal.argument.startswith("log.propensities")
         return Diagnosis(_sorted(findings if said else [*findings, Finding("wrong", str(refusal))]))
     checked = inverse_propensities(log)

@@ -18,7 +18,7 @@ from alphafair.evaluation.intervals import Interval, Level
 from alphafair.evaluation.scores import ESTIMATORS, Scores, checked_distributions, n_passes, score
 from alphafair.evaluation.verdict import Verdict, effective_sample_size, judge
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "greatest_share")
 UNKNOWN = Interval(math.nan, math.nan, math.nan)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair import metrics, validate
+from alphafair.errors import InvalidArgument
 from alphafair.evaluation.batches import Advance, AnyLog, check_log, folds_of, group_count, silent
 from alphafair.evaluation.estimate import METRICS, UNKNOWN, Estimate, Options, bar, estimated, metric_intervals
 from alphafair.evaluation.intervals import Interval, replicates
@@ -23,7 +24,7 @@ from alphafair.evaluation.verdict import Verdict
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.offline import offline_optimum
 from alphafair.offline.reduction import MOST_REWARD
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
 SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
@@ -175,7 +176,7 @@ def frontier(
     check_log(log)
     exponents = [validate.alpha(alpha) for alpha in alphas]
     if not exponents or sorted(set(exponents)) != exponents:
-        raise validate.Refusal("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
+        raise InvalidArgument("alphas", "rising, at least one", list(alphas), "Sort them and leave repeats out.")
     validate.choice("optimum", optimum, OPTIMA)
     chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
     options = Options.checked(arm_groups(groups, log.n_arms), 0.0, confidence, n_replicates, seed)

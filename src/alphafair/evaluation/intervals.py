@@ -23,7 +23,7 @@ import numpy as np
 from alphafair import metrics
 from alphafair.evaluation.batches import Advance, silent
 from alphafair.evaluation.scores import Scores
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 BLOCK = 64  # replicates at once
 MOST_LOG = math.log(1e300)  # of an upper end: where next to nothing is known, that is as good as infinite

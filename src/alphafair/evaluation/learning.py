@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair import metrics, run, validate
+from alphafair.errors import InvalidArgument
 from alphafair.evaluation.batches import arm_names, check_log, in_memory, some_rows
 from alphafair.evaluation.doctor import inverse_propensities
 from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured, possible
@@ -20,10 +21,10 @@ from alphafair.evaluation.intervals import Interval
 from alphafair.evaluation.model import fit
 from alphafair.evaluation.scores import count_cells
 from alphafair.evaluation.verdict import FEWEST, Verdict
+from alphafair.formatting import clipped, counted, listed, percent
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
-from alphafair.simulation import simulate
-from alphafair.types import Log, Policy, Stream, Vector
-from alphafair.words import clipped, counted, listed, percent
+from alphafair.run import simulate
+from alphafair.values import Log, Policy, Stream, Vector
 
 REPLAY = (
     "rounds are alike at all times, propensities are true, and what one round shows changes nothing in the next; "
@@ -86,7 +87,7 @@ def replay(
         kept = np.flatnonzero(generator.random(log.n_rounds) < keep)
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
-            raise validate.Refusal("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
+            raise InvalidArgument("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
         n, played = run.over_matches(player, some_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
     return _learned(log, policy, "replay", REPLAY, options, runs)
@@ -155,7 +156,7 @@ def _check(log: Log, policy: Policy) -> None:
     check_log(in_memory(log))
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
-        raise validate.Refusal("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
+        raise InvalidArgument("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
     validate.learnable(log.rewards, policy.traits.reward_range)
 
 

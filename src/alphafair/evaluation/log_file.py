@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from alphafair import validate
-from alphafair.streams.log_table import (
+from alphafair.data.log_table import (
     AVAILABLE,
     ROW,
     Columns,
@@ -18,8 +17,9 @@ from alphafair.streams.log_table import (
     open_table,
     refuse_none,
 )
-from alphafair.streams.table import collected
-from alphafair.types import Log
+from alphafair.data.table import collected
+from alphafair.errors import InvalidArgument
+from alphafair.values import Log
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,7 @@ LEAST_PROPENSITY = 1e-100  # squares of weights stay finite
 
 def refuse_improbable(argument: str, propensity: float) -> None:
     repair = "No decision of such a propensity is ever seen: it is a mistake. Mend it, or leave such rows out."
-    raise validate.Refusal(argument, f"at least {LEAST_PROPENSITY:g}", propensity, repair)
+    raise InvalidArgument(argument, f"at least {LEAST_PROPENSITY:g}", propensity, repair)
 
 
 class LogFile:
@@ -64,7 +64,7 @@ class LogFile:
         self.n_rounds, least, most, smallest = int(whole[0]), *whole[1:]
         refuse_none(self._table.label, self.n_rounds)
         if least is not None and least < 0.0:
-            raise validate.Refusal(f"{self._table.label}: {reward}", "at least 0", least, "Map them onto [0, 1] first.")
+            raise InvalidArgument(f"{self._table.label}: {reward}", "at least 0", least, "Map them onto [0, 1] first.")
         if smallest is not None and 0.0 < smallest < LEAST_PROPENSITY:
             refuse_improbable(f"{self._table.label}: {propensity}", smallest)
         self.most_reward = math.nan if most is None else float(most)  # what is no number is refused with its row

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alphafair.evaluation.log_scores import Model, Rows, add_cells
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 
 class Cells(NamedTuple):

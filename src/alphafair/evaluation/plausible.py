@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from alphafair.evaluation.model import Cells, divided
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 MOST_ARMS = 64  # of more, arms are taken as unrelated
 ROWS = 4096  # contexts at once

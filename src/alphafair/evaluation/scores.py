@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.errors import InvalidArgument
 from alphafair.evaluation.batches import Advance, AnyLog, arm_names, batches, group_count, reward_unit, silent
 from alphafair.evaluation.log_scores import N_ARM_WEIGHTS, Model, Rows, Tally, add_rows
 from alphafair.evaluation.model import Cells, divided, fit
 from alphafair.groups import ArmGroups
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 NO_CHANCE = 1e-6
 MOST_FREEDOM = 1000  # of Student's t: as good as normal
@@ -176,7 +177,7 @@ def checked_distributions(value: object, log: AnyLog) -> Matrix:
     repair = "Give one row per context and one column per arm; rows sum to 1."
     table = validate.reward_table("distributions", value)
     if table.shape != (log.n_contexts, log.n_arms):
-        raise validate.Refusal("distributions", f"of shape {(log.n_contexts, log.n_arms)}", table.shape, repair)
+        raise InvalidArgument("distributions", f"of shape {(log.n_contexts, log.n_arms)}", table.shape, repair)
     validate.every("distributions", table, (table >= 0.0) & (table <= 1.0 + 1e-9), "a number in [0, 1]", repair)
     totals = table.sum(axis=1)
     validate.every("distributions: sum of row ", totals, np.abs(totals - 1.0) <= 1e-6, "1", repair)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from alphafair.evaluation.batches import AnyLog, batches, has_available, scattered
 from alphafair.evaluation.model import divided
-from alphafair.types import Matrix, Vector
+from alphafair.values import Matrix, Vector
 
 MOST_CELLS = 1 << 20  # situations times arms: of more, a sample of rounds stands for all
 SWEEPS = 60

@@ -23,8 +23,8 @@ from alphafair.evaluation.log_scores import (
 )
 from alphafair.evaluation.model import divided
 from alphafair.evaluation.scores import Scores
-from alphafair.types import Matrix, Vector
-from alphafair.words import clipped, number, percent
+from alphafair.formatting import clipped, number, percent
+from alphafair.values import Matrix, Vector
 
 Verdict = Literal["trustworthy", "thin", "do not use"]
 FEWEST, FEW = 30.0, 200.0  # rounds' worth of information: below the first nothing holds, below the second little

@@ -8,7 +8,7 @@ import numpy as np
 
 from alphafair import run, validate
 from alphafair.evaluation.batches import in_memory, some_rows
-from alphafair.types import Log, Policy
+from alphafair.values import Log, Policy
 
 Kind = TypeVar("Kind", bound=Policy)
 

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
+from alphafair.errors import InvalidArgument
 from alphafair.groups import GroupsLike
 from alphafair.offline import hindsight
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
-from alphafair.types import Matrix, Stream, Vector
+from alphafair.values import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, so that progress shows
 RESCALE = "Map the rewards with alphafair.rescale_rewards."
@@ -193,7 +194,7 @@ def offline_curve(
     validate.stream("stream", stream)
     stops = validate.indices("rounds", rounds, stream.n_rounds + 1, low=1).astype(np.int64)
     if (np.diff(stops) <= 0).any():
-        raise validate.Refusal("rounds", "rising", stops, "Sort them and leave repeats out.")
+        raise InvalidArgument("rounds", "rising", stops, "Sort them and leave repeats out.")
     most = MOST_REWARD / stream.n_rounds
     validate.reward_table("stream.reward_table", stream.reward_table, low=0.0, high=most, repair=RESCALE)
     reduction = Reduction.of(stream.n_arms, groups, present_arms(stream))

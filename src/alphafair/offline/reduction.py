@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.arrays import Matrix, Vector
+from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.offline import reduction_kernels as kernels
+from alphafair.values.arrays import Matrix, Vector
 
 MOST_REWARD = 1e100  # of an arm in a context, in all
 LEAST_INITIAL = 1e-150  # of an account: below it products of accounts and prices lose their digits
@@ -88,7 +89,7 @@ def checked_initial(value: ArrayLike, n_groups: int) -> Vector:
     first = validate.floats("initial", "positive numbers", value, repair)
     if first.shape not in ((), (n_groups,)) or not ((first >= LEAST_INITIAL) & (first <= MOST_REWARD)).all():
         allowed = f"a number in [{LEAST_INITIAL:g}, {MOST_REWARD:g}], or {n_groups} of them, one per group"
-        raise validate.Refusal("initial", allowed, value, repair)
+        raise InvalidArgument("initial", allowed, value, repair)
     return np.full(n_groups, first)
 
 
@@ -98,9 +99,9 @@ def checked_presence(present: ArrayLike, totals: Matrix) -> NDArray[np.bool_]:
     repair = "Pass present_arms(stream) with context_reward_totals(stream)."
     if there.dtype != np.bool_ or there.ndim != 2 or there.shape[1] != n or not len(there) or m % len(there):
         allowed = f"booleans, {n} per epoch, in a number of epochs that divides {m} rows"
-        raise validate.Refusal("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
+        raise InvalidArgument("present", allowed, f"{there.dtype} of shape {there.shape}", repair)
     if not there.any(axis=1).all():
-        raise validate.Refusal("present", "at least one arm in every epoch", there, repair)
+        raise InvalidArgument("present", "at least one arm in every epoch", there, repair)
     absent = np.repeat(~there, m // len(there), axis=0)
     validate.every("context_reward_totals", totals, ~absent | (totals == 0.0), "0 for arms not present", repair)
     return np.ascontiguousarray(there)

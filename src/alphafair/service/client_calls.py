@@ -31,6 +31,7 @@ from urllib.parse import quote
 import numpy as np
 
 from alphafair import validate
+from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups
 from alphafair.service.client_http import Lost, Reply, Request
 from alphafair.service.codes import status_of
@@ -105,7 +106,7 @@ Plan = Generator[Attempt | Pause, Reply | None, Result]
 def terms(timeout: float, retries: int) -> Terms:
     try:
         seconds = validate.number("timeout", timeout, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
-    except validate.Refusal as problem:
+    except InvalidArgument as problem:
         raise ServiceError(422, "bad_request", str(problem), problem.argument, problem.repair) from None
     return Terms(seconds, time.monotonic() + seconds, retries)
 

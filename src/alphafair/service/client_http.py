@@ -24,7 +24,8 @@ try:
 except ModuleNotFoundError:
     raise ImportError('The client needs h11. Run: pip install "alphafair[client]"') from None
 
-from alphafair import __version__, validate
+from alphafair import __version__
+from alphafair.errors import InvalidArgument
 
 CHUNK_BYTES = 1 << 16
 MAX_REPLY_BYTES = 1 << 26  # of a reply that is kept in memory
@@ -78,7 +79,7 @@ class Endpoint:
         self.unix_socket = _unix_socket(unix_socket)
         if ssl_context is not None and (scheme != "https" or not isinstance(ssl_context, ssl.SSLContext)):
             repair = "Leave it out, or begin the url with https://."
-            raise validate.Refusal("ssl_context", "an ssl.SSLContext, for an https url", ssl_context, repair)
+            raise InvalidArgument("ssl_context", "an ssl.SSLContext, for an https url", ssl_context, repair)
         self.ssl_context = (ssl_context or ssl.create_default_context()) if scheme == "https" else None
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.headers = [
@@ -90,7 +91,7 @@ class Endpoint:
         if key is not None:
             if not isinstance(key, str) or not _VISIBLE.fullmatch(key):
                 allowed, repair = "a string of visible ASCII characters", "Pass the key without spaces and line ends."
-                raise validate.Refusal("key", allowed, type(key).__name__, repair)  # its value is not shown
+                raise InvalidArgument("key", allowed, type(key).__name__, repair)  # its value is not shown
             self.headers.append((b"authorization", f"Bearer {key}".encode()))
 
     def numeric_addresses(self) -> list[Any] | None:
@@ -105,30 +106,30 @@ def _unix_socket(path: str | os.PathLike[str] | None) -> str | None:
     if path is None:
         return None
     if not hasattr(socket, "AF_UNIX"):
-        raise validate.Refusal("unix_socket", "None on this system", path, "Use a url with a port.")
+        raise InvalidArgument("unix_socket", "None on this system", path, "Use a url with a port.")
     try:
         return os.fsdecode(path)
     except TypeError:
-        raise validate.Refusal("unix_socket", "the path of a socket", path, "Pass a string or a Path.") from None
+        raise InvalidArgument("unix_socket", "the path of a socket", path, "Pass a string or a Path.") from None
 
 
 def _parsed(url: str) -> tuple[str, str, int | None, str]:
     """Scheme, host, port if there is one, and the path that everything is below."""
     allowed = "an address such as 'http://127.0.0.1:8000' or 'https://example.org/prefix'"
     if not isinstance(url, str):
-        raise validate.Refusal("url", allowed, url, "Pass a string.")
+        raise InvalidArgument("url", allowed, url, "Pass a string.")
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").encode("idna").decode(), parts.port
         path = quote(parts.path.rstrip("/"), safe=_UNCHANGED_IN_PATHS)
     except ValueError as problem:
-        raise validate.Refusal("url", allowed, url, f"It cannot be read: {problem}.") from None
+        raise InvalidArgument("url", allowed, url, f"It cannot be read: {problem}.") from None
     if "@" in parts.netloc:
-        raise validate.Refusal("url", allowed, "one with a user or password", "Pass a key of the service as key.")
+        raise InvalidArgument("url", allowed, "one with a user or password", "Pass a key of the service as key.")
     if parts.scheme not in ("http", "https") or not _is_host(host):
-        raise validate.Refusal("url", allowed, url, "Begin it with http:// or https:// and the name of a host.")
+        raise InvalidArgument("url", allowed, url, "Begin it with http:// or https:// and the name of a host.")
     if parts.query or parts.fragment:
-        raise validate.Refusal("url", allowed, url, "Leave out what begins with ? or #.")
+        raise InvalidArgument("url", allowed, url, "Leave out what begins with ? or #.")
     return parts.scheme, host, port, path
 
 

@@ -12,7 +12,7 @@ import resource
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
-from alphafair import validate
+from alphafair.errors import InvalidArgument
 
 Stage = Literal["head", "body", "answer", "idle", "refused"]
 
@@ -117,5 +117,5 @@ def room_for(most: int | None) -> int:
         room = min(room, soft - REFUSED_CONNECTIONS - OTHER_FILES)
     if room < (most or 1):
         allowed = f"at most {room}: {soft} files may be open, and {soft - room} are needed for others"
-        raise validate.Refusal("--max-connections", allowed, most, "Raise the limit (ulimit -n), or ask for fewer.")
+        raise InvalidArgument("--max-connections", allowed, most, "Raise the limit (ulimit -n), or ask for fewer.")
     return room

@@ -9,7 +9,7 @@ from litestar import post
 from litestar.datastructures import State
 from litestar.params import PathParameter
 
-from alphafair.engine import Activate, Decide, Refused, Reward
+from alphafair.engine import Activate, Decide, RequestError, Reward
 from alphafair.service.errors import Failure, as_failure, lost
 from alphafair.service.messages import (
     ActivationAnswer,
@@ -75,7 +75,7 @@ async def decide_many(
     """Many decisions in one request: one answer per item, in order; a refused item does not touch the others."""
     commands = [Decide(name, each.context, each.id, each.available, each.deferred) for each in data.items]
     answers = await _many(state.writer, commands)
-    errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, Refused)})
+    errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
     return DecisionAnswers(
         [DecisionItem(error=errors[k]) if k in errors else DecisionItem(*each) for k, each in enumerate(answers)]
     )
@@ -86,7 +86,7 @@ async def reward_many(name: Name, data: Rewards, state: State) -> RewardAnswers:
     """Many rewards in one request: one answer per item, in order."""
     answers = await _many(state.writer, [Reward(each.id, each.reward, name) for each in data.items])
     failures = {
-        k: as_failure(each) if isinstance(each, Refused) else lost(each.outcome) for k, each in enumerate(answers)
+        k: as_failure(each) if isinstance(each, RequestError) else lost(each.outcome) for k, each in enumerate(answers)
     }
     errors = _errors({k: failure for k, failure in failures.items() if failure is not None})
     return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
@@ -94,14 +94,14 @@ async def reward_many(name: Name, data: Rewards, state: State) -> RewardAnswers:
 
 async def _one(writer: Writer, command: Any) -> Any:
     (answer,) = await writer.submit((command,))
-    if isinstance(answer, Refused):
+    if isinstance(answer, RequestError):
         raise answer
     return answer
 
 
 async def _many(writer: Writer, commands: list[Any]) -> list[Any]:
     answers = await writer.submit(commands)
-    if isinstance(answers[0], Refused) and answers[0].code == "unknown_experiment":
+    if isinstance(answers[0], RequestError) and answers[0].code == "unknown_experiment":
         raise answers[0]  # it is the address that is wrong
     return answers
 

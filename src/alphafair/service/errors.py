@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from litestar.exceptions import HTTPException
 
-from alphafair.engine import Mismatch, Refused, Unavailable
+from alphafair.engine import Mismatch, RequestError, Unavailable
+from alphafair.errors import InvalidArgument
 from alphafair.service.codes import status_of
 from alphafair.service.messages import ErrorAnswer, Problem
-from alphafair.validate import Refusal
 
 LOST = {
     "unknown": ("There is no such decision here.", "Send the id that the decision was answered with."),
@@ -52,8 +52,8 @@ def as_failure(problem: Exception) -> Failure:
     """What a client is told about an exception; one that nobody expected is told nothing about."""
     if isinstance(problem, Failure):
         return problem
-    if isinstance(problem, Refusal):
-        code = problem.code if isinstance(problem, Refused) else "bad_request"
+    if isinstance(problem, InvalidArgument):
+        code = problem.code if isinstance(problem, RequestError) else "bad_request"
         return Failure(status_of(code), Problem(code, str(problem), problem.argument, problem.repair))
     if isinstance(problem, Unavailable | Mismatch):
         repair = "Nothing was written and nothing is lost: send the same again."

@@ -14,8 +14,9 @@ from litestar.params import QueryParameter
 from litestar.response import Stream
 from msgspec import UNSET, structs
 
-from alphafair import metrics, validate
+from alphafair import metrics
 from alphafair.engine import Engine, Status
+from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups
 from alphafair.service.decisions import Name
 from alphafair.service.door import actor, check_sees, current_caller
@@ -49,7 +50,7 @@ async def create(data: Begun, state: State) -> ExperimentAnswer:
         arguments["groups"] = structs.asdict(data.groups)
     for name in settings.keys() & OF_ENGINE:
         repair = f"Send it as {name!r}." if name in data.__struct_fields__ else "Leave it out."
-        raise validate.Refusal(f"settings.{name}", "a setting of the policy", settings[name], repair)
+        raise InvalidArgument(f"settings.{name}", "a setting of the policy", settings[name], repair)
 
     check_sees(current_caller.get(), data.name)
     by = actor()
@@ -82,7 +83,7 @@ async def change(name: Name, data: Changed, state: State) -> ExperimentAnswer:
     about = {field: given.pop(field) for field in ("group", "entitlement") if field in given}
     if len(given) != 1 or (about and "add_arm" not in given):
         got = sorted({*given, *about})
-        raise validate.Refusal("the body", "an object with exactly one change", got, "Send one at a time.")
+        raise InvalidArgument("the body", "an object with exactly one change", got, "Send one at a time.")
     ((field, value),) = given.items()
     by = actor()
 

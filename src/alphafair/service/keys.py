@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
-from alphafair.engine import Engine, Refused, Unavailable
+from alphafair.engine import Engine, RequestError, Unavailable
 from alphafair.engine.ledger import Ledger
+from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 
 Result = TypeVar("Result")
@@ -88,7 +89,7 @@ def create(
     """
     validate.choice("role", role, ROLES)
     if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable():
-        raise validate.Refusal("name", "1 to 100 printable characters", name, "Write whose key it is.")
+        raise InvalidArgument("name", "1 to 100 printable characters", name, "Write whose key it is.")
     if experiments is not None:
         experiments = validate.labels("experiments", experiments, 1)
     with _connected(path) as connection, connection:
@@ -101,7 +102,7 @@ def rotate(path: Path, id: str, *, grace: float = 0.0, by: str | None = None) ->
     with _connected(path) as connection, connection:
         key = _find(connection, id)
         if not key.valid_at(_now()):
-            raise validate.Refusal("id", "that of a valid key", id, "Create a new one.")
+            raise InvalidArgument("id", "that of a valid key", id, "Create a new one.")
         lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
         token = _insert(connection, key.role, key.name, key.experiments, _later(lifetime), by)
         end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
@@ -245,7 +246,7 @@ def _find(connection: sqlite3.Connection, id: str) -> Key:
     for key in _read(connection):
         if key.id == id:
             return key
-    raise Refused("unknown_key", "id", "that of a key", id, "Look it up with `alphafair keys list`.")
+    raise RequestError("unknown_key", "id", "that of a key", id, "Look it up with `alphafair keys list`.")
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from typing import Any
 
 import uvicorn
 
-from alphafair import validate
 from alphafair.engine import Engine
+from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.app import Service
 from alphafair.service.assemble import DEFAULT_LIMITS, Limits, service
@@ -45,14 +45,14 @@ def serve(
     A file that is not there, or empty, is made, and the log says so; with `must_exist` it is refused.
     """
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
-        raise validate.Refusal("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
+        raise InvalidArgument("--unix-socket", "in a folder that is there", str(unix_socket), "Make the folder first.")
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     limits = limits._replace(most_connections=room_for(limits.most_connections))
     engine = Engine.open(path, create=not must_exist, max_contexts=max_contexts)
     try:
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):
             repair = f"Make one first: alphafair keys create --db {path} --role admin --name you"
-            raise validate.Refusal("--host", "127.0.0.1, ::1 or localhost as long as there are no keys", host, repair)
+            raise InvalidArgument("--host", "127.0.0.1, ::1 or localhost as long as there are no keys", host, repair)
         application = service(engine, path, limits=limits, root_path=root_path, log_all=log_all)
     except BaseException:
         engine.close()
@@ -76,7 +76,7 @@ def bound(path: Path) -> Iterator[socket.socket]:
     if path.is_socket():
         with contextlib.suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))
-            raise validate.Refusal("--unix-socket", "one that nobody listens on", str(path), "Stop the other service.")
+            raise InvalidArgument("--unix-socket", "one that nobody listens on", str(path), "Stop the other service.")
         path.unlink()  # a process that was killed has left it
     with socket.socket(socket.AF_UNIX) as listening:
         before = os.umask(0o117)
@@ -85,7 +85,7 @@ def bound(path: Path) -> Iterator[socket.socket]:
         except OSError as problem:
             allowed = f"a path to bind to ({problem.strerror or problem})"
             repair = "Choose a path that is free and short."
-            raise validate.Refusal("--unix-socket", allowed, str(path), repair) from None
+            raise InvalidArgument("--unix-socket", allowed, str(path), repair) from None
         finally:
             os.umask(before)
         try:

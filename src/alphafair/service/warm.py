@@ -17,7 +17,7 @@ from alphafair import jit
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Engine, Mismatch, Unavailable
 from alphafair.groups import Groups
-from alphafair.types import Feedback
+from alphafair.values import Feedback
 
 ARMS = ("a", "b")
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from alphafair import validate
-from alphafair.types import Matrix, Stream
+from alphafair.errors import InvalidArgument
+from alphafair.values import Matrix, Stream
 
 KINDS = ("linear", "changing", "quadratic", "clusters")
 N_CLUSTERS = 12  # hidden ones
@@ -61,7 +62,7 @@ def _world(
     n_features = validate.integer("n_features", n_features, low=1)
     own = validate.choice("features_of", features_of, ("context", "arms")) == "arms"
     if own and kind not in ("linear", "changing"):
-        raise validate.Refusal("kind", "'linear' or 'changing' with features_of='arms'", kind, "Pick one of these.")
+        raise InvalidArgument("kind", "'linear' or 'changing' with features_of='arms'", kind, "Pick one of these.")
     rng = np.random.default_rng([8, KINDS.index(kind), int(own), validate.integer("seed", seed, low=0)])
     level = rng.uniform(-0.1, 0.1, n_arms)
     z = rng.normal(size=(n_rounds, n_arms, n_features) if own else (n_rounds, n_features))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.types import Adversary, Matrix, Stream
+from alphafair.values import Adversary, Matrix, Stream
 
 RANK = 3  # of the tastes of `zipf_contexts`
 

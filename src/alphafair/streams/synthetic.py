@@ -3,7 +3,7 @@
 import numpy as np
 
 from alphafair import validate
-from alphafair.types import Indices, Matrix, Stream
+from alphafair.values import Indices, Matrix, Stream
 
 
 def ratings(

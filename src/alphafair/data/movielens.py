@@ -1,0 +1,401 @@
+"""MovieLens ratings as a stream: users are contexts, genres are arms, every rating is a round.
+
+The ratings are read some megabytes at a time and kept as three numbers per row, and the stream points into one row of
+rewards per movie; a table of rounds by arms is never made. MovieLens 25M takes 1.3 GB while it is read, 0.2 GB after.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import itertools
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.data.table import records
+from alphafair.errors import InvalidArgument
+from alphafair.values import Stream
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NO_GENRES = "(no genres listed)"
+AGAIN = "Download it again (alphafair data get NAME), or pass another copy."
+_RATINGS = ("userId", "movieId", "rating", "timestamp")
+_MOVIES = ("movieId", "title", "genres")
+_BLOCK_BYTES, _BLOCK_LINES = 1 << 24, 1 << 19  # read at once: large enough for two cores, small in memory
+_LARGEST_ID = int(np.iinfo(np.int32).max)
+_ID = f"a whole number up to {_LARGEST_ID}"
+_MOST_STARS = 5
+
+
+class Ratings(NamedTuple):
+    """What a ratings file says, one entry per row and in the order of the file."""
+
+    users: NDArray[np.int32]
+    movies: NDArray[np.int32]  # rows of Genres.fits
+    timestamps: NDArray[np.int64]
+
+
+class Genres(NamedTuple):
+    """Which genres there are, in order of their names, and which of them fit each movie."""
+
+    names: tuple[str, ...]
+    fits: NDArray[np.bool_]  # movies by genres; a row of nothing but False is a movie with no genres listed
+
+
+def movielens(
+    folder_or_zip: str | os.PathLike[str],
+    *,
+    rows: int | None = None,
+    min_ratings: int | None = None,
+    reward_floor: float = 0.2,
+) -> Stream:
+    """Every rating is a round: the user is the context, the arms are genres, and those of the rated movie pay 1.
+
+    Rounds follow the timestamps; ratings of the same second keep the order of the file. Contexts follow the users'
+    ids, arms the genres' names. Arms are all genres that the movies file knows, whoever rated what.
+
+    Parameters
+    ----------
+    folder_or_zip
+        MovieLens 25M, 32M, latest or latest-small (CSV), or 1M (DAT): the folder, or the .zip as downloaded.
+    rows
+        Only the first so many rows of the ratings file, before anything is dropped; the paper takes 5,000.
+    min_ratings
+        Only users with at least so many ratings, counted after ratings of movies with "(no genres listed)" are
+        dropped; those make no rounds, since no arm fits them.
+    reward_floor
+        What a genre pays that does not fit.
+
+    >>> movielens("ml-25m.zip", rows=5000)  # doctest: +SKIP
+    """
+    rows, min_ratings, reward_floor = checked(rows, min_ratings, reward_floor)
+    ratings, genres = read_movielens(folder_or_zip, rows)
+    return ratings_stream(ratings, genres, min_ratings=min_ratings, reward_floor=reward_floor)
+
+
+def read_movielens(folder_or_zip: str | os.PathLike[str], rows: int | None = None) -> tuple[Ratings, Genres]:
+    """What the two files say, for making several streams of them."""
+    with _opened(Path(folder_or_zip)) as copy:
+        movie_ids, genres = _read_movies(copy)
+        return _read_ratings(copy, movie_ids, rows), genres
+
+
+def first_rating(folder_or_zip: str | Path) -> str:
+    """The first rating of a copy, as its file has it: enough to tell one release from another."""
+    with _opened(Path(folder_or_zip)) as copy, copy.open("ratings") as file:
+        lines = [file.readline().decode("latin-1").strip() for _ in range(2)]
+        return lines[1] if copy.extension == "csv" else lines[0]
+
+
+def checked(rows: int | None, min_ratings: int | None, reward_floor: float) -> tuple[int | None, int | None, float]:
+    """The settings that every stream of ratings shares."""
+    return (
+        None if rows is None else validate.integer("rows", rows, low=1),
+        None if min_ratings is None else validate.integer("min_ratings", min_ratings, low=1),
+        validate.number("reward_floor", reward_floor, low=0.0, high=1.0, high_open=True),
+    )
+
+
+def ratings_stream(ratings: Ratings, genres: Genres, *, min_ratings: int | None, reward_floor: float) -> Stream:
+    """Drop what fits no genre, keep the busy users, sort by time: the one way from ratings to rounds."""
+    kept = _has_genres(ratings, genres)
+    if not kept.any():
+        raise InvalidArgument("ratings", "of movies with genres", "none", f'All were "{NO_GENRES}": take more rows.')
+    user_ids = np.unique(ratings.users[kept])
+    contexts = np.searchsorted(user_ids, ratings.users).astype(np.int32)  # of the rows kept; others mean nothing
+    if min_ratings is not None:
+        counts = np.bincount(contexts[kept])
+        if counts.max() < min_ratings:
+            repair = f"No user has more than {counts.max()} ratings here."
+            raise InvalidArgument("min_ratings", f"a whole number in [1, {counts.max()}]", min_ratings, repair)
+        kept &= np.append(counts >= min_ratings, False)[contexts]
+
+    rounds = np.flatnonzero(kept)
+    rounds = rounds[np.argsort(ratings.timestamps[rounds], kind="stable")]
+    users, contexts = _renumbered(contexts[rounds], len(user_ids))
+    movies, items = _renumbered(ratings.movies[rounds], len(genres.fits))
+    table = np.where(genres.fits[movies], 1.0, reward_floor)
+    return Stream(contexts, items, table, tuple(str(user) for user in user_ids[users].tolist()), genres.names)
+
+
+def first_rows(ratings: Ratings, rows: int | None) -> Ratings:
+    """All of them if None."""
+    return Ratings(ratings.users[:rows], ratings.movies[:rows], ratings.timestamps[:rows])
+
+
+def most_ratings(ratings: Ratings, genres: Genres) -> int:
+    """Of one user, as `min_ratings` counts them."""
+    counts = np.unique(ratings.users[_has_genres(ratings, genres)], return_counts=True)[1]
+    return int(counts.max(initial=0))
+
+
+def _has_genres(ratings: Ratings, genres: Genres) -> NDArray[np.bool_]:
+    """Whether each rating is of a movie with genres."""
+    fits: NDArray[np.bool_] = np.asarray(genres.fits.any(axis=1))
+    return fits[ratings.movies]
+
+
+def _renumbered(numbers: NDArray[np.int32], bound: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """The numbers that occur, in order, and each entry's place among them."""
+    occurs = np.zeros(bound, dtype=np.bool_)
+    occurs[numbers] = True
+    place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(occurs), place[numbers]
+
+
+# A copy of the data set, in a folder or a zip
+
+
+class _Copy(NamedTuple):
+    path: Path
+    archive: zipfile.ZipFile | None
+    inside: PurePosixPath  # the folder of the two files, within path
+    extension: str  # csv or dat
+
+    def label(self, name: str) -> str:
+        """The file as error messages call it."""
+        return str(self.path / self.inside / f"{name}.{self.extension}")
+
+    @property
+    def without_rows(self) -> str:
+        """What a file of this copy is that has no rows."""
+        return "a header alone" if self.extension == "csv" else "an empty file"
+
+    def open(self, name: str) -> IO[bytes]:
+        member = self.inside / f"{name}.{self.extension}"
+        if self.archive is None:
+            return (self.path / member).open("rb")
+        return io.BufferedReader(self.archive.open(str(member)), 1 << 20)  # type: ignore[type-var]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Copy]:
+    if path.is_dir():
+        names = [file.relative_to(path).as_posix() for file in (*path.glob("*"), *path.glob("*/*")) if file.is_file()]
+        yield _located(path, None, names)
+        return
+    if not path.exists():
+        repair = "Correct the path, get the data with alphafair data get NAME, or take streams.movielens_small()."
+        raise InvalidArgument(str(path), "a MovieLens folder or .zip", "no such file", repair)
+    if path.suffix.lower() in (".csv", ".dat"):
+        repair = f"Pass the folder that it is in, {str(path.parent)!r}."
+        raise InvalidArgument(str(path), "a MovieLens folder or .zip", "one file of it", repair)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield _located(path, archive, [name for name in archive.namelist() if name.count("/") <= 1])
+    except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        size = path.stat().st_size
+        got = f"{size:,} bytes that are not" if size else "an empty file"
+        repair = f"It is cut off or damaged ({problem}). {AGAIN}"
+        raise InvalidArgument(str(path), "a whole .zip file", got, repair) from problem
+
+
+def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) -> _Copy:
+    """Both files side by side, at the top or in one folder below it."""
+    for extension in ("csv", "dat"):
+        found = [PurePosixPath(name) for name in names if PurePosixPath(name).name == f"ratings.{extension}"]
+        if len(found) > 1:
+            repair = "Pass the folder of one data set."
+            raise InvalidArgument(str(path), "one data set", [str(name) for name in found], repair)
+        if found:
+            copy = _Copy(path, archive, found[0].parent, extension)
+            if str(copy.inside / f"movies.{extension}") not in names:
+                there = sorted(PurePosixPath(name).name for name in names if PurePosixPath(name).parent == copy.inside)
+                raise InvalidArgument(copy.label("movies"), "there beside the ratings", there, AGAIN)
+            return copy
+    there = sorted(names)[:6]
+    repair = f"Pass the folder that holds them, as unpacked. {AGAIN}"
+    raise InvalidArgument(str(path), "a folder or .zip with ratings.csv and movies.csv (1M: .dat)", there, repair)
+
+
+# The two files
+
+
+def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
+    """Ids in ascending order, and the genres of each."""
+    label = copy.label("movies")
+    with copy.open("movies") as file:
+        raw = file.read()
+    try:
+        text = raw.decode("utf-8-sig" if copy.extension == "csv" else "latin-1")
+    except UnicodeDecodeError as problem:
+        line = raw.count(b"\n", 0, problem.start) + 1
+        raise InvalidArgument(f"{label}, line {line}", "UTF-8 text", problem.object[problem.start :], AGAIN) from None
+    if copy.extension == "csv":
+        lines = records(io.StringIO(text, newline=""), label, AGAIN)
+        _, header = next(lines, (1, []))
+        id_at, _, genres_at = places = _columns(label, header, _MOVIES)
+    else:
+        id_at, _, genres_at = places = (0, 1, 2)
+        rows = text.removesuffix("\n").split("\n") if text else []
+        lines = ((n, line.rstrip().split("::")) for n, line in enumerate(rows, 1))
+
+    genres_of: dict[int, str] = {}
+    line = 0
+    for line, fields in lines:
+        where = f"{label}, line {line}"
+        if len(fields) <= max(places):
+            raise InvalidArgument(where, f"{len(_MOVIES)} columns", fields, AGAIN)
+        number, genres = fields[id_at], fields[genres_at]
+        if not _is_id(number):
+            raise InvalidArgument(f"{where}: movieId", _ID, number, AGAIN)
+        if not genres.strip():
+            repair = f'Write "{NO_GENRES}" there, or genres with | between.'
+            raise InvalidArgument(f"{where}: genres", "one name or several", genres, repair)
+        if int(number) in genres_of:
+            raise InvalidArgument(f"{where}: movieId", "met once", number, "Delete one of the two lines.")
+        genres_of[int(number)] = genres
+    if not genres_of:
+        raise InvalidArgument(label, "a table of movies", copy.without_rows, AGAIN)
+    if not text.endswith("\n"):
+        _refuse_cut(label, line)
+    ids = sorted(genres_of)
+    genres_by_id = _genres([genres_of[movie] for movie in ids])
+    if len(genres_by_id.names) < 2:
+        repair = "Genres are the arms: with one there is nothing to choose."
+        raise InvalidArgument(f"{label}: genres", "at least two different names", list(genres_by_id.names), repair)
+    return np.array(ids, dtype=np.int32), genres_by_id
+
+
+def _genres(by_movie: Sequence[str]) -> Genres:
+    """From "Comedy|Drama" a movie to names and a matrix."""
+    sets = {text: frozenset(text.strip().split("|")) - {NO_GENRES} for text in set(by_movie)}
+    names = tuple(sorted(frozenset[str]().union(*sets.values())))
+    rows = {text: [name in genres for name in names] for text, genres in sets.items()}
+    return Genres(names, np.array([rows[text] for text in by_movie], dtype=np.bool_).reshape(len(by_movie), len(names)))
+
+
+def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -> Ratings:
+    import polars as pl
+
+    label = copy.label("ratings")
+    parts: list[Ratings] = []
+    with copy.open("ratings") as file:
+        header = list(_RATINGS)
+        if copy.extension == "csv":
+            text = file.readline().decode("utf-8-sig", errors="replace").strip()
+            _, header = next(records([text], label, AGAIN), (1, []))
+        _columns(label, header, _RATINGS)
+        kinds = {"userId": pl.Int32, "movieId": pl.Int32, "rating": pl.Float32, "timestamp": pl.Int64}
+        schema = pl.Schema({name: kinds.get(name, pl.String) for name in header})
+        line = 1 if copy.extension == "dat" else 2
+        for block in _blocks(file, rows):
+            if copy.extension == "dat":
+                block = block.replace(b"::", b",")
+            try:
+                scan = pl.scan_csv(block, has_header=False, schema=schema, quote_char=None).select(_RATINGS)
+                frame = scan.collect()
+                sound = not any(frame.null_count().row(0)) and _in_range(frame)
+            except pl.exceptions.PolarsError:
+                sound = False
+            if not (sound and block.endswith(b"\n")):
+                _refuse_block(label, line, block, header)
+            parts.append(_numbered(frame, movie_ids, label, line))
+            line += len(frame)
+    if not parts:
+        raise InvalidArgument(label, "a table of ratings", copy.without_rows, AGAIN)
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    return Ratings(*(np.concatenate(columns.pop(0)) for _ in range(len(columns))))
+
+
+def _blocks(file: IO[bytes], rows: int | None) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time; only the first `rows` of them where given."""
+    while rows is None or rows > 0:
+        if rows is None:
+            block = file.read(_BLOCK_BYTES) + file.readline()
+        else:
+            block = b"".join(itertools.islice(file, min(rows, _BLOCK_LINES)))
+            rows -= _BLOCK_LINES
+        if not block:
+            return
+        yield block
+
+
+def _numbered(frame: pl.DataFrame, movie_ids: NDArray[np.int32], label: str, line: int) -> Ratings:
+    """Movie ids to rows of the movies table."""
+    wanted = frame["movieId"].to_numpy()
+    movies = np.minimum(np.searchsorted(movie_ids, wanted), len(movie_ids) - 1).astype(np.int32)
+    unknown = movie_ids[movies] != wanted
+    if unknown.any():
+        row = int(unknown.argmax())
+        repair = "Take both files from the same MovieLens release, or delete that line."
+        where = f"{label}, line {line + row}: movieId"
+        raise InvalidArgument(where, "a movie of the movies file", int(wanted[row]), repair)
+    return Ratings(frame["userId"].to_numpy(), movies, frame["timestamp"].to_numpy())
+
+
+# What is wrong, and where
+
+
+def _is_whole(text: str, low: int = -(2**63), high: int = 2**63 - 1) -> bool:
+    """As polars reads it: blanks and a sign may come before the digits."""
+    return bool(re.fullmatch(r"[ \t]*[+-]?\d+", text, re.ASCII)) and low <= int(text) <= high
+
+
+def _is_id(text: str) -> bool:
+    return _is_whole(text, 0, _LARGEST_ID)
+
+
+def _is_stars(text: str) -> bool:
+    number = re.fullmatch(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
+    return bool(number) and 0.0 <= float(np.float32(text)) <= _MOST_STARS
+
+
+def _in_range(frame: pl.DataFrame) -> bool:
+    """The same of a whole block, once it has been read as numbers."""
+    ids = min(frame["userId"].min(), frame["movieId"].min()) >= 0  # type: ignore[type-var, operator]
+    return bool(ids and frame["rating"].is_between(0.0, _MOST_STARS).all())  # false for NaN as well
+
+
+def _columns(label: str, header: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+    """Where each wanted column is."""
+    if not header:
+        raise InvalidArgument(label, f"a table with the columns {', '.join(wanted)}", "an empty file", AGAIN)
+    for name in wanted:
+        if name not in header:
+            close = difflib.get_close_matches(name, header, n=1)
+            repair = f"Rename {close[0]!r} to {name!r}." if close else f"Add {name!r}. {AGAIN}"
+            raise InvalidArgument(f"{label}, line 1: columns", f"{', '.join(wanted)}", list(header), repair)
+    return tuple(header.index(name) for name in wanted)
+
+
+def _refuse_cut(label: str, line: int) -> NoReturn:
+    repair = f"The file looks cut off. {AGAIN} If the line is complete, add a line break after it."
+    raise InvalidArgument(f"{label}, line {line}", "ended by a line break", "the end of the file", repair)
+
+
+def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) -> NoReturn:
+    """Name the first fault of a block that did not pass as a whole, line by line."""
+    lines = block.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+    for number, text in enumerate(lines, line):
+        fields = text.removesuffix("\r").split(",")
+        where = f"{label}, line {number}"
+        if len(fields) != len(header):
+            repair = f"The file may be cut off there. {AGAIN}"
+            raise InvalidArgument(where, f"{len(header)} columns", text, repair)
+        row = dict(zip(header, fields, strict=True))
+        for name, is_sound, allowed, repair in (
+            ("userId", _is_id, _ID, "Correct it or delete that line."),
+            ("movieId", _is_id, _ID, "Correct it or delete that line."),
+            ("rating", _is_stars, f"a number in [0, {_MOST_STARS}]", "Write the stars given, or delete that line."),
+            ("timestamp", _is_whole, "a whole number", "Write it in whole seconds since 1970, or delete that line."),
+        ):
+            if not is_sound(row[name]):
+                raise InvalidArgument(f"{where}: {name}", allowed, row[name], repair)
+    last = line + len(lines) - 1
+    if not block.endswith(b"\n"):
+        _refuse_cut(label, last)
+    raise InvalidArgument(f"{label}, lines {line} to {last}", "rows of numbers", "another kind of text", AGAIN)

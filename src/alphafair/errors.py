@@ -1,0 +1,73 @@
+"""Every error that this package raises on purpose."""
+
+from __future__ import annotations
+
+import reprlib
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2  # six items of six items each: a value of the caller's must not make an error long
+
+
+def shown(value: object) -> str:
+    """A value of the caller's as an error shows it: what it is, or how it begins and ends.
+
+    >>> shown("ada"), shown("a" * 1000)
+    ("'ada'", "'aaaaaaaaaaaa...aaaaaaaaaaaaa'")
+    """
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no int of more than 4,300 digits
+        return f"{type(value).__name__} of too many digits"
+
+
+class InvalidArgument(ValueError):
+    """An invalid argument: its name, the allowed values, the value received, and how to repair it.
+
+    >>> error = InvalidArgument("alpha", "in [0, 1)", 1.5, "Use 0.9 for shares that are nearly equal.")
+    >>> print(error)
+    alpha must be in [0, 1); got 1.5. Use 0.9 for shares that are nearly equal.
+    >>> error.argument, error.value
+    ('alpha', 1.5)
+    """
+
+    def __init__(self, argument: str, allowed: str, value: object, repair: str) -> None:
+        super().__init__(argument, allowed, value, repair)
+        self.argument, self.allowed, self.value, self.repair = argument, allowed, value, repair
+
+    def __str__(self) -> str:
+        return f"{self.argument} must be {self.allowed}; got {shown(self.value)}. {self.repair}"
+
+
+REPAIR = (
+    "Nothing is lost and rewards are still written down: roll the experiment back to a position before, or mend the "
+    "policy and open the file again."
+)
+
+
+class RequestError(InvalidArgument):
+    """A request to an engine that was rejected; `code` is the reason in one word."""
+
+    def __init__(self, code: str, argument: str, allowed: str, value: object, repair: str) -> None:
+        super().__init__(argument, allowed, value, repair)
+        self.args = (code, argument, allowed, value, repair)
+        self.code = code
+
+
+class PolicyFailed(RequestError):
+    """The policy of an experiment raised an error or returned an invalid distribution. Other experiments go on."""
+
+    def __init__(self, experiment: str, reason: str) -> None:
+        super().__init__("policy_failed", "experiment", "one whose policy works", experiment, REPAIR)
+        self.args = (experiment, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"The policy of {self.value} failed: {self.reason}. {self.repair}"
+
+
+class Unavailable(OSError):
+    """The database cannot be used at the moment. Nothing was acknowledged, so retrying is safe."""
+
+
+class Mismatch(Exception):
+    """The event log and what follows from it differ: the file was changed by another program, or is damaged."""

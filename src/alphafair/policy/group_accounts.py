@@ -1,0 +1,156 @@
+"""Accounts of groups: what a policy does about groups, entitlements and floors besides its kernels.
+
+An account is kept as rho = R_G/s_G, in the column of every live arm of the group: see `alphafair.math.floors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.errors import InvalidArgument
+from alphafair.jit import repeated
+from alphafair.math.floors import GroupMemory, group_memory, least_drawn, no_groups, project_on_floors
+from alphafair.math.utility import ACCOUNT
+from alphafair.policy.memory import DAMAGED, Learned, Memory
+from alphafair.values.arrays import Vector
+
+if TYPE_CHECKING:
+    from alphafair.groups import ArmGroups
+    from alphafair.policy.algorithm import Algorithm
+
+LEAST_FLOOR = 1e-12  # of those that are not 0
+
+
+def check_floors(groups: ArmGroups) -> None:
+    """Refuse floors that are too small to mean anything."""
+    floors = np.append(groups.group_floors, groups.arm_floor)
+    tiny = floors[(floors > 0.0) & (floors < LEAST_FLOOR)]
+    if len(tiny):
+        repair = "Promise more, or nothing: draws as rare as that cannot be counted."
+        raise InvalidArgument("pull_floor", f"0 or at least {LEAST_FLOOR:g}", float(tiny[0]), repair)
+
+
+class GroupAccounts:
+    """The groups of all arms, and of the live ones."""
+
+    def __init__(self, groups: ArmGroups, algorithm: Algorithm) -> None:
+        check_floors(groups)
+        self.groups = self.live_groups = groups
+        self.algorithm = algorithm
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy` and `pickle`: the policy has the algorithm."""
+        return {"groups": self.groups, "live_groups": self.live_groups}
+
+    @property
+    def pooled(self) -> bool:
+        """Whether arms have accounts in common, or entitlements."""
+        return self.groups.named or self.groups.entitled
+
+    def memory(self, n_ever: int) -> GroupMemory:
+        """What kernels are told about the groups of live arms; `n_ever` arms there have been."""
+        live, groups = self.live_groups, self.groups
+        if live.are_plain:
+            return no_groups()
+        promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all that ever were
+        return group_memory(
+            live.of_arms,
+            1.0 / live.entitlements[live.of_arms],
+            pooled=self.pooled,
+            arm_floor=live.arm_floor,
+            group_floors=live.group_floors,
+            least_unpromised=max(0.0, 1.0 - promised),
+        )
+
+    def start(self, memory: Memory, earned_row: int) -> None:
+        """First accounts: every group has the initial 1, and so has every arm itself."""
+        live = self.live_groups
+        memory.arms[ACCOUNT.account] = 1.0 / live.entitlements[live.of_arms]
+        memory.arms[earned_row] = 1.0
+        self.reopen(memory, np.arange(memory.arms.shape[1]))
+
+    def reopen(self, memory: Memory, columns: NDArray[np.int64]) -> None:
+        """Bring what stands beside some accounts up to date with them."""
+        if self.algorithm.reopen is not None:
+            self.algorithm.reopen(memory, columns)
+
+    def accounts(self, learned: Learned) -> Vector:
+        """R of every group, as `groups.labels` has them."""
+        accounts = learned.group_accounts.copy()
+        of_live = self.groups.of_arms[learned.live_arms]
+        rho = learned.memory.arms[ACCOUNT.account]
+        accounts[of_live] = np.maximum(1.0, rho * self.groups.entitlements[of_live])
+        return accounts
+
+    def least_drawn(self, memory: Memory, least: float) -> float:
+        """The least that any live arm can have been drawn with, where the policy's own y had at least `least` of it."""
+        return float(min(least_drawn(memory.groups, arm, least) for arm in range(memory.arms.shape[1])))
+
+    def project(self, memory: Memory, first: int = 0) -> None:
+        """Have the distributions of contexts, from `first` on, keep the groups' floors, where that is their affair."""
+        row = self.algorithm.simplex_rows
+        if row is not None and self.live_groups.group_floors.any():
+            distributions = memory.contexts[first:, getattr(self.algorithm.layout.contexts, row)]
+            project_one = repeated(project_on_floors, len(distributions))
+            for x in distributions:
+                project_one(memory.groups, x.copy(), -np.inf, x)
+
+    # arms that come and go
+
+    def entries(self, grown: ArmGroups, learned: Learned, n_new: int, entry: float, entitlements: Any) -> Vector:
+        """rho of every new arm: that of its group, whether it has live arms or not, or of a group that is new."""
+        if not self.pooled:
+            if not grown.all_alike:
+                repair = "Make the policy with entitlements, to add arms with their own later."
+                raise InvalidArgument("entitlements", "left out: all arms are entitled alike", entitlements, repair)
+            return np.full(n_new, entry)
+        rho = learned.memory.arms[ACCOUNT.account].tolist()
+        known = dict(zip(self.groups.of_arms[learned.live_arms].tolist(), rho, strict=True))
+        least = min(known.values())
+        for g in grown.of_arms[-n_new:].tolist():
+            entitlement = float(grown.entitlements[g])
+            if g not in known and g < self.groups.n_groups:
+                known[g] = float(learned.group_accounts[g]) / entitlement
+            elif g not in known:
+                known[g] = max(least, 1.0 / entitlement) if np.isnan(entry) else entry / entitlement
+        return np.array([known[g] for g in grown.of_arms[-n_new:].tolist()])
+
+    def grow(self, grown: ArmGroups, learned: Learned, n_new: int) -> None:
+        """Take the groups of more arms for the groups of all."""
+        self.groups = grown
+        if not grown.are_plain:
+            accounts = np.pad(learned.group_accounts, (0, grown.n_groups - len(learned.group_accounts)))
+            accounts[grown.of_arms[-n_new:]] = 0.0
+            learned.group_accounts = accounts
+
+    def keep_accounts_of_absent(self, learned: Learned, before: NDArray[np.int64], rho: Vector) -> None:
+        """Groups whose last live arm has left keep their account; `before` are the groups of earlier live arms."""
+        for column in np.flatnonzero(~np.isin(before, self.groups.of_arms[learned.live_arms])):
+            account = rho[column] * self.groups.entitlements[before[column]]
+            learned.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is less
+
+    def retired_earned(self, learned: Learned, arms: NDArray[Any], amounts: Vector) -> None:
+        """Late rewards of retired arms, whose own accounts have them already, count for their groups."""
+        of_live = self.groups.of_arms[learned.live_arms]
+        for g, amount in zip(self.groups.of_arms[arms].tolist(), amounts.tolist(), strict=True):
+            columns = np.flatnonzero(of_live == g)
+            if len(columns):
+                learned.memory.arms[ACCOUNT.account, columns] += amount / self.groups.entitlements[g]
+                self.reopen(learned.memory, columns)
+            else:
+                learned.group_accounts[g] += amount
+
+    def check(self, learned: Learned) -> None:
+        """Refuse accounts that contradict each other."""
+        live, rho = self.live_groups, learned.memory.arms[ACCOUNT.account]
+        first = np.zeros(live.n_groups)
+        first[live.of_arms] = rho
+        alike = np.array_equal(first[live.of_arms], rho)
+        has_live = np.isin(np.arange(self.groups.n_groups), self.groups.of_arms[learned.live_arms])
+        kept = learned.group_accounts
+        lasting = (kept[has_live] == 0.0).all() and (kept[~has_live] >= 1.0 - 1e-9).all()
+        if not alike or not lasting or (rho * live.entitlements[live.of_arms] < 1.0 - 1e-9).any():
+            raise InvalidArgument("state.arrays", "accounts of groups, at least 1", kept, DAMAGED)

@@ -1,0 +1,364 @@
+"""Whole runs in one call: the same `draw` and `learn` that single steps call, once per round.
+
+play    rounds of a stream, every reward learned from at once
+face    the same against an adversary, which says what arms pay once it has seen the distribution
+late    rounds of a stream whose rewards arrive later
+fold    what a log says was done before, in its order: LEARN a reward, EXPECT one, FORGO one, or DRAW the same arm again
+match   rounds of a log, of which only those count in which the arm drawn is the arm that was shown
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from alphafair.jit import kernel, specialise
+from alphafair.math.adversaries import react as adversary_reacts
+from alphafair.math.draw import draw_arm, mask_alone
+from alphafair.math.prefetch import prefetch
+
+if TYPE_CHECKING:
+    from alphafair.policy.algorithm import Algorithm
+
+draw: Any = None  # the algorithm's kernels, put in by `loop`
+prepare: Any = None
+learn: Any = None
+expect: Any = None
+forgo: Any = None
+show: Any = None
+mask: Any = None
+react: Any = None
+
+AHEAD = 4  # rounds between asking for a row and using it
+LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
+FREE, LEARNED = 0, 1  # counters of `Delays`
+ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
+NOBODY = -1, np.empty((0, 0, 0))  # an adversary's kind and state, where there is none
+
+
+class Rounds(NamedTuple):
+    """Rounds of a stream, and the uniform number that each of them draws with; a row of features per round, or none."""
+
+    contexts: Any
+    items: Any
+    reward_table: Any
+    uniforms: Any
+    features: Any
+
+
+class Book(NamedTuple):
+    """What is written down.
+
+    `earned` gathers x r (full information: expected) or r of the pulled arm (bandit: realised) on top of what it holds;
+    `arms` and `propensities` keep decisions, as far as there is room; `records` takes `earned` after round
+    `first_record`, counted from 0 in this call, and every `record_every` rounds from there.
+    """
+
+    earned: Any
+    pulls: Any
+    arms: Any
+    propensities: Any
+    first_record: int
+    record_every: int
+    records: Any
+
+
+class Delays(NamedTuple):
+    """When rewards arrive, and the decisions that wait for theirs.
+
+    `due` is the round before which a reward is learned from (its own: right after it); `order` has all rounds as they
+    come due. A decision waits in the slot `slots[t]` of `waiting`; `free` is a stack of slots. All rounds of a stream.
+    """
+
+    due: Any
+    order: Any
+    slots: Any
+    free: Any
+    counters: Any
+    waiting: Any
+
+
+class LogSteps(NamedTuple):
+    """What a log says was done, in its order: LEARN, EXPECT, FORGO or DRAW, each with its decision and reward.
+
+    `drawn` takes the probability that a DRAW finds for its arm, among the arms of row `mask_of` of `masks` where that
+    is not -1; `features` has a row per step, or none.
+    """
+
+    steps: Any
+    contexts: Any
+    arms: Any
+    propensities: Any
+    rewards: Any
+    features: Any
+    mask_of: Any
+    masks: Any
+    drawn: Any
+
+    @classmethod
+    def learning(cls, contexts: Any, arms: Any, propensities: Any, rewards: Any, features: Any = None) -> Self:
+        """Rewards to be learned from, and nothing else."""
+        n = len(contexts)
+        steps, no_mask = np.full(n, LEARN, dtype=np.int8), np.full(n, -1, dtype=np.int32)
+        no_masks = np.empty((0, 0), dtype=np.bool_)
+        return cls(steps, contexts, arms, propensities, rewards, features, no_mask, no_masks, np.zeros(n))
+
+
+PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
+
+
+@kernel
+def _ask_ahead(t, memory, rounds):
+    """Have the rows of a round to come in the cache when its turn comes."""
+    later = min(t + AHEAD, rounds.contexts.shape[0] - 1)
+    prefetch(memory.contexts, rounds.contexts[later])
+    prefetch(memory.context_scalars, rounds.contexts[later])
+    prefetch(rounds.reward_table, rounds.items[later])
+
+
+@kernel
+def _check_drawn(propensity):
+    """Stop a run whose policy has nothing to draw from: zeros or NaN."""
+    if not propensity > 0.0:
+        raise ArithmeticError("the policy's probabilities are not a distribution")
+
+
+@kernel
+def _note(t, arm, propensity, book):
+    """Count the pull, keep the decision where it is asked for, and what has been earned if t is to be recorded."""
+    book.pulls[arm] += 1
+    if t < book.arms.shape[0]:
+        book.arms[t] = arm
+        book.propensities[t] = propensity
+    past = t - book.first_record
+    if past >= 0 and past % book.record_every == 0:
+        for i in range(book.earned.shape[0]):
+            book.records[past // book.record_every, i] = book.earned[i]
+
+
+@kernel
+def _release(delays, past):
+    """The slot of a decision that has been learned from is free again."""
+    delays.free[delays.counters[FREE]] = delays.slots[past]
+    delays.counters[FREE] += 1
+    delays.counters[LEARNED] += 1
+
+
+@kernel
+def _slot(delays, t):
+    """A slot for the decision of round t."""
+    delays.counters[FREE] -= 1
+    delays.slots[t] = delays.free[delays.counters[FREE]]
+    return delays.slots[t]
+
+
+@kernel
+def _next_due(delays, t, n_rounds):
+    """The round whose reward comes next, if it has come by round t; after the last round all have. Else -1."""
+    k = delays.counters[LEARNED]
+    if k < n_rounds:
+        past = delays.order[k]
+        if past < t and (delays.due[past] <= t or t == n_rounds):
+            return past
+    return -1
+
+
+def _play_full(memory, rounds, book, kind, state):
+    n = book.earned.shape[0]
+    probabilities, rewards = np.empty(n), np.empty(n)
+    for t in range(rounds.contexts.shape[0]):
+        _ask_ahead(t, memory, rounds)
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
+        _check_drawn(propensity)
+        react(kind, state, context, probabilities, rounds.reward_table, item)
+        for i in range(n):
+            rewards[i] = rounds.reward_table[item, i]
+            book.earned[i] += probabilities[i] * rewards[i]
+        learn(memory, context, probabilities, rewards)
+        _note(t, arm, propensity, book)
+
+
+def _play_bandit(memory, rounds, book, kind, state):
+    probabilities = np.empty(book.earned.shape[0])
+    for t in range(rounds.contexts.shape[0]):
+        _ask_ahead(t, memory, rounds)
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
+        _check_drawn(propensity)
+        react(kind, state, context, probabilities, rounds.reward_table, item)
+        reward = rounds.reward_table[item, arm]
+        book.earned[arm] += reward
+        learn(memory, context, arm, propensity, reward)
+        _note(t, arm, propensity, book)
+
+
+def _late_full(memory, rounds, book, delays, start, stop):
+    n = book.earned.shape[0]
+    probabilities, rewards = np.empty(n), np.empty(n)
+    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
+        while True:
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+            if past < 0:
+                break
+            context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
+            for i in range(n):
+                probabilities[i] = delays.waiting[delays.slots[past], i]
+                rewards[i] = rounds.reward_table[item, i]
+            show(memory, rounds.features, past)
+            prepare(memory, context)
+            learn(memory, context, probabilities, rewards)
+            _release(delays, past)
+        if t == stop:
+            return
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
+        _check_drawn(propensity)
+        slot = _slot(delays, t)
+        for i in range(n):
+            delays.waiting[slot, i] = probabilities[i]
+            book.earned[i] += probabilities[i] * rounds.reward_table[item, i]
+        _note(t - start, arm, propensity, book)
+
+
+def _late_bandit(memory, rounds, book, delays, start, stop):
+    probabilities = np.empty(book.earned.shape[0])
+    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
+        while True:
+            past = _next_due(delays, t, rounds.contexts.shape[0])
+            if past < 0:
+                break
+            context, item = np.int64(rounds.contexts[past]), np.int64(rounds.items[past])
+            waiting = delays.waiting[delays.slots[past]]
+            arm, propensity = np.int64(waiting[ARM]), waiting[PROPENSITY]
+            show(memory, rounds.features, past)
+            prepare(memory, context)
+            learn(memory, context, arm, propensity, rounds.reward_table[item, arm])
+            _release(delays, past)
+        if t == stop:
+            return
+        context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
+        show(memory, rounds.features, t)
+        arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
+        _check_drawn(propensity)
+        book.earned[arm] += rounds.reward_table[item, arm]
+        expect(memory, context, arm)
+        slot = _slot(delays, t)
+        delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
+        _note(t - start, arm, propensity, book)
+
+
+def _fold_full(memory, features, contexts, probabilities, rewards):
+    n = rewards.shape[1]
+    used, seen = np.empty(n), np.empty(n)
+    for t in range(contexts.shape[0]):
+        for i in range(n):
+            used[i], seen[i] = probabilities[t, i], rewards[t, i]
+        show(memory, features, t)
+        prepare(memory, np.int64(contexts[t]))
+        learn(memory, np.int64(contexts[t]), used, seen)
+
+
+def _fold_bandit(memory, log, p):
+    """The first step that was refused, or -1; `p` is scratch."""
+    n_steps, prepared = (
+        log.steps.shape[0],
+        np.int64(-1),
+    )  # what `prepare` was last called for
+    for t in range(n_steps):
+        later = log.contexts[min(t + AHEAD, n_steps - 1)]
+        prefetch(memory.contexts, later)
+        prefetch(memory.context_scalars, later)
+        context, arm, step = np.int64(log.contexts[t]), log.arms[t], log.steps[t]
+        if show(memory, log.features, t):
+            prepared = np.int64(-1)
+        if step == LEARN:
+            if prepared != context:
+                prepare(memory, context)
+            if not learn(memory, context, arm, log.propensities[t], log.rewards[t]):
+                return t
+            prepared = np.int64(-1)
+        elif step == EXPECT:
+            expect(memory, context, arm)
+            prepared = np.int64(-1)
+        elif step == FORGO:
+            forgo(memory, context, arm)
+            prepared = np.int64(-1)
+        else:
+            draw(memory, context, 0.0, p)
+            prepared = context
+            if log.mask_of[t] >= 0:
+                mask(memory, p, log.masks[log.mask_of[t]])
+            log.drawn[t] = p[arm]
+    return -1
+
+
+def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book):
+    """How many rounds counted."""
+    probabilities = np.empty(book.earned.shape[0])
+    matched = 0
+    for t in range(contexts.shape[0]):
+        context = np.int64(contexts[t])
+        arm, propensity = draw(memory, context, uniforms[t], probabilities)
+        if of_sets[t] >= 0:
+            mask(memory, probabilities, sets[of_sets[t]])
+            arm = draw_arm(probabilities, uniforms[t])
+            propensity = probabilities[arm]
+        _check_drawn(propensity)
+        if arm == arms[t]:
+            book.earned[arm] += rewards[t]
+            learn(memory, context, arm, propensity, rewards[t])
+            _note(matched, arm, propensity, book)
+            matched += 1
+    return matched
+
+
+TEMPLATES: dict[tuple[str, str], Any] = {
+    ("play", "full"): _play_full,
+    ("play", "bandit"): _play_bandit,
+    ("face", "full"): _play_full,
+    ("face", "bandit"): _play_bandit,
+    ("late", "full"): _late_full,
+    ("late", "bandit"): _late_bandit,
+    ("fold", "full"): _fold_full,
+    ("match", "bandit"): _match_bandit,
+    ("fold", "bandit"): _fold_bandit,
+}
+
+
+@kernel
+def nothing_to_do(memory, context, arm):
+    """What most policies do about rewards on their way."""
+
+
+@kernel
+def nothing_to_prepare(memory, context):
+    """What most policies need before they learn."""
+
+
+@kernel
+def show_nothing(memory, features, t):
+    """What most policies make of features."""
+    return False
+
+
+@kernel
+def leave_rewards(kind, state, context, probabilities, reward_table, item):
+    """What a stream makes of a distribution."""
+
+
+@cache
+def loop(job: str, feedback: str, algorithm: Algorithm, in_order: bool) -> Any:
+    """The loop for one algorithm; `in_order`: every reward is learned from at once, and no arm is masked."""
+    learn = (algorithm.learn_in_order if in_order else None) or algorithm.learn
+    name = f"{job}.{feedback}.{algorithm.draw.__module__}.{algorithm.draw.__name__}.{learn.__module__}.{learn.__name__}"
+    steps = {"draw": algorithm.draw, "learn": learn, "react": adversary_reacts if job == "face" else leave_rewards}
+    steps |= {"show": algorithm.show or show_nothing, "mask": algorithm.mask or mask_alone}
+    steps |= {"expect": algorithm.expect or nothing_to_do, "forgo": algorithm.forgo or nothing_to_do}
+    steps["prepare"] = algorithm.prepare or nothing_to_prepare
+    return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -1,0 +1,150 @@
+"""Decisions that somebody made, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.errors import InvalidArgument
+from alphafair.values.arrays import Indices, Vector, frozen
+from alphafair.values.available import AvailableArms
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.
+
+    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions, users and
+    features (as of a `Stream`) are optional.
+
+    Where decisions were not always drawn among all arms, because some were out of stock, retired or not there yet,
+    `available` must say among which: one boolean per round and arm, or the pair (sets, of_rounds) that is kept, see
+    `alphafair.values.AvailableArms`. Propensities are those among the available arms. None means every arm, always.
+
+    >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
+    >>> log.n_rounds, log.n_contexts, log.n_arms
+    (3, 2, 3)
+    >>> stock = [[True, False, True], [True, True, True], [True, True, True]]
+    >>> Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25], available=stock).available.of_rounds.tolist()
+    [0, -1, -1]
+    """
+
+    contexts: Indices
+    arms: Indices
+    rewards: Vector
+    propensities: Vector  # of the shown arm, in (0, 1]
+    n_contexts: int = field(default=0, kw_only=True)
+    n_arms: int = field(default=0, kw_only=True)
+    context_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
+    arm_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
+    timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
+    positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
+    users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
+    features: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    available: AvailableArms | None = field(default=None, kw_only=True)  # which arms decisions were drawn among
+
+    def __post_init__(self) -> None:
+        for count in ("n_contexts", "n_arms"):
+            validate.integer(count, getattr(self, count), low=0, high=np.iinfo(np.int32).max)
+        available = None if self.available is None else AvailableArms.of(self.available)
+        if available is not None and not self.n_arms and self.arm_labels is None:
+            object.__setattr__(self, "n_arms", available.n_arms)
+        contexts = validate.indices("contexts", self.contexts, self.n_contexts or None)
+        arms = validate.indices("arms", self.arms, self.n_arms or None, n_entries=len(contexts))
+        columns: dict[str, NDArray[Any]] = {
+            "contexts": contexts,
+            "arms": arms,
+            "rewards": validate.column("rewards", self.rewards, len(contexts), *validate.ANY_REWARD),
+            "propensities": validate.column("propensities", self.propensities, len(contexts), 0.0, 1.0, low_open=True),
+        }
+        for name, count, seen in (("context", "n_contexts", contexts), ("arm", "n_arms", arms)):
+            labels = getattr(self, f"{name}_labels")
+            least = getattr(self, count) or int(seen.max()) + 1
+            if labels is not None:
+                labels = validate.labels(f"{name}_labels", labels, least)
+                object.__setattr__(self, f"{name}_labels", labels)
+                if getattr(self, count) and len(labels) != least:
+                    raise InvalidArgument(f"{name}_labels", f"{least} names", len(labels), f"Give one per {name}.")
+            object.__setattr__(self, count, least if labels is None else len(labels))
+        if self.positions is not None:
+            columns["positions"] = validate.indices("positions", self.positions, None, len(contexts), low=1)
+        if self.users is not None:
+            columns["users"] = validate.whole_numbers("users", self.users, len(contexts))
+        if self.timestamps is not None:
+            columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
+        if self.features is not None:
+            columns["features"] = validate.feature_rows(self.features, len(contexts), self.n_arms)
+        if available is not None:
+            self._check_available(available)
+            object.__setattr__(self, "available", available)
+        for name, column in columns.items():  # what somebody could still write to is copied
+            object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
+
+    def _check_available(self, available: AvailableArms) -> None:
+        """A set of this log's arms for every round, with the arm that was shown in it."""
+        shape = (len(available.of_rounds), available.n_arms)
+        if shape != (len(self.contexts), self.n_arms):
+            allowed = f"for {len(self.contexts)} rounds and {self.n_arms} arms"
+            raise InvalidArgument("available", allowed, list(shape), "Give one row per round and one column per arm.")
+        missing = np.flatnonzero(~available.includes(np.asarray(self.arms)))
+        if len(missing):
+            shown = f"true for the arm that was shown, {np.asarray(self.arms)[missing[0]]}"
+            repair = "Give the arms that the decision was drawn among."
+            raise InvalidArgument(f"available[{missing[0]}]", shown, False, repair)
+
+    @property
+    def n_rounds(self) -> int:
+        return len(self.contexts)
+
+    @property
+    def has_users(self) -> bool:
+        return self.users is not None
+
+    @classmethod
+    def from_table(
+        cls,
+        source: Any,
+        *,
+        context: str = "context",
+        arm: str = "arm",
+        reward: str = "reward",
+        propensity: str = "propensity",
+        time: str | None = None,
+        user: str | None = None,
+        position: str | None = None,
+        available: str | None = "available",
+    ) -> Log:
+        """A log from a table in a file or in memory, one row per decision; rows without a reward are left out.
+
+        Parameters
+        ----------
+        source
+            A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
+            DataFrame, any Arrow table, or a mapping of columns. What `alphafair export` writes is read as it is.
+        context, arm
+            Columns of labels, text or numbers: numbered in their order, whole numbers by size, else by the alphabet.
+        reward, propensity
+            Columns of numbers: what the arm paid, and the probability in (0, 1] with which it was shown.
+        time
+            A column to sort by; by default rows come in the order of time.
+        user
+            A column that says whose decision it was: a bootstrap then draws users, not rounds.
+        position
+            A column of places on the page, from 1.
+        available
+            A column that says which arms the decision was drawn among: lists of labels, in a text file as JSON arrays;
+            nothing where every arm could be shown. Arms that it names and that were never shown are arms of the log
+            too. By default the column of that name, if there is one; None for none.
+
+        >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
+        >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
+        >>> log.arm_labels, log.arms.tolist(), log.rewards.tolist()
+        (('a', 'b'), [1, 0], [1.0, 0.0])
+        """
+        from alphafair.data.log_table import Columns, read_log
+
+        return read_log(source, Columns(context, arm, reward, propensity, time, user, position, available))
