@@ -16,12 +16,12 @@ import numpy as np
 
 os.environ.setdefault("ALPHAFAIR_JIT", "now")  # what is tested is machine code, unless NUMBA_DISABLE_JIT says otherwise
 
-from alphafair import metrics, offline_optimum, simulation
+from alphafair import metrics, offline_optimum, run
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, present_arms
 from alphafair.values import Policy, Stream, Trace
 
-play = simulation.simulate
+play = run.simulate
 
 
 def booked_totals(stream: Stream, delay: Any) -> np.ndarray:
@@ -60,4 +60,4 @@ def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     return trace
 
 
-simulation.simulate = simulate
+run.simulate = simulate

@@ -536,9 +536,9 @@ def imported(path: Path) -> set[Path]:
 def test_all_code_that_a_table_depends_on_is_digested() -> None:
     """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
     aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
-    aside |= {PACKAGE / "experiments" / name for name in ("__init__.py", "run.py")}
+    aside |= {PACKAGE / "lab" / name for name in ("__init__.py", "run.py")}
     found: set[Path] = set()
-    left = {PACKAGE / "experiments" / name for name in ("experiment.py", "match.py")}
+    left = {PACKAGE / "lab" / name for name in ("experiment.py", "match.py")}
     while left:
         found |= left
         left = {each for path in left for each in imported(path)} - found - aside

@@ -200,7 +200,7 @@ def metric_intervals(
         "least_share": intervals.least_share(accounts, drawn, of_share(int(shares.argmin()))),
         "greatest_share": intervals.greatest_share(accounts, drawn, of_share(int(shares.argmax()))),
     }
-    return {name: each.within(*possible(name, groups, alpha)) for name, each in found.items()}
+    return {name: each.clip(*possible(name, groups, alpha)) for name, each in found.items()}
 
 
 def possible(metric: str, groups: ArmGroups, alpha: float) -> tuple[float, float]:

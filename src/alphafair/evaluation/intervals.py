@@ -23,22 +23,11 @@ import numpy as np
 from alphafair import metrics
 from alphafair.evaluation.batches import Advance, silent
 from alphafair.evaluation.scores import Scores
+from alphafair.values import Interval as Interval
 from alphafair.values import Matrix, Vector
 
 BLOCK = 64  # replicates at once
 MOST_LOG = math.log(1e300)  # of an upper end: where next to nothing is known, that is as good as infinite
-
-
-class Interval(NamedTuple):
-    """A number, and between which two it lies as surely as was asked for."""
-
-    value: float
-    low: float
-    high: float
-
-    def within(self, low: float, high: float) -> Interval:
-        """What of it is possible."""
-        return Interval(*(min(max(side, low), high) for side in self))
 
 
 def plain(value: Any) -> Any:

@@ -208,7 +208,7 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, options: Repeats,
         if verdict == "do not use":
             return UNKNOWN
         value, half = float(found(earned).mean()), reach * float(found(again).std(ddof=1))
-        return Interval(value, value - half, value + half).within(least, most)
+        return Interval(value, value - half, value + half).clip(least, most)
 
     def of_metric(name: str) -> Interval:
         plain = PLAIN[name]

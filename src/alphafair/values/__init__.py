@@ -8,6 +8,7 @@ from alphafair.values.available import AvailableArms as AvailableArms
 from alphafair.values.decision import ChosenDecision as ChosenDecision
 from alphafair.values.decision import Decision as Decision
 from alphafair.values.decision import DescribedDecision as DescribedDecision
+from alphafair.values.interval import Interval as Interval
 from alphafair.values.log import Log as Log
 from alphafair.values.protocol import Account as Account
 from alphafair.values.protocol import Feedback as Feedback
