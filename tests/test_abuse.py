@@ -288,7 +288,7 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
         tried = credentials(shop)
         time.sleep(2.5)  # keys are read every second
         for (header, role), route in itertools.product(tried.items(), ROUTES):
-            if route.needed == "admin" and role == "admin" and route.method == "POST" and "rotations" in route.path:
+            if route.role == "admin" and role == "admin" and route.method == "POST" and "rotations" in route.path:
                 continue
             path = route.path.replace("{name}", "home").replace("{id}", "0badc0de")
             answer = http.request(route.method, path, headers={"authorization": header.encode()}, content=b"[")
@@ -297,7 +297,7 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
                 named = route.path.startswith("/v1/experiments/{name}") or route.path.startswith("/v1/keys")
                 assert not named or answer.status_code in (400, 403, 404, 413, 415, 422), told
                 continue
-            if route.needed in RANKS[role]:
+            if route.role in RANKS[role]:
                 assert answer.status_code not in (401, 403), told
             else:
                 assert answer.status_code == (401 if role is None else 403), told

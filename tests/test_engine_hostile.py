@@ -17,7 +17,7 @@ from alphafair.engine import Engine, Unavailable, restore
 from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.service.serve import bound
+from alphafair.service.server import bound
 
 ARMS = ["ada", "ben"]
 

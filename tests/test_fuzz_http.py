@@ -22,13 +22,12 @@ def settle(shop: Running) -> tuple[int, int]:
     """Tasks and open files, once the connections and requests that clients have left behind are gone."""
     until = time.monotonic() + 30.0
     while True:
-        shop.http.get("/health")  # on the one connection that is there, which knows the event loop
+        shop.http.get("/health")  # keeps its one connection open
         time.sleep(0.1)
-        state = shop.server.server_state
-        if len(state.connections) == 1 and not state.tasks:
-            (connection,) = state.connections
-            return len(asyncio.all_tasks(connection.loop)), len(os.listdir("/proc/self/fd"))
-        assert time.monotonic() < until, (len(state.connections), state.tasks)
+        connections = shop.service.connections
+        if len(connections.open) == 1 and not connections.tasks:
+            return len(asyncio.all_tasks(shop.server._loop)), len(os.listdir("/proc/self/fd"))
+        assert time.monotonic() < until, (len(connections.open), connections.tasks)
 
 
 def resident() -> int:

@@ -95,7 +95,7 @@ def test_a_limited_key_sees_its_own_experiments_alone(shop: Running, path: Path,
 
 def test_a_reward_of_another_experiment_is_unknown_to_a_limited_key(shop: Running, path: Path, admin: str) -> None:
     token = keys.create(path, "write", "home shop", experiments=["home"])
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     made = asks(shop, admin)("POST", "/v1/experiments/search/decisions", {"context": "v"}).json()
     for tail, body in (("rewards", {"id": made["id"], "reward": 1.0}), ("activations", {"id": made["id"]})):
         assert asks(shop, token)("POST", f"/v1/experiments/home/{tail}", body).status_code == 404
@@ -103,7 +103,7 @@ def test_a_reward_of_another_experiment_is_unknown_to_a_limited_key(shop: Runnin
 
 def test_a_limited_key_cannot_manage_keys(shop: Running, path: Path) -> None:
     ask = asks(shop, keys.create(path, "admin", "home team", experiments=["home"]))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     for method, tail, body in (
         ("GET", "", None),
         ("POST", "", {"role": "admin", "name": "me"}),
@@ -118,15 +118,16 @@ def test_a_limited_key_cannot_manage_keys(shop: Running, path: Path) -> None:
 def test_monitoring_sees_no_labels(shop: Running, path: Path) -> None:
     """The key that Prometheus gets cannot read people's labels, nor anything else."""
     ask = asks(shop, keys.create(path, "metrics", "prometheus"))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     assert ask("GET", "/metrics").status_code == 200
     for path_ in ("/v1/experiments", "/v1/experiments/home", "/v1/experiments/home/log", "/docs", "/openapi.json"):
         assert ask("GET", path_).status_code == 403
     reader = asks(shop, keys.create(path, "read", "a page"))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     assert reader("GET", "/v1/experiments/home").status_code == 200
     answer = reader("GET", "/v1/experiments/home/log")
-    assert error(answer)["message"] == "This needs a key of the role 'log' or 'admin'; yours has 'read'."
+    expected = "This request needs a key with the role 'log' or 'admin'; this key has the role 'read'."
+    assert error(answer)["message"] == expected
 
 
 # time
@@ -156,10 +157,10 @@ def test_a_time_that_makes_no_sense_is_refused(path: Path, bad: Any) -> None:
 def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Running, path: Path, admin: str) -> None:
     """A revoked key is refused within seconds, whatever else the service has to do."""
     token = keys.create(path, "read", "gone soon")
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     ask, release = asks(shop, token), threading.Event()
     assert ask("GET", "/v1/experiments").status_code == 200
-    blocked = threading.Thread(target=lambda: shop.application.state.writer._thread.submit(release.wait).result())
+    blocked = threading.Thread(target=lambda: shop.service.writer._thread.submit(release.wait).result())
     blocked.start()
     try:
         keys.revoke(path, id_of(token))
@@ -183,7 +184,7 @@ def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, p
             held.set()
             release.wait(60.0)
 
-    blocked = [threading.Thread(target=lambda: shop.application.state.writer._thread.submit(hold).result())]
+    blocked = [threading.Thread(target=lambda: shop.service.writer._thread.submit(hold).result())]
     blocked[0].start()
     try:
         assert held.wait(10.0)
@@ -207,7 +208,7 @@ def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, p
 
 
 def test_keys_that_cannot_be_read_again_are_refused(shop: Running, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = shop.application.door.keyring
+    ring = shop.service.keyring
 
     def fail() -> None:
         raise sqlite3.OperationalError("disk I/O error")

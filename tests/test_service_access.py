@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from alphafair.cli import app as program
 from alphafair.engine import Engine
 from alphafair.service import keys
-from alphafair.service.assemble import Limits
-from alphafair.service.door import Door
+from alphafair.service.access import Access
 from alphafair.service.errors import Failure
 from alphafair.service.keys import ROLES, Caller, Keyring
 from alphafair.service.routes import ROUTES
+from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running
 
 pytestmark = pytest.mark.compiled
@@ -231,7 +231,7 @@ def test_the_page_of_the_service_tells_the_role_of_every_route() -> None:
         requests, needs, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
         for method, path in re.findall(r"`([A-Z]+) ([^`?]+)", requests.replace("`, `…", "`, `POST …")):
             written[method, path.replace("…/", "/v1/experiments/{name}/")] = needs
-    assert written == {(route.method, route.path): route.needed or "nobody" for route in ROUTES}
+    assert written == {(route.method, route.path): route.role or "nobody" for route in ROUTES}
 
 
 def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) -> None:
@@ -330,7 +330,7 @@ def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogC
             failed.append(1)
             raise sqlite3.OperationalError("database is locked")
 
-        patch.setattr(shop.application.door.keyring, "refresh", fail)
+        patch.setattr(shop.service.keyring, "refresh", fail)
         wait_for(lambda: len(failed) >= 2)
         patch.undo()
         keys.create(tmp_path / "shop.db", "read", "first")
@@ -372,15 +372,15 @@ def test_keys_are_made_while_an_engine_writes(tmp_path: Path) -> None:
 )
 def test_without_keys_only_this_machine_is_served(tmp_path: Path, headers: dict[str, str], code: str | None) -> None:
     Engine.open(tmp_path / "shop.db").close()
-    door = Door(Keyring(tmp_path / "shop.db"))
+    access = Access(Keyring(tmp_path / "shop.db"))
     raw = {name.encode(): value.encode() for name, value in headers.items()}
     if code is None:
-        assert door.admit({}, raw, 2)
+        assert access.admit(raw, "127.0.0.1", "read")
     else:
         with pytest.raises(Failure) as caught:
-            door.admit({}, raw, 0)
+            access.admit(raw, "127.0.0.1", None)
         assert (caught.value.status, caught.value.answer.error.code) == (403, code)
-    door.keyring.close()
+    access.keyring.close()
 
 
 # rates
@@ -389,13 +389,13 @@ def test_without_keys_only_this_machine_is_served(tmp_path: Path, headers: dict[
 def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
     Engine.open(tmp_path / "shop.db").close()
     now = [100.0]
-    door = Door(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
+    access = Access(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
 
     def admitted(address: str, n: int) -> int:
         count = 0
         for _ in range(n):
             with contextlib.suppress(Failure):
-                count += door.admit({"client": (address, 1)}, {b"host": b"localhost"}, 0)
+                count += access.admit({b"host": b"localhost"}, address, "read") is not None
         return count
 
     assert admitted("a", 100) == 21  # two seconds' worth, and the one that is due now
@@ -404,21 +404,19 @@ def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
     assert admitted("a", 100) == 10
     now[0] += 60.0
     assert admitted("a", 100) == 21
-    door.keyring.close()
+    access.keyring.close()
 
 
 def test_callers_that_come_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from alphafair.service import door as room
-
-    monkeypatch.setattr(room, "MOST_CALLERS", 5)
+    monkeypatch.setattr("alphafair.service.access.MAX_CALLERS", 5)
     Engine.open(tmp_path / "shop.db").close()
     now = [0.0]
-    door = Door(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
+    access = Access(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
     for k in range(100):
         now[0] += 1.0
-        door.admit({"client": (str(k), 1)}, {}, 0)
-    assert len(door._due) <= 6
-    door.keyring.close()
+        access.admit({}, str(k), "read")
+    assert len(access._next_due) <= 6
+    access.keyring.close()
 
 
 def test_the_rate_is_kept_over_http(tmp_path: Path) -> None:

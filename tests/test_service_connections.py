@@ -231,7 +231,7 @@ def test_what_never_became_complete_does_nothing(shop: Running, closing: Callabl
 
 def stop(shop: Running) -> None:
     """Tell it to stop and wait for that: far less than the time that requests on their way are given."""
-    shop.server.should_exit = True
+    shop.server.stop()
     shop.thread.join(15.0)
     assert not shop.thread.is_alive()
 
@@ -275,7 +275,7 @@ def test_complete_requests_are_answered_before_the_end(tmp_path: Path, half: byt
             lines[1].sendall(decide("two") + request("GET", "/health") + half)
             lines[2].sendall(chunked(DECISIONS, {"context": "v", "id": "three"}) + decide("four") + half)
             time.sleep(0.2)
-            shop.server.should_exit = True
+            shop.server.stop()
             time.sleep(0.5)
         stop(shop)
         for line, methods in zip(lines, (["POST"], ["POST", "GET"], ["POST", "POST"]), strict=True):

@@ -22,9 +22,9 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Reward, Unavailable, export
-from alphafair.service import experiments, exports
-from alphafair.service.assemble import Limits
+from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
+from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running
 
 LOG = "/v1/experiments/home/log"
@@ -98,11 +98,11 @@ def test_few_at_a_time_and_the_rest_later(shop: Running, fake: type[FakeProcess]
     before, answers = metric(shop, "alphafair_exports_refused_total"), list[str]()
     clients = [
         threading.Thread(target=lambda: answers.append(httpx.get(shop.url + LOG, timeout=30.0).text))
-        for _ in range(exports.MOST)
+        for _ in range(exports.MAX_EXPORTS)
     ]
     for client in clients:
         client.start()
-    until(lambda: metric(shop, "alphafair_exports") == exports.MOST)
+    until(lambda: metric(shop, "alphafair_exports") == exports.MAX_EXPORTS)
     refused = shop.http.get(LOG)
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "exports_busy"
@@ -112,9 +112,9 @@ def test_few_at_a_time_and_the_rest_later(shop: Running, fake: type[FakeProcess]
     fake.gate.set()
     for client in clients:
         client.join()
-    assert answers == ["one\ntwo\n"] * exports.MOST
+    assert answers == ["one\ntwo\n"] * exports.MAX_EXPORTS
     until(lambda: metric(shop, "alphafair_exports") == 0)
-    assert len(fake.made) == exports.MOST
+    assert len(fake.made) == exports.MAX_EXPORTS
     until(lambda: all(process.closed for process in fake.made))
     assert shop.http.get(LOG).status_code == 200
 
@@ -168,7 +168,7 @@ def test_who_reads_slowly_gets_it_all(shop: Running, fake: type[FakeProcess]) ->
 def test_an_export_that_is_asked_for_is_not_given_up(
     shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "UNASKED", 0.3)
+    monkeypatch.setattr(exports, "NOT_STARTED", 0.3)
 
     class Slow(fake):  # type: ignore[misc, valid-type]
         def read(self) -> bytes:
@@ -192,7 +192,7 @@ def test_no_export_lasts_for_ever(shop: Running, fake: type[FakeProcess], monkey
 
 def test_one_that_goes_away_makes_place(shop: Running, fake: type[FakeProcess]) -> None:
     fake.chunks = [bytes(1 << 18)] * 1_000
-    for _ in range(exports.MOST + 1):
+    for _ in range(exports.MAX_EXPORTS + 1):
         with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
             assert answer.status_code == 200
         until(lambda: metric(shop, "alphafair_exports") == 0)
@@ -213,9 +213,9 @@ def test_an_answer_that_fails_before_it_is_read_makes_place(
     shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.chunks = [b"one"] * 3
-    monkeypatch.setattr(experiments, "_attachment", lambda name, format: "\u65e5")  # no header can be that
-    monkeypatch.setattr(exports, "UNASKED", 0.1)
-    for _ in range(exports.MOST + 1):
+    monkeypatch.setattr(handlers, "_attachment", lambda name, format: "\u65e5")  # no header can be that
+    monkeypatch.setattr(exports, "NOT_STARTED", 0.1)
+    for _ in range(exports.MAX_EXPORTS + 1):
         assert shop.http.get(LOG).status_code == 500
         until(lambda: fake.made[-1].closed and metric(shop, "alphafair_exports") == 0)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.service.assemble import Limits
 from alphafair.service.connections import Timeouts
+from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running, told
 
 pytestmark = pytest.mark.compiled
@@ -32,7 +32,7 @@ MOST_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(most_bytes=MOST_BYTES)) as found:
+    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(max_body=MOST_BYTES)) as found:
         assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
         yield found
 
@@ -180,7 +180,7 @@ def test_requests_behind_each_other_wait_unread(shop: Running) -> None:
             for status, _, _ in answers(file):
                 found.append(status)
                 if len(found) % 100 == 1:
-                    held = [len(line.pipeline) for line in list(shop.server.server_state.connections)]
+                    held = [len(each.requests) for each in list(shop.service.connections.open)]
                     most_held = max(most_held, *held)
         sender.join(30.0)
     assert found == [200] * (n + 1) + [400]
@@ -353,7 +353,7 @@ def drip(connection: socket.socket, data: bytes) -> None:
     ids=["a head", "a slow head", "a body", "a body on the long way", "a body in chunks", "a trailer"],
 )
 def test_a_request_that_does_not_get_on_is_given_up(quick: Running, sent: bytes, dripped: bytes, reason: str) -> None:
-    closed = quick.application.measures.closed
+    closed = quick.service.measures.closed
     before = closed[f"{reason}_timeout"]
     with connected(quick) as connection:
         connection.sendall(sent)
@@ -370,8 +370,8 @@ def test_connections_without_requests_are_closed(quick: Running) -> None:
         blank.sendall(b"\r\n" * 10)
         for connection in (silent, kept, blank):
             assert connection.recv(1) == b""
-    assert quick.application.measures.closed["idle_timeout"] >= 1
-    assert quick.application.measures.closed["head_timeout"] >= 2
+    assert quick.service.measures.closed["idle_timeout"] >= 1
+    assert quick.service.measures.closed["head_timeout"] >= 2
 
 
 def test_a_connection_in_use_stays_open(quick: Running) -> None:
@@ -384,7 +384,7 @@ def test_a_connection_in_use_stays_open(quick: Running) -> None:
 
 
 def test_a_client_that_reads_no_answers_is_given_up(quick: Running) -> None:
-    closed = quick.application.measures.closed
+    closed = quick.service.measures.closed
     before = closed["answer_timeout"]
     with connected(quick) as connection:
         pour(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
@@ -417,40 +417,40 @@ def wait_for(happens: Callable[[], bool]) -> bool:
 
 def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
     """Those that are being answered stay; others are told to come again, or closed."""
-    limits = Limits(most_connections=10)
+    limits = Limits(max_connections=10)
     with running(tmp_path / "shop.db", limits=limits) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
-        wait_for(lambda: not shop.application.connections.open)
+        wait_for(lambda: not shop.service.connections.open)
         with shop.engine._writer:  # the disk is slow
             busy = [stack.enter_context(connected(shop)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             time.sleep(0.2)
             more = [stack.enter_context(connected(shop)) for _ in range(60)]
-            assert wait_for(lambda: len(shop.application.connections.open) <= 10 + 32)
+            assert wait_for(lambda: len(shop.service.connections.open) <= 10 + 32)
             for connection in more[:20]:
                 status, headers, body = answer(connection)
                 assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
                 assert json.loads(body)["error"]["code"] == "too_many_connections"
         for connection in busy:
             assert answer(connection)[0] == 200
-        assert wait_for(lambda: shop.application.measures.closed["too_many"] == 60)
+        assert wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
 
 
 def test_a_new_connection_takes_the_place_of_one_that_does_not_get_on(tmp_path: Path) -> None:
-    with running(tmp_path / "shop.db", limits=Limits(most_connections=10)) as shop, contextlib.ExitStack() as stack:
+    with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
         held = [stack.enter_context(connected(shop)) for _ in range(10)]
         for connection in held[:5]:
             connection.sendall(HEAD)
-        assert wait_for(lambda: len(shop.application.connections._stalled) == 10)
+        assert wait_for(lambda: len(shop.service.connections._stalled) == 10)
         for _ in range(10):
             connection = stack.enter_context(connected(shop))
             connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             assert answer(connection)[0] == 200
-        assert shop.application.measures.closed["replaced"] >= 10
+        assert shop.service.measures.closed["replaced"] >= 10
 
 
 def test_descriptions_are_made_once(shop: Running) -> None:

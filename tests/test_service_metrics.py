@@ -233,7 +233,7 @@ def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
     from alphafair.engine import Reward
 
     rewards = [Reward(f"{k}-{n}", 1.0, "home") for k in range(n_batches) for n in range(size)]
-    books.shop.application.state.writer._write(rewards)
+    books.shop.service.writer._write(rewards)
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size
     check_experiments(books)

@@ -31,10 +31,10 @@ class Slow:
         return [f"answer to {command}" for command in commands]
 
 
-def made(most_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
+def made(max_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
     engine = Slow()
     sizes: list[int] = []
-    writer = Writer(engine, most_waiting=most_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
+    writer = Writer(engine, max_waiting=max_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
     return engine, writer, sizes
 
 
@@ -76,7 +76,7 @@ def test_nobody_is_answered_before_the_commit() -> None:
 
 def test_too_many_are_refused_at_once_and_the_others_are_served() -> None:
     async def run() -> None:
-        engine, writer, _ = made(most_waiting=3)
+        engine, writer, _ = made(max_waiting=3)
         tasks = await several(writer, ["on its way"])
         tasks += await several(writer, ["a", "b"], ["c"])
         for commands in (["d"], ["e", "f"]):

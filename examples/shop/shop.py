@@ -44,7 +44,7 @@ def opened(client: Client, alpha: float) -> str:
     number = 1
     while True:
         try:
-            client.create(f"shop-{number}", SELLERS, alpha=alpha, reward_wait=3600, default_reward=0.0)
+            client.create(f"shop-{number}", arms=SELLERS, alpha=alpha, reward_wait=3600, default_reward=0.0)
             return f"shop-{number}"
         except ServiceError as problem:
             if problem.code != "experiment_exists":
@@ -66,16 +66,16 @@ def visit(client: Client, name: str, n_visitors: int, world: random.Random) -> N
                 raise decision
             bought = float(world.random() < BUYS[visitor][SELLERS.index(decision.arm)])
             (late if world.random() < LATE else rewards).append((decision.id, bought))
-        client.reward_many(name, rewards)
+        client.reward_many(rewards, experiment=name)
         if n + len(visitors) in shown:
             print(f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)))
-    client.reward_many(name, late)
+    client.reward_many(late, experiment=name)
     seconds = time.perf_counter() - start
     report(client, name, n_visitors, seconds)
 
 
 def shares(client: Client, name: str) -> list[float]:
-    earned = client.experiment(name)["cumulative_rewards"]
+    earned = client.experiment(name).cumulative_rewards
     total = sum(earned.values()) or 1.0  # before the first sale nobody has a share
     return [earned[seller] / total for seller in SELLERS]
 
@@ -89,11 +89,9 @@ def report(client: Client, name: str, n_visitors: int, seconds: float) -> None:
     print("\nthe best seller of every segment alone:")
     print(" " * 10 + "".join(f"{greedy[seller] / most:>8.1%}" for seller in SELLERS))
     found = client.experiment(name)
-    sold = sum(found["cumulative_rewards"].values()) / n_visitors
-    print(f"\nsales per visitor {sold:.3f}, at most {most / len(BUYS):.3f}; Jain's index {found['jain_index']:.3f}")
-    print(
-        f"{found['decisions']:,} decisions, {found['rewards']:,} rewards, {found['pending']:,} awaited: {seconds:.1f} s"
-    )
+    sold = sum(found.cumulative_rewards.values()) / n_visitors
+    print(f"\nsales per visitor {sold:.3f}, at most {most / len(BUYS):.3f}; Jain's index {found.jain_index:.3f}")
+    print(f"{found.decisions:,} decisions, {found.rewards:,} rewards, {found.pending:,} awaited: {seconds:.1f} s")
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ def command(
     """
     from alphafair.cli._shared import service_module
 
-    serve, assemble = service_module("serve"), service_module("assemble")
-    timeouts = assemble.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
-    limits = assemble.Limits(max_body, max_waiting, rate, max_connections, timeouts)
-    serve.serve(
+    server = service_module("server")
+    timeouts = server.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
+    limits = server.Limits(max_body, max_waiting, rate, max_connections, timeouts)
+    server.serve(
         db,
         host=host,
         port=port,

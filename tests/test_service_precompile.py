@@ -10,7 +10,7 @@ import pytest
 from alphafair import Engine, Groups, Uniform
 from alphafair.algorithms import POLICIES
 from alphafair.jit import Bundle
-from alphafair.service.warm import DEFAULT, Kind, _policies, every_kind, kinds_in_use, warm
+from alphafair.service.precompile import DEFAULT, Kind, _policies, every_kind, kinds_in_use, precompile
 
 ARMS = ["ada", "ben", "cyd"]
 UNIFORM = Kind("uniform", "bandit", with_groups=False)
@@ -30,16 +30,16 @@ def is_interpreted() -> bool:
 
 
 @pytest.mark.compiled
-def test_a_policy_that_was_warmed_begins_with_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_precompiled_policy_starts_with_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "auto")
     assert is_interpreted()
-    warm([UNIFORM])
+    precompile([UNIFORM])
     assert not is_interpreted()
 
 
 def test_nothing_is_compiled_where_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "off")
-    warm([UNIFORM])
+    precompile([UNIFORM])
     assert is_interpreted()
 
 
