@@ -456,14 +456,14 @@ def test_exactly_once_through_a_proxy_that_cuts_and_delays(
         cutting(shop.port, seed, cut=1.0, most_bytes=2500, most_delay=0.002) as proxy,
     ):
         url = f"http://127.0.0.1:{proxy.port}"
-        direct.create(name, ARMS)
+        direct.create(name, arms=ARMS)
         decisions: list[Act] = [lambda client, k=k: client.decide(name, f"c{k % 5}") for k in range(100)]  # type: ignore[misc]
         batches: list[Act] = [lambda client, k=k: client.decide_many(name, [f"c{k}"] * 3) for k in range(20)]  # type: ignore[misc]
         decided = run(url, decisions + batches, **settings)
         drawn = [*decided[:100], *(each for many in decided[100:] for each in many)]
         assert drawn == direct.decide_many(name, [each.context for each in drawn], ids=[each.id for each in drawn])
         rewards: list[Act] = [lambda client, each=each: client.reward(each.id, 0.5, experiment=name) for each in drawn]  # type: ignore[misc]
-        assert set(run(url, rewards, **settings)) <= {"applied", "repeated"}
+        assert set(run(url, rewards, **settings)) <= {Outcome("applied"), Outcome("repeated")}
         found = direct.experiment(name)
         assert (found.decisions, found.rewards) == (len(drawn), len(drawn)) == (160, 160)
         assert proxy.n_cut > 50

@@ -33,8 +33,9 @@ Name = Annotated[
     ),
 ]
 Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
-Alpha = Annotated[float, Meta(ge=0.0, lt=1.0)]
+Alpha = Annotated[float, Meta(ge=0.0, lt=1.0, description="0: the largest sum of rewards; towards 1: equal shares.")]
 OwnId = Annotated[Label, Meta(description="Your own id: the same id again returns the same decision.")]
+DecisionId = Annotated[Label, Meta(description="The id of the decision.")]
 Available = Annotated[Arms, Meta(description="The arms that can be drawn now. Default: all.")]
 Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this position of the event log.")]
 Wait = Annotated[float, Meta(gt=0.0, description="Seconds to wait for a reward.")]
@@ -51,23 +52,26 @@ class Body(Struct, forbid_unknown_fields=True):
 class DecisionRequest(Body):
     """A decision to make: the context, and which arms can be drawn."""
 
-    context: Annotated[Label, Meta(examples=["visitor-7"])]
+    context: Annotated[Label, Meta(description="Who or what it is for.", examples=["visitor-7"])]
     id: OwnId | None = None
     available: Available | None = None
     deferred: Annotated[bool, Meta(description="The decision counts only after it is activated.")] = False
 
 
 class RewardRequest(Body):
-    """The reward of a decision: a number, or under full information a number for every arm."""
+    """The reward of a decision."""
 
-    id: Label
-    reward: Annotated[float | dict[Label, float], Meta(examples=[0.8])]
+    id: DecisionId
+    reward: Annotated[
+        float | dict[Label, float],
+        Meta(description="A number; under full information, one for every arm.", examples=[0.8]),
+    ]
 
 
 class ActivationRequest(Body):
     """A deferred decision that was carried out."""
 
-    id: Label
+    id: DecisionId
 
 
 class DecisionBatch(Body):
@@ -108,27 +112,27 @@ class NewExperiment(Body):
     """The arguments of `Engine.create`; `settings` are passed to the policy."""
 
     name: Annotated[Name, Meta(examples=["home"])]
-    arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
-    policy: str = "alpha-fair-adaptive"
+    arms: Annotated[Arms, Meta(description="The labels of the arms.", examples=[["ada", "ben"]])]
+    policy: Annotated[str, Meta(description="The name of a policy.")] = "alpha-fair-adaptive"
     alpha: Alpha | UnsetType = UNSET
     groups: GroupLabels | GroupsOfArms | UnsetType = UNSET
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: Wait | None = None
     default_reward: DefaultReward | None = None
-    settings: dict[str, Setting] = {}
+    settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
 class Change(Body):
     """One change of a running experiment: exactly one field, but `group` and `entitlement` go with `add_arm`."""
 
     alpha: Alpha | UnsetType = UNSET
-    add_arm: Label | UnsetType = UNSET
-    group: Label | UnsetType = UNSET
-    entitlement: float | UnsetType = UNSET
-    retire_arm: Label | UnsetType = UNSET
-    mask_arm: Label | UnsetType = UNSET
-    unmask_arm: Label | UnsetType = UNSET
-    paused: bool | UnsetType = UNSET
+    add_arm: Annotated[Label, Meta(description="Add this arm.")] | UnsetType = UNSET
+    group: Annotated[Label, Meta(description="The group of the added arm.")] | UnsetType = UNSET
+    entitlement: Annotated[float, Meta(description="What a new group is entitled to.")] | UnsetType = UNSET
+    retire_arm: Annotated[Label, Meta(description="Never draw this arm again.")] | UnsetType = UNSET
+    mask_arm: Annotated[Label, Meta(description="Do not draw this arm until it is unmasked.")] | UnsetType = UNSET
+    unmask_arm: Annotated[Label, Meta(description="Draw this arm again.")] | UnsetType = UNSET
+    paused: Annotated[bool, Meta(description="Reject decisions, or accept them again.")] | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
 
 
@@ -137,7 +141,9 @@ class NewKey(Body):
 
     role: Role
     name: Annotated[str, Meta(min_length=1, max_length=100, description="The key's owner.", examples=["the shop"])]
-    experiments: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | None = None
+    experiments: (
+        Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES, description="Default: all.")] | None
+    ) = None
     expires_in: Annotated[float, Meta(ge=1.0, le=1e9, description="Seconds. Default: until it is revoked.")] | None = (
         None
     )
