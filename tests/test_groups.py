@@ -23,12 +23,12 @@ def test_groups_are_numbered_as_they_appear() -> None:
     }
     again = Groups(**groups.settings()).for_arms(4)
     assert again.settings() == groups.settings()
-    assert not groups.are_plain
+    assert not groups.is_default
 
 
 def test_nothing_said_is_every_arm_on_its_own() -> None:
     groups = Groups().for_arms(3)
-    assert groups.are_plain
+    assert groups.is_default
     assert groups.settings() == {}
     assert groups.labels == (0, 1, 2)
     earned = np.array([[1.0, 2.0, 3.0]])
@@ -58,7 +58,7 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
     alone = groups.grown(1, None, None)
     assert alone.labels == ("a", "b", 2)
     assert Groups([0, 2]).for_arms(2).grown(1, None, None).labels == (0, 2, "arm 2")
-    assert Groups().for_arms(2).grown(1, None, None).are_plain
+    assert Groups().for_arms(2).grown(1, None, None).is_default
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_argument_may_be_groups_labels_or_those_of_a_policy() -> None:
         assert arm_groups(each, 3).settings() == given.for_arms(3).settings()
         assert AlphaFair(1, 3, groups=each).settings == policy.settings
     assert arm_groups(["b", "a", "b"], 3).labels == ("b", "a")
-    assert arm_groups(None, 3).are_plain
+    assert arm_groups(None, 3).is_default
     with pytest.raises(InvalidArgument, match=r"groups must be groups of 4 arms; got 3\. Give a label for every arm"):
         arm_groups(policy.groups, 4)
     assert repr(given) == "Groups(labels=['b', 'a', 'b'], entitlements={'a': 2.0}, pull_floor={'b': 0.25})"

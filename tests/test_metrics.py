@@ -24,7 +24,7 @@ from alphafair import (
     streams,
 )
 from alphafair.algorithms.adaptive_bandit import N
-from alphafair.checks.choosing import binomial_band
+from alphafair.checks.conformance import binomial_band
 from alphafair.offline import OfflineOptimum
 from tests import naive
 

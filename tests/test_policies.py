@@ -29,8 +29,8 @@ from alphafair import (
     metrics,
     simulate,
 )
-from alphafair.algorithms.fitting import known_settings
 from alphafair.policy.base import BasePolicy
+from alphafair.run import known_settings
 from tests import naive, naive_adaptive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {

@@ -15,10 +15,9 @@ from alphafair import validate as validate
 from alphafair.jit import compiled as compiled
 from alphafair.jit import kernel as kernel
 from alphafair.jit import repeated as repeated
-from alphafair.math.draw import draw_arm as draw_arm
-from alphafair.math.draw import draw_from as draw_from
-from alphafair.math.draw import mask_distribution as mask_distribution
-from alphafair.math.positions import positions as positions
+from alphafair.math.distributions import draw_arm as draw_arm
+from alphafair.math.distributions import draw_from as draw_from
+from alphafair.math.distributions import mask_distribution as mask_distribution
 from alphafair.policy.algorithm import Algorithm as Algorithm
 from alphafair.policy.base import BasePolicy as BasePolicy
 from alphafair.policy.memory import Layout as Layout
@@ -34,6 +33,7 @@ from alphafair.values import Traits as Traits
 from alphafair.values.arrays import Indices as Indices
 from alphafair.values.arrays import Matrix as Matrix
 from alphafair.values.arrays import Vector as Vector
+from alphafair.values.arrays import positions as positions
 
 if TYPE_CHECKING:
     from alphafair.algorithms import register as register

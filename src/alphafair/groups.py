@@ -109,14 +109,14 @@ class ArmGroups:
         [1.0, 2.0]
         """
         of_arms, labels = _numbered(groups, n_arms)
-        owed = np.ones(len(labels))
+        values = np.ones(len(labels))
         if entitlements is not None:
-            owed = _by_group("entitlements", entitlements, labels, missing=1.0)
-            bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
+            values = _by_group("entitlements", entitlements, labels, missing=1.0)
+            bad = ~((values >= 1.0 / MOST_ENTITLED) & (values <= MOST_ENTITLED))
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
                 repair = "Give each more than 0; only their ratios matter much, so they can be rescaled."
-                raise InvalidArgument("entitlements", allowed, float(owed[bad][0]), repair)
+                raise InvalidArgument("entitlements", allowed, float(values[bad][0]), repair)
         arm_floor, floors = 0.0, np.zeros(len(labels))
         floored = not isinstance(pull_floor, float) and (isinstance(pull_floor, Mapping) or np.ndim(pull_floor) > 0)
         if not floored:
@@ -127,8 +127,8 @@ class ArmGroups:
                 raise InvalidArgument(
                     "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
                 )
-        made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None, entitlements is not None, floored)
-        made.check_room(n_arms if n_live is None else n_live)
+        made = cls(of_arms, labels, values, arm_floor, floors, groups is not None, entitlements is not None, floored)
+        made.check_floor(n_arms if n_live is None else n_live)
         return made
 
     @property
@@ -140,15 +140,15 @@ class ArmGroups:
         return len(self.labels)
 
     @property
-    def are_plain(self) -> bool:
+    def is_default(self) -> bool:
         """Whether nothing was said: every arm is on its own, with equal rights and no floor."""
         return not (self.named or self.entitled or self.floored or self.arm_floor > 0.0)
 
     @property
-    def all_alike(self) -> bool:
+    def equally_entitled(self) -> bool:
         return bool((self.entitlements == 1.0).all())
 
-    def check_room(self, n_live: int) -> None:
+    def check_floor(self, n_live: int) -> None:
         """Refuse a floor that so many arms cannot all be given."""
         if self.arm_floor * n_live > 1.0 + 1e-12:
             allowed = f"at most {1.0 / n_live:.6g}, one over {n_live} arms"
@@ -206,7 +206,7 @@ class ArmGroups:
         order = {label: g for g, label in enumerate(dict.fromkeys([*self.labels, *arrived]))}
         of_arms = np.array([order[label] for label in labels], dtype=np.int64)
         n_more = len(order) - self.n_groups
-        owed = np.ones(n_more)
+        values = np.ones(n_more)
         if entitlements is not None:
             new = list(order)[self.n_groups :]
             if isinstance(entitlements, Mapping) and not {*entitlements} <= {*new}:
@@ -214,19 +214,19 @@ class ArmGroups:
                 raise InvalidArgument(
                     "entitlements", f"of groups that are new, {validate.listed(new)}", entitlements, repair
                 )
-            owed = ArmGroups.of(n_more, new, entitlements).entitlements
+            values = ArmGroups.of(n_more, new, entitlements).entitlements
         return replace(
             self,
             of_arms=of_arms,
             labels=tuple(order),
-            entitlements=np.concatenate([self.entitlements, owed]),
-            entitled=self.entitled or bool((owed != 1.0).any()),
+            entitlements=np.concatenate([self.entitlements, values]),
+            entitled=self.entitled or bool((values != 1.0).any()),
             group_floors=np.concatenate([self.group_floors, np.zeros(n_more)]),
         )
 
     def settings(self) -> dict[str, Any]:
         """The arguments of a `Groups` that says the same, as JSON can hold them; none where nothing was said."""
-        if self.are_plain:
+        if self.is_default:
             return {}
         return {
             "labels": [self.labels[g] for g in self.of_arms] if self.named else None,

@@ -44,8 +44,8 @@ Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
-# where kernels are: files and folders
-FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation", "experiments/rival", "experiments/published")
+# files and folders with kernels
+FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rival", "lab/published")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
@@ -127,7 +127,7 @@ def long_kernel(function: Function) -> Any:
 def fingerprint() -> str:
     """Digest of all files with kernels, and of those that compile them: no machine code is older than its source."""
     digest = hashlib.sha256()
-    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", *FOLDERS)]
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", "values/arrays", *FOLDERS)]
     paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
     for path in paths:
         if path.exists():
@@ -292,7 +292,7 @@ def _global_names(code: types.CodeType) -> set[str]:
     return {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
 
 
-def machine_code(dispatcher: Any) -> Any:
+def entry_point(dispatcher: Any) -> Any:
     """What a kernel compiled to, to be called from Python with arguments of just the types it was compiled for.
 
     Numba's own entrance looks at the type of every argument first, which takes longer than a short kernel does.
@@ -321,9 +321,9 @@ def specialise(template: Function, name: str, **steps: Any) -> Any:
 LOADING = 0.75  # seconds to import Numba and to load machine code from disk
 MAKING = 8.0  # seconds to compile the kernels of a policy
 HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
-LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made
+POLL_EVERY = 0.1  # seconds between two looks for what the helper has made
 HELPER_LIMIT = 300.0  # seconds after which a helper gives up, and is given up
-A_CALL = 0.02  # seconds of interpreted rounds in one call, between two decisions whether to go on so
+CALL_SECONDS = 0.02  # seconds of interpreted rounds in one call, between two decisions whether to go on so
 
 
 class Bundle:
@@ -332,7 +332,7 @@ class Bundle:
     Interpreted work is counted. Once it has taken as long as loading would, machine code is loaded if it is on disk; if
     it is not, a helper process makes it while this one goes on. Where so much work is to come that compiling is sooner
     done, or there is no helper or it has failed, this process compiles what it needs itself. `name` says what the
-    helper is to compile: an argument of `python -m alphafair.compile`; None for policies of other packages.
+    helper is to compile: an argument of `python -m alphafair.precompile`; None for policies of other packages.
     """
 
     _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
@@ -348,8 +348,8 @@ class Bundle:
         """None has been started: at first, and in a forked process, whose parent it belongs to."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._tried = False
-        self._next_look = self._give_up = 0.0
-        self._looking = threading.Lock()
+        self._next_poll = self._give_up = 0.0
+        self._deciding = threading.Lock()
 
     @classmethod
     def of(cls, kind: str, name: str | None) -> Bundle:
@@ -366,7 +366,7 @@ class Bundle:
         if self.rounds == 0.0:
             return n_rounds if self.use_machine_code() else 1
         per_round = self.spent / self.rounds
-        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(A_CALL / per_round))
+        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(CALL_SECONDS / per_round))
 
     def use_machine_code(self, more: float = 0.0) -> bool:
         """Whether to use machine code from now on, where about `more` seconds of interpreted work are to come."""
@@ -375,11 +375,11 @@ class Bundle:
             return False
         if chosen == "now":
             self._use_machine_code = True  # and so it stays: what is loaded need not be loaded again
-        if not self._use_machine_code and self._looking.acquire(blocking=False):  # one thread decides for all
+        if not self._use_machine_code and self._deciding.acquire(blocking=False):  # one thread decides for all
             try:
                 self._use_machine_code = self._pays(more)
             finally:
-                self._looking.release()
+                self._deciding.release()
         return self._use_machine_code
 
     def switch(self) -> None:
@@ -388,9 +388,9 @@ class Bundle:
 
     def _pays(self, more: float) -> bool:
         now = time.monotonic()
-        if self.spent + more < HELPER_AFTER or now < self._next_look:
+        if self.spent + more < HELPER_AFTER or now < self._next_poll:
             return False
-        self._next_look = now + LOOK_EVERY
+        self._next_poll = now + POLL_EVERY
         if self.on_disk():
             return max(self.spent, more) > LOADING
         if max(self.spent, more) > MAKING and not self._helper_is_at_work(now):
@@ -418,7 +418,7 @@ class Bundle:
 
     def _marker(self) -> Path | None:
         folder = None if self.name is None else _cache_folder()
-        return None if folder is None else folder / f"compiled-{self.name}-{_made_by()}"
+        return None if folder is None else folder / f"compiled-{self.name}-{_toolchain()}"
 
     def mark_on_disk(self) -> None:
         marker = self._marker()
@@ -431,7 +431,7 @@ class Bundle:
         if self._marker() is None or not is_python:
             return None
         quiet = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", "alphafair.compile", str(self.name)]
+        command = [sys.executable, "-P", "-m", "alphafair.precompile", str(self.name)]
         try:
             return subprocess.Popen(  # noqa: S603 - this Python, our own names
                 command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()
@@ -446,7 +446,7 @@ class Bundle:
 
 
 @cache
-def _made_by() -> str:
+def _toolchain() -> str:
     """What machine code depends on beside its source: markers of another Python, Numba or machine do not count."""
     return f"{sys.implementation.cache_tag}-{platform.machine()}-numba-{importlib.metadata.version('numba')}"
 

@@ -142,11 +142,11 @@ def gap_closed(
     achieved = _performance("accounts", accounts, alpha, groups)
     floor = _performance("uniform", uniform, alpha, groups)
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
-    room = _optimum(optimum, achieved) - floor
-    if not (room > 0.0).all():
+    gap = _optimum(optimum, achieved) - floor
+    if not (gap > 0.0).all():
         repair = "Where nothing can be learned no share of it can be."
         raise InvalidArgument("optimum", "above uniform play", optimum, repair)
-    return _number((achieved - floor) / room)
+    return _number((achieved - floor) / gap)
 
 
 def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
@@ -163,8 +163,8 @@ def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups:
     factors: Any = 1.0 if resolved is None else resolved.factors(alpha)
     floor = _performance("uniform", uniform, alpha, groups)
     slope = (factors * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
-    room = _optimum(optimum, floor) - floor
-    return _number(np.divide(room, slope, out=np.zeros(room.shape), where=slope > 0.0))
+    gap = _optimum(optimum, floor) - floor
+    return _number(np.divide(gap, slope, out=np.zeros(gap.shape), where=slope > 0.0))
 
 
 def has_gap(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,12 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.algorithms.fitting import matching_features
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
 from alphafair.policy.base import BasePolicy, feature_table
-from alphafair.policy.loops import NOBODY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
 from alphafair.values import (
     ADVERSARIES,
     Account,
@@ -303,7 +303,7 @@ def _all_or_nothing(policy: Policy) -> Iterator[None]:
         yield
     except ValueError:
         if isinstance(policy, BasePolicy):
-            policy._go_on_as(cast(BasePolicy, before))
+            policy._continue_as(cast(BasePolicy, before))
         else:
             policy.restore(cast(State, before))
         raise
@@ -454,7 +454,7 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy._run(live, "play", stop - start, rounds, book, *NOBODY, in_order=True)
+        policy._run(live, "play", stop - start, rounds, book, *NO_ADVERSARY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
         policy._run(live, "late", stop - start, rounds, book, waits, start, stop)
@@ -643,3 +643,30 @@ def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:
         allowed = f"of at most {policy.n_contexts} contexts and {policy.n_arms} arms"
         repair = f"Call policy.grow({max(n_contexts, policy.n_contexts)}, {max(n_arms, policy.n_arms)}) first."
         raise InvalidArgument(argument, allowed, [n_contexts, n_arms], repair)
+
+
+def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the offered settings that the maker has parameters for."""
+    parameters = inspect.signature(maker).parameters
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str, Any]:
+    """alpha, the horizon and how often each context comes, as far as the policy asks for them."""
+    visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
+    frequencies = (visits / stream.n_rounds).tolist()
+    return accepted(kind, {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies})
+
+
+def matching_features(
+    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
+) -> NDArray[np.float64] | None:
+    """The features of all rounds, if the policy asks for any; refused if they are not what it asks for."""
+    if policy.n_features == 0:
+        return None
+    own = len(policy.feature_shape) == 2
+    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
+    if features is None or features.shape[1:] != wanted:
+        got = "none" if features is None else f"shape {features.shape[1:]}"
+        raise InvalidArgument(argument, f"with features of shape {wanted} per round", got, "Match n_features.")
+    return features

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair.errors import InvalidArgument, shown
 
 Choice = TypeVar("Choice")
-AS_CHOSEN = "Pass the Decision that choose returned, as it is."
+UNCHANGED_DECISION = "Pass the Decision that choose returned, as it is."
 ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
 LONGEST_HORIZON = 1e300
@@ -155,7 +155,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
             return value  # type: ignore[no-any-return]
     except (TypeError, ValueError, AttributeError):
         if not _has_four(value):
-            raise InvalidArgument("decision", "what choose returned", value, AS_CHOSEN) from None
+            raise InvalidArgument("decision", "what choose returned", value, UNCHANGED_DECISION) from None
     seen = context(seen, n_contexts)
     arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
     propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
@@ -163,7 +163,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
         probabilities = decision_probabilities(probabilities, n_arms)
         if abs(probabilities[arm] - propensity) > 1e-6 * propensity:
             allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
-            raise InvalidArgument("decision.propensity", allowed, propensity, AS_CHOSEN)
+            raise InvalidArgument("decision.propensity", allowed, propensity, UNCHANGED_DECISION)
     return seen, arm, propensity, probabilities
 
 
@@ -178,7 +178,7 @@ def _has_four(value: Any) -> bool:
 def decision_probabilities(value: Any, n_arms: int) -> NDArray[np.float64]:
     """The distribution that a decision was drawn from, with 0 for arms that were added since."""
     n_then = min(n_arms, len(value)) if isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1 else n_arms
-    array = distribution("decision.probabilities", value, n_then or n_arms, "per arm", AS_CHOSEN)
+    array = distribution("decision.probabilities", value, n_then or n_arms, "per arm", UNCHANGED_DECISION)
     return padded(array, n_arms)
 
 
@@ -310,7 +310,7 @@ def indices(
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def whole_numbers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64]:
+def integers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64]:
     """One whole number of any size per entry."""
     array = np.asarray(value)
     if array.shape != (n_entries,) or array.dtype.kind not in "iu" or np.ma.is_masked(value):

@@ -41,7 +41,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.math import predictor
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
     F,
@@ -54,7 +54,6 @@ from alphafair.math.floors import (
     tails_in_groups,
 )
 from alphafair.math.log_barrier import level, power_sums
-from alphafair.math.positions import positions
 from alphafair.math.predictor import (
     DESCRIBED_PRIOR,
     LEAST_REWARD,
@@ -69,10 +68,10 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import admit_accounts, marginal_utility, open_accounts, reopen_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, check_slopes, marginal_utility, open_accounts, reopen_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 FEATURES = True  # False in the machine code of policies without features
@@ -389,7 +388,7 @@ def refresh_all(memory: Any) -> None:
 
 def reopen(memory: Any, columns: Any) -> None:
     """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
+    reopen_accounts(memory, columns)
     for column in columns:
         refresh(memory, column)
 
@@ -400,7 +399,7 @@ def alpha_changed(memory: Any) -> None:
     memory.scalars[N.outside] += 1.0
 
 
-def what_is_wrong(memory: Any) -> str | None:
+def check_memory(memory: Any) -> str | None:
     """Slopes that are not those of accounts and what is on its way, or counts that cannot be."""
     account, slope, pending = memory.arms[A.account], memory.arms[A.slope], memory.arms[A.pending]
     alpha, groups = memory.settings[S.alpha], memory.groups
@@ -408,7 +407,7 @@ def what_is_wrong(memory: Any) -> str | None:
         of_arm = groups.rows[R.group].astype(np.int64)
         pending = np.bincount(of_arm, pending)[of_arm] * groups.rows[R.inverse_entitlement]
     settled = pending == 0.0
-    wrong = slopes_are_wrong(account[settled], slope[settled], alpha)
+    wrong = check_slopes(account[settled], slope[settled], alpha)
     most = account + 3.0 * pending  # rewards on their way count into the slope
     if ((slope > account**-alpha * (1 + 1e-9)) | (slope < most**-alpha * (1 - 1e-9))).any():
         wrong = f"slopes of alpha {alpha}"
@@ -434,7 +433,7 @@ ALGORITHM = Algorithm(
     reopen=reopen,
     groups_changed=refresh_all,
     alpha_changed=alpha_changed,
-    check=what_is_wrong,
+    check=check_memory,
     least_propensity=lambda memory, context: float(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),

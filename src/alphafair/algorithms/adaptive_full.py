@@ -21,7 +21,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.math import predictor
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
     F,
@@ -30,8 +30,7 @@ from alphafair.math.floors import (
     favourites_of_groups,
     mask_and_keep_floors,
 )
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
-from alphafair.math.positions import positions
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
 from alphafair.math.predictor import (
     DESCRIBED_PRIOR,
     LEAST_REWARD,
@@ -46,10 +45,10 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import admit_accounts, open_accounts, reopen_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 FEATURES = True  # False in the machine code of policies without features
@@ -163,23 +162,12 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
-def reopen(memory: Any, columns: Any) -> None:
-    """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
-
-
-def alpha_changed(memory: Any) -> None:
-    """New slopes, and a certificate that begins anew."""
-    reopen(memory, np.arange(memory.arms.shape[1]))
-    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
-
-
-def what_is_wrong(memory: Any) -> str | None:
+def check_memory(memory: Any) -> str | None:
     """Slopes that are not those of accounts, or counts that cannot be."""
     counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread, N.share]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         return "finite, counts not negative"
-    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
 ALGORITHM = Algorithm(
@@ -194,9 +182,9 @@ ALGORITHM = Algorithm(
     mask=mask_and_keep_floors,
     accounts="account",
     simplex_rows="x",
-    reopen=reopen,
-    alpha_changed=alpha_changed,
-    check=what_is_wrong,
+    reopen=reopen_accounts,
+    alpha_changed=lambda memory: restart_certificate(memory, N, K),
+    check=check_memory,
     flags=("GROUPS", "FEATURES"),
 )
 

@@ -21,25 +21,24 @@ import numpy as np
 from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
-from alphafair.math.positions import positions
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
 from alphafair.math.utility import (
     ACCOUNT,
     SETTINGS,
     account_settings,
     admit_accounts,
+    check_slopes,
     marginal_utility,
     open_accounts,
     reopen_accounts,
-    slopes_are_wrong,
 )
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
 GROUPS = True  # False in the machine code of policies without groups and floors
 READINGS = True  # False in the machine code of policies that read phi' before the round
@@ -144,19 +143,8 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
-def reopen(memory: Any, columns: Any) -> None:
-    """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
-
-
-def alpha_changed(memory: Any) -> None:
-    """New slopes, and a certificate that begins anew."""
-    reopen(memory, np.arange(memory.arms.shape[1]))
-    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
-
-
-def what_is_wrong(memory: Any) -> str | None:
-    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+def check_memory(memory: Any) -> str | None:
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
@@ -217,7 +205,7 @@ class AlphaFair(BasePolicy):
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    traits = Traits(look=("#0072B2", "o"), variants=variants)
+    traits = Traits(style=("#0072B2", "o"), variants=variants)
     algorithm = Algorithm(
         Layout(S, N, A, K, C, T, only_with_groups="earned"),
         draw,
@@ -230,9 +218,9 @@ class AlphaFair(BasePolicy):
         accounts="account",
         simplex_rows="x",
         before_arms_change=take_waiting_steps,
-        reopen=reopen,
-        alpha_changed=alpha_changed,
-        check=what_is_wrong,
+        reopen=reopen_accounts,
+        alpha_changed=lambda memory: restart_certificate(memory, N, K),
+        check=check_memory,
         flags=("GROUPS", "READINGS"),
     )
 

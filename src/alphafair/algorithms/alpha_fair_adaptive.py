@@ -79,7 +79,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     name: ClassVar[str] = "alpha-fair-adaptive"
     alpha: float
-    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), look=("#882255", "h"), variants=variants)
+    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
 
     def __init__(

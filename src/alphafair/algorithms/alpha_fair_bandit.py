@@ -13,16 +13,15 @@ from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import earn_one, keep_floors, least_drawn, mask_and_keep_floors
 from alphafair.math.log_barrier import ADAPTIVE, absorb, explore, least_propensity
-from alphafair.math.positions import positions
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 S = positions("alpha", "most_arms")  # most_arms: how many there ever were
 A = positions("account", "earned")
@@ -117,7 +116,7 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(look=("#56B4E9", "s"), variants=variants)
+    traits = Traits(style=("#56B4E9", "s"), variants=variants)
     algorithm = Algorithm(
         Layout(
             settings=S,
@@ -134,7 +133,7 @@ class AlphaFairBandit(BasePolicy):
         admit,
         mask=mask_and_keep_floors,
         accounts="account",
-        check=lambda memory: log_barrier.what_is_wrong(memory.contexts, memory.context_scalars),
+        check=lambda memory: log_barrier.check_memory(memory.contexts, memory.context_scalars),
         least_propensity=lambda memory, context: float(
             least_propensity(memory.context_scalars[context], memory.settings[S.most_arms], ADAPTIVE)
         ),

@@ -23,14 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_from
-from alphafair.math.positions import positions
-from alphafair.math.shares import equal_share
+from alphafair.math.distributions import draw_from, equal_share
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
 S = positions("pull_share", "horizon", "full", "weights_known")  # full: feedback is full information
 N = positions("floor", "rate", "updates", "next_epoch")
@@ -453,7 +451,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
-    traits = Traits(feedbacks=tuple(Feedback), contexts_apart=False, look=("#CC79A7", "P"), variants=variants)
+    traits = Traits(feedbacks=tuple(Feedback), contexts_apart=False, style=("#CC79A7", "P"), variants=variants)
     _layout = Layout(S, N, A, K, C, may_be_infinite=("next_epoch",))
     _others: ClassVar[dict[str, Any]] = {
         "start": start,
@@ -512,8 +510,8 @@ class FairCB(BasePolicy):
         share, horizon = self.settings["pull_share"], self.settings["horizon"]
         return {"pull_share": share, "horizon": horizon, "full": full, "weights_known": known}
 
-    def _become(self, live: NDArray[np.bool_]) -> None:
-        super()._become(live)
+    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
+        super()._reset_memory(live)
         weights = self.settings["context_weights"]
         if weights is not None:
             self._memory.context_scalars[:, K.weight] = _summing_to_one(np.array(weights))
@@ -524,7 +522,7 @@ class FairCB(BasePolicy):
         if weights is not None and not np.allclose(held, weights, rtol=1e-5, atol=0.0):
             raise InvalidArgument("state.arrays['weight']", f"weights {weights}", held, "The snapshot is damaged.")
 
-    def _check_room(self, n_live: int) -> None:
+    def _check_n_live(self, n_live: int) -> None:
         if self.settings["pull_share"] * n_live >= 1.0:
             most = math.ceil(1.0 / self.settings["pull_share"]) - 1
             repair = "Retire an arm first, or start anew with a lower pull_share."

@@ -11,14 +11,12 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
-from alphafair.math.shares import equal_share
+from alphafair.math.distributions import draw_arm, equal_share
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 S = positions("learning_rate", "horizon")  # each 0 if it is not given
 N = positions("rounds")
@@ -107,7 +105,7 @@ class Hedge(BasePolicy):
 
     name: ClassVar[str] = "hedge"
     feedback = Feedback.FULL
-    traits = Traits(look=("#D55E00", "D"), variants=variants)
+    traits = Traits(style=("#D55E00", "D"), variants=variants)
     algorithm = Algorithm(Layout(S, N, A), draw, learn, admit=admit)
 
     def __init__(

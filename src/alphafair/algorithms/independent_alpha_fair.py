@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 from alphafair import validate
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_from
+from alphafair.math.distributions import draw_from
 from alphafair.math.gradient_ascent import ascend, close_epoch
-from alphafair.math.positions import positions
 from alphafair.math.utility import (
     ACCOUNT,
     account_settings,
     admit_accounts,
+    check_slopes,
     earn,
     open_accounts,
-    slopes_are_wrong,
 )
 from alphafair.math.utility import (
     SETTINGS as S,
@@ -25,7 +24,7 @@ from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 K = positions("squared_norms", "closed_roots", "closed_norms")
 C = positions(ACCOUNT, "x")
@@ -64,8 +63,8 @@ def alpha_changed(memory: Any) -> None:
     open_accounts(memory.contexts.swapaxes(0, 1), memory.contexts[:, C.account].copy(), memory.settings[S.alpha])
 
 
-def what_is_wrong(memory: Any) -> str | None:
-    return slopes_are_wrong(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
+def check_memory(memory: Any) -> str | None:
+    return check_slopes(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
 
 
 class IndependentAlphaFair(BasePolicy):
@@ -95,7 +94,7 @@ class IndependentAlphaFair(BasePolicy):
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    traits = Traits(look=("#009E73", "^"))
+    traits = Traits(style=("#009E73", "^"))
     algorithm = Algorithm(
         Layout(settings=S, context_scalars=K, contexts=C, scratch=T),
         draw,
@@ -104,7 +103,7 @@ class IndependentAlphaFair(BasePolicy):
         admit=admit,
         accounts="account",
         alpha_changed=alpha_changed,
-        check=what_is_wrong,
+        check=check_memory,
     )
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:

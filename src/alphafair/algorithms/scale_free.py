@@ -9,12 +9,11 @@ from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
 from alphafair.math.log_barrier import absorb, explore, least_propensity
-from alphafair.math.positions import positions
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
 S = positions("option", "most_arms")
@@ -85,14 +84,14 @@ class ScaleFree(BasePolicy):
 
     name: ClassVar[str] = "scale-free"
     feedback = Feedback.BANDIT
-    traits = Traits(reward_range=validate.ANY_REWARD, look=("#E69F00", "v"), variants=variants)
+    traits = Traits(reward_range=validate.ANY_REWARD, style=("#E69F00", "v"), variants=variants)
     algorithm = Algorithm(
         Layout(S, log_barrier.NUMBERS, log_barrier.ROWS, scratch=log_barrier.SCRATCH),
         draw,
         learn,
         start,
         admit=admit,
-        check=lambda memory: log_barrier.what_is_wrong(memory.arms, memory.scalars),
+        check=lambda memory: log_barrier.check_memory(memory.arms, memory.scalars),
         least_propensity=lambda memory, context: float(
             least_propensity(memory.scalars, memory.settings[S.most_arms], memory.settings[S.option])
         ),

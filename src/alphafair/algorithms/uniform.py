@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
@@ -56,7 +56,7 @@ class Uniform(BasePolicy):
     """
 
     name: ClassVar[str] = "uniform"
-    traits = Traits(learns=False, feedbacks=tuple(Feedback), look=("#7F7F7F", "X"), variants=variants)
+    traits = Traits(learns=False, feedbacks=tuple(Feedback), style=("#7F7F7F", "X"), variants=variants)
     algorithm: ClassVar = {
         Feedback.FULL: Algorithm(Layout(), draw, learn_full),
         Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit),

@@ -14,7 +14,7 @@ from alphafair.streams import ratings
 from alphafair.values import Decision, Feedback, Policy, Stream, Vector
 
 Settings = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
-NOT_HERE = "does not apply"
+NOT_APPLICABLE = "does not apply"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def rounds(n_rounds: int, n_contexts: int, n_arms: int, seed: int = 1) -> Stream
     return ratings(n_rounds, n_contexts, n_arms, n_items=50, seed=seed)
 
 
-def is_sound(policy: Policy, when: str = "") -> None:
+def assert_valid(policy: Policy, when: str = "") -> None:
     """Every context has a distribution over all arms."""
     for context in range(policy.n_contexts):
         p = policy.probabilities(context)
@@ -53,7 +53,7 @@ def reward_of(policy: Policy, decision: Decision, rewards: Vector) -> Any:
     return rewards if policy.feedback is Feedback.FULL else float(rewards[decision.arm])
 
 
-def go_the_same_way(policy: Policy, twin: Policy, stream: Stream, first: int = 0) -> None:
+def assert_same_path(policy: Policy, twin: Policy, stream: Stream, first: int = 0) -> None:
     """One and its restored twin, with random numbers of their own, from a round on."""
     for t in range(first, stream.n_rounds):
         context = int(stream.contexts[t])

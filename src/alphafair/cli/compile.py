@@ -18,8 +18,8 @@ def command(
     alpha-fair-adaptive+bandit+groups.
     """
     from alphafair import jit
-    from alphafair.compile import compile_all
-    from alphafair.compile import names as all_names
+    from alphafair.precompile import compile_all
+    from alphafair.precompile import names as all_names
     from alphafair.progress import progress_bar
 
     wanted = all_names(names or ())

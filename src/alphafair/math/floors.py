@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math.draw import mask_distribution
-from alphafair.math.positions import positions
+from alphafair.math.distributions import mask_distribution
 from alphafair.math.utility import ACCOUNT, earn
+from alphafair.values.arrays import positions
 
 GROUPS = True  # False in the machine code of policies without groups and floors: what is only for them is left out
 

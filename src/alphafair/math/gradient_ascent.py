@@ -17,6 +17,7 @@ import numpy as np
 from alphafair.jit import kernel, repeated
 from alphafair.math.floors import F, at_stake, project_on_floors
 from alphafair.math.simplex import project, settle
+from alphafair.math.utility import reopen_accounts
 
 GROUPS = True  # see `floors`
 
@@ -88,3 +89,9 @@ def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, som
             row[:] = 1.0 / len(row)
         elif some_left:
             project_one(row[:n_kept].copy(), row[:n_kept])
+
+
+def restart_certificate(memory: Any, scalars: Any, context_scalars: Any) -> None:
+    """After a change of alpha: recompute all slopes and start the certificate anew."""
+    reopen_accounts(memory, np.arange(memory.arms.shape[1]))
+    memory.context_scalars[:, context_scalars.closed_roots] = memory.scalars[scalars.drift] = 0.0

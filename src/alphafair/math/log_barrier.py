@@ -22,8 +22,8 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
+from alphafair.math.distributions import draw_arm
+from alphafair.values.arrays import positions
 
 ADAPTIVE, SQRT = 0, 1  # how gamma is set
 ROWS = positions("p", "losses")
@@ -40,7 +40,7 @@ def start(rows: np.ndarray, numbers: np.ndarray) -> None:
     numbers[..., NUMBERS.rate], numbers[..., NUMBERS.exploration], numbers[..., NUMBERS.level] = n, 0.5, n
 
 
-def what_is_wrong(rows: np.ndarray, numbers: np.ndarray) -> str | None:
+def check_memory(rows: np.ndarray, numbers: np.ndarray) -> str | None:
     """With learners: losses have any sign, sums and rates do not, and p is positive."""
     positive = rows[..., ROWS.p, :].min() > 0.0 and numbers[..., NUMBERS.rate].min() > 0.0
     finite = np.isfinite(rows).all() and np.isfinite(numbers).all()

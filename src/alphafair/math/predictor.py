@@ -27,9 +27,9 @@ from alphafair.jit import kernel
 from alphafair.math.least_squares import KEEP, add, show
 from alphafair.math.least_squares import predict as predict_from_features
 from alphafair.math.least_squares import solve as solve_features
-from alphafair.math.positions import positions
 from alphafair.math.utility import ACCOUNT
 from alphafair.math.utility import SETTINGS as OF_ACCOUNT
+from alphafair.values.arrays import positions
 
 FEATURES = True  # False in the machine code of policies without features: what is only for them is left out
 OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8

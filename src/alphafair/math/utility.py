@@ -10,11 +10,12 @@ Errors do not pile up, because every value starts from its anchor and not from t
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math.positions import positions
+from alphafair.values.arrays import positions
 
 TERMS = 7
 REACH = 1.0 / 256.0
@@ -49,14 +50,17 @@ def admit_accounts(rows: np.ndarray, n_kept: int, entries: np.ndarray, alpha: fl
     open_accounts(rows[:, n_kept:], entry_accounts(rows[ACCOUNT.account, :n_kept], entries), alpha)
 
 
-def reopen_accounts(rows: np.ndarray, columns: np.ndarray, alpha: float) -> None:
-    """New slopes and anchors for accounts, in these columns, that have changed from outside, or for another alpha."""
-    opened = rows[:, columns]
-    open_accounts(opened, opened[ACCOUNT.account].copy(), alpha)
-    rows[:, columns] = opened
+def reopen_accounts(memory: Any, columns: np.ndarray) -> None:
+    """Recompute the slopes and anchors of accounts that were changed outside the kernels, or after a change of alpha.
+
+    For algorithms whose `arms` begin with `ACCOUNT` and whose settings begin with `SETTINGS`.
+    """
+    opened = memory.arms[:, columns]
+    open_accounts(opened, opened[ACCOUNT.account].copy(), memory.settings[SETTINGS.alpha])
+    memory.arms[:, columns] = opened
 
 
-def slopes_are_wrong(accounts: np.ndarray, slopes: np.ndarray, alpha: float) -> str | None:
+def check_slopes(accounts: np.ndarray, slopes: np.ndarray, alpha: float) -> str | None:
     """What is wrong with accounts whose slopes are not theirs: they are of another alpha, or damaged."""
     if (accounts > 0.0).all() and np.allclose(slopes, accounts**-alpha, rtol=1e-9, atol=0.0):
         return None

@@ -210,7 +210,7 @@ def offline_curve(
     done = 0
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
-        which = done, stops[chunk], problem, reduction.owed, plain
+        which = done, stops[chunk], problem, reduction.kernel_groups, plain
         hindsight.curve(data, *which, alpha, tolerance, state, shares, accounts, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from alphafair.jit import kernel, long_kernel
 from alphafair.offline.interior_point import follow
-from alphafair.offline.reduction_kernels import add, merge
+from alphafair.offline.reduction import add, merge
 
 EPSILON = 2.220446049250313e-16
 LINEAR = 1e-15  # an alpha below this leaves every price at 1, to more digits than any tolerance can ask for
@@ -212,7 +212,7 @@ def add_rounds(contexts, items, table, first, last, totals):
 
 
 @long_kernel
-def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, earned, values, gaps):
+def curve(data, done, rounds, problem, groups, plain, alpha, tolerance, state, x, earned, values, gaps):
     """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds.
 
     Where `plain`, merged and base are the totals and the initial rewards themselves.
@@ -224,7 +224,7 @@ def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, 
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
         if not plain:
-            merge(totals, initial, owed, best, merged, base)
+            merge(totals, initial, groups, best, merged, base)
         for g in range(doubt.shape[0]):
             doubt[g] = min(max(MARGIN * doubt[g], 1e-6), 1.0) if doubt[g] < np.inf else np.inf
         values[k], gaps[k], _ = solve(merged, base, factors, alpha, tolerance, prices, doubt, x, earned)

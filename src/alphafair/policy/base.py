@@ -21,15 +21,22 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import jit, validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, Labels
-from alphafair.math.draw import all_within, draw_arm, is_distribution, mask_alone
+from alphafair.math.distributions import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
-from alphafair.policy.memory import DAMAGED, Learned, Memory, check_kind, checked_state, settings_vector
-from alphafair.policy.random_numbers import RandomNumbers
-from alphafair.policy.regressors import Regressors
+from alphafair.policy.memory import (
+    DAMAGED,
+    Learned,
+    Memory,
+    RandomNumbers,
+    Regressors,
+    check_kind,
+    checked_state,
+    settings_vector,
+)
 from alphafair.values import Account, ChosenDecision, Decision, Feedback, Policy, State, UniformSource
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
@@ -79,7 +86,7 @@ class BasePolicy(Policy):
         if regressor is not None:
             self._regressors = Regressors(regressor, self.n_arms, of_arms=len(self.feature_shape) == 2)
             self.settings["regressor"] = self._regressors.blank
-        self._become(np.ones(self.n_arms, dtype=np.bool_))
+        self._reset_memory(np.ones(self.n_arms, dtype=np.bool_))
 
     # what a subclass may say
 
@@ -89,14 +96,14 @@ class BasePolicy(Policy):
 
     def _flags(self) -> dict[str, bool]:
         """What machine code must be able to do, by the names of the algorithm's flags."""
-        plain = self._groups is None or self._groups.groups.are_plain
+        plain = self._groups is None or self._groups.groups.is_default
         known = {"GROUPS": not plain, "FEATURES": self.n_features > 0}
         return {name: known[name] for name in self._algorithm.flags if name in known}
 
-    def _check_room(self, n_live: int) -> None:
+    def _check_n_live(self, n_live: int) -> None:
         """Refuse so many live arms, where the settings leave no room for them."""
         if self._groups is not None:
-            self._groups.groups.check_room(n_live)
+            self._groups.groups.check_floor(n_live)
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         """The settings with so many contexts."""
@@ -183,7 +190,7 @@ class BasePolicy(Policy):
             settings=settings_vector(self._algorithm.layout.settings, self._numbers()), groups=groups
         )
 
-    def _become(self, live: NDArray[np.bool_]) -> None:
+    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
         """Nothing learned, of these arms, some of which may be retired."""
         self._algorithm, self.n_arms = self._own_algorithm(), len(live)
         if self._groups is not None:
@@ -193,7 +200,7 @@ class BasePolicy(Policy):
         if self._groups is not None and self._groups.pooled:
             accounts = self._algorithm.layout.only_with_groups
         self._learned = Learned(self._algorithm.layout, memory, live, accounts)
-        if self._groups is not None and not self._groups.groups.are_plain:
+        if self._groups is not None and not self._groups.groups.is_default:
             self._learned.group_accounts = np.zeros(self._groups.groups.n_groups)
         self._set_lock()
         self._memory_changed()
@@ -212,9 +219,9 @@ class BasePolicy(Policy):
     def _start_interpreted(self) -> None:
         own, kind = weakref.proxy(self), type(self)  # a policy that nobody has any more is gone at once
         self._bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", self._compile_name())
-        self._draw: Callable[..., tuple[int, float]] = partial(kind._first_draw, own)
-        self._learn: Callable[..., bool | None] = partial(kind._first_learn, own)
-        self._prepare: Callable[..., None] = partial(kind._first_prepare, own)
+        self._draw: Callable[..., tuple[int, float]] = partial(kind._draw_interpreted, own)
+        self._learn: Callable[..., bool | None] = partial(kind._learn_interpreted, own)
+        self._prepare: Callable[..., None] = partial(kind._prepare_interpreted, own)
         self._all_within, self._is_distribution = all_within, is_distribution
 
     def _compile_name(self) -> str | None:
@@ -230,21 +237,21 @@ class BasePolicy(Policy):
         out = np.empty(arms)
         draw = jit.compiled(self._algorithm.draw, **flags)
         draw(self._memory, 0, 0.0, out)
-        self._draw = jit.machine_code(draw)
+        self._draw = jit.entry_point(draw)
         self._prepared = _NOT_PREPARED
         if self._algorithm.prepare is not None:
             prepare = jit.compiled(self._algorithm.prepare, **flags)
             prepare(self._memory, 0)
-            self._prepare = jit.machine_code(prepare)
+            self._prepare = jit.entry_point(prepare)
         for name, check, arguments in (
             ("_all_within", all_within, (out, 0.0, 1.0)),
             ("_is_distribution", is_distribution, (out,)),
         ):
             found = jit.compiled(check)
             found(*arguments)
-            setattr(self, name, jit.machine_code(found))
+            setattr(self, name, jit.entry_point(found))
 
-    def _first_draw(self, *arguments: Any) -> tuple[int, float]:
+    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
         if self._bundle.use_machine_code():
             self._use_machine_code()
             return self._draw(*arguments)
@@ -253,18 +260,18 @@ class BasePolicy(Policy):
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return int(arm), float(propensity)
 
-    def _first_learn(self, *arguments: Any) -> bool | None:
+    def _learn_interpreted(self, *arguments: Any) -> bool | None:
         if self._bundle.use_machine_code():
             learn = jit.compiled(self._algorithm.learn, **self._flags())
             answer = learn(*arguments)
-            self._learn = jit.machine_code(learn)
+            self._learn = jit.entry_point(learn)
             return bool(answer) if answer is not None else None
         started = time.perf_counter()
         answer = self._algorithm.learn(*arguments)
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return None if answer is None else bool(answer)
 
-    def _first_prepare(self, *arguments: Any) -> None:
+    def _prepare_interpreted(self, *arguments: Any) -> None:
         if self._algorithm.prepare is None:
             return
         if self._bundle.use_machine_code():
@@ -285,7 +292,7 @@ class BasePolicy(Policy):
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
             if features is not None or self.n_features:
-                self._show(features)
+                self._set_features(features)
             out = np.empty(self.n_arms)
             self._draw_among(context, 0.0, out, mask)
             if not self._is_distribution(out):
@@ -307,7 +314,7 @@ class BasePolicy(Policy):
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
-            shown = self._show(features) if features is not None or self.n_features else None
+            shown = self._set_features(features) if features is not None or self.n_features else None
             if rng is None:
                 block = self._random_numbers.block
                 uniform = block.pop() if block else self._random_numbers.random()
@@ -350,7 +357,7 @@ class BasePolicy(Policy):
         repair = "The policy's memory is damaged: restore a snapshot, or start afresh and learn from the log."
         raise InvalidArgument(f"the distribution of context {context}", "one that sums to 1", probabilities, repair)
 
-    def _show(self, features: Any) -> NDArray[np.float64]:
+    def _set_features(self, features: Any) -> NDArray[np.float64]:
         """Have the features of a round in memory; a copy of them."""
         shown = validate.features(features, self.feature_shape)
         live = self._learned.live_arms
@@ -442,7 +449,7 @@ class BasePolicy(Policy):
         learned = self._learned
         column = arm if learned.all_live else learned.column(arm)
         if self.n_features:
-            self._show(getattr(decision, "features", None))
+            self._set_features(getattr(decision, "features", None))
         if column < 0:  # a retired arm: there is nothing to learn any more
             learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
             self._retired_earned(np.array([arm]), np.array([reward]))
@@ -458,7 +465,7 @@ class BasePolicy(Policy):
     def _learn_all(self, decision: Decision, context: int, used: Vector, rewards: Vector) -> None:
         """From the rewards of all arms, drawn with the distribution `used`."""
         if self.n_features:
-            self._show(getattr(decision, "features", None))
+            self._set_features(getattr(decision, "features", None))
         if not self._learned.all_live:
             self._book_retired([context], (used * rewards)[None])
             used, rewards = used[self._learned.live_arms], rewards[self._learned.live_arms]
@@ -500,13 +507,13 @@ class BasePolicy(Policy):
 
     def expect(self, decision: Decision) -> None:
         """A reward for this decision is on its way: policies that care count it in until `update` or `forgo`."""
-        self._tell(self._algorithm.expect, decision, self._markers.expected, "one that is not expected yet")
+        self._notify(self._algorithm.expect, decision, self._markers.expected, "one that is not expected yet")
 
     def forgo(self, decision: Decision) -> None:
         """No reward will come for a decision that was expected to have one."""
-        self._tell(self._algorithm.forgo, decision, self._markers.forgone, "one whose reward may still come")
+        self._notify(self._algorithm.forgo, decision, self._markers.forgone, "one whose reward may still come")
 
-    def _tell(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
+    def _notify(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
         with self._lock:
             chosen = decision if isinstance(decision, ChosenDecision) else None
             if chosen is not None and not {marker, self._markers.learned}.isdisjoint(chosen._used):
@@ -578,7 +585,7 @@ class BasePolicy(Policy):
                 repair = "Pass n_arms, more than there are, to add arms."
                 raise InvalidArgument("groups", "None where no arm is added", groups, repair)
             if n_arms is not None and n_arms > self.n_arms:
-                self._check_room(len(self._learned.live_arms) + n_arms - self.n_arms)
+                self._check_n_live(len(self._learned.live_arms) + n_arms - self.n_arms)
                 self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
             if n_contexts is not None:
                 self._learned.add_contexts(self._blank(1, len(self._learned.live_arms)), n_contexts)
@@ -661,11 +668,11 @@ class BasePolicy(Policy):
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._take(state)
+        self._set_attributes(state)
         self._set_lock()
         self._memory_changed()
 
-    def _take(self, state: dict[str, Any]) -> None:
+    def _set_attributes(self, state: dict[str, Any]) -> None:
         """Attributes that were copied or pickled: they have no code."""
         self.__dict__.update(state)
         self._algorithm = self._own_algorithm()
@@ -683,13 +690,13 @@ class BasePolicy(Policy):
             if policy._groups is not None:
                 policy._groups.groups = Groups().for_arms(len(live), n_live=int(live.sum()))
         else:
-            groups = _given(said).for_arms(len(live), n_live=int(live.sum()))
+            groups = _groups_from_snapshot(said).for_arms(len(live), n_live=int(live.sum()))
             few = Groups(**groups.among(np.flatnonzero(live)).settings())
             policy = cls(n_contexts, int(live.sum()), groups=few, **settings, seed=seed)
             assert policy._groups is not None
             policy._groups.groups, policy.settings = groups, {**policy.settings, "groups": groups.settings()}
         if not live.all():
-            policy._become(live)
+            policy._reset_memory(live)
         return policy
 
     def fresh(self) -> Self:
@@ -715,7 +722,7 @@ class BasePolicy(Policy):
         then = dict(self._settings_for(n_contexts))
         if "groups" in then:
             said = state.settings["groups"]
-            groups = _given(said).for_arms(int(state.settings["n_arms"]), n_live=1)
+            groups = _groups_from_snapshot(said).for_arms(int(state.settings["n_arms"]), n_live=1)
             assert self.groups is not None
             if not self.groups.agree_with(groups):
                 repair = "Use alphafair.load_policy(state) to build the policy that it belongs to."
@@ -734,10 +741,10 @@ class BasePolicy(Policy):
             self._memory_changed()
             self._mark_with(made._markers)  # what was learned since the snapshot may be learned again
 
-    def _go_on_as(self, other: Self) -> None:
+    def _continue_as(self, other: Self) -> None:
         """Go on from where a copy is."""
         with self._lock:
-            self._take(other.__getstate__())
+            self._set_attributes(other.__getstate__())
             self._memory_changed()
 
     def _check(self) -> None:
@@ -771,13 +778,13 @@ class BasePolicy(Policy):
                 raise InvalidArgument("policy", allowed, self, "Change arms from other threads before or after a run.")
             self._prepared = _NOT_PREPARED
             run = loop(job, self.feedback.value, self._algorithm, in_order)
-            return self._called(run, n_rounds, self._memory, *arguments)
+            return self._call_loop(run, n_rounds, self._memory, *arguments)
 
     def _rounds_per_call(self, n_rounds: int) -> int:
         """How many of so many rounds to come should be played in one call: few while they are interpreted."""
         return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
-    def _pieces(self, n_rounds: int) -> Iterator[tuple[int, int]]:
+    def _calls(self, n_rounds: int) -> Iterator[tuple[int, int]]:
         """The first of each call and the one after its last, for so many rounds."""
         start = 0
         while start < n_rounds:
@@ -785,7 +792,7 @@ class BasePolicy(Policy):
             yield start, stop
             start = stop
 
-    def _called(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
+    def _call_loop(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
         """A loop over so many rounds, in machine code or interpreted."""
         if self._bundle.use_machine_code():
             return jit.compiled(run, **self._flags())(*arguments)
@@ -820,11 +827,11 @@ class BasePolicy(Policy):
             columns = {name: frozen(value) for name, value in part._asdict().items() if name != "drawn"}
             steps = part._replace(**columns)  # read-only columns are of one type, so compiled once
             out = np.empty(len(learned.live_arms))
-            for start, stop in self._pieces(len(steps.steps)):
+            for start, stop in self._calls(len(steps.steps)):
                 some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
                 if len(steps.features):
                     some = some._replace(features=steps.features[start:stop])
-                refused = int(self._called(fold, stop - start, self._memory, some, out))
+                refused = int(self._call_loop(fold, stop - start, self._memory, some, out))
                 if refused >= 0:
                     return start + refused
             return -1
@@ -863,13 +870,13 @@ class BasePolicy(Policy):
             cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
                 self._book_retired(contexts[first:last], gone[first:last])
-                for start, stop in self._pieces(last - first):
+                for start, stop in self._calls(last - first):
                     part = slice(first + start, first + stop)
                     shown = table[part] if len(table) else table
-                    self._called(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
+                    self._call_loop(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
 
 
-def _given(said: Any) -> Groups:
+def _groups_from_snapshot(said: Any) -> Groups:
     """The groups that a snapshot says."""
     if not isinstance(said, Mapping) or {*said} != {"labels", "entitlements", "pull_floor"}:
         raise InvalidArgument("state.settings['groups']", "labels, entitlements and pull_floor", said, DAMAGED)

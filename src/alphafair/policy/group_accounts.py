@@ -53,7 +53,7 @@ class GroupAccounts:
     def memory(self, n_ever: int) -> GroupMemory:
         """What kernels are told about the groups of live arms; `n_ever` arms there have been."""
         live, groups = self.live_groups, self.groups
-        if live.are_plain:
+        if live.is_default:
             return no_groups()
         promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all that ever were
         return group_memory(
@@ -103,7 +103,7 @@ class GroupAccounts:
     def entries(self, grown: ArmGroups, learned: Learned, n_new: int, entry: float, entitlements: Any) -> Vector:
         """rho of every new arm: that of its group, whether it has live arms or not, or of a group that is new."""
         if not self.pooled:
-            if not grown.all_alike:
+            if not grown.equally_entitled:
                 repair = "Make the policy with entitlements, to add arms with their own later."
                 raise InvalidArgument("entitlements", "left out: all arms are entitled alike", entitlements, repair)
             return np.full(n_new, entry)
@@ -121,7 +121,7 @@ class GroupAccounts:
     def grow(self, grown: ArmGroups, learned: Learned, n_new: int) -> None:
         """Take the groups of more arms for the groups of all."""
         self.groups = grown
-        if not grown.are_plain:
+        if not grown.is_default:
             accounts = np.pad(learned.group_accounts, (0, grown.n_groups - len(learned.group_accounts)))
             accounts[grown.of_arms[-n_new:]] = 0.0
             learned.group_accounts = accounts

@@ -16,8 +16,7 @@ import numpy as np
 
 from alphafair.jit import kernel, specialise
 from alphafair.math.adversaries import react as adversary_reacts
-from alphafair.math.draw import draw_arm, mask_alone
-from alphafair.math.prefetch import prefetch
+from alphafair.math.distributions import draw_arm, mask_alone
 
 if TYPE_CHECKING:
     from alphafair.policy.algorithm import Algorithm
@@ -31,11 +30,12 @@ show: Any = None
 mask: Any = None
 react: Any = None
 
-AHEAD = 4  # rounds between asking for a row and using it
+AHEAD = 4  # rounds between prefetching a row and using it
+LINE, MOST_BYTES = 64, 1024  # of a cache line; beyond so many bytes the processor prefetches by itself
 LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
 FREE, LEARNED = 0, 1  # counters of `Delays`
 ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
-NOBODY = -1, np.empty((0, 0, 0))  # an adversary's kind and state, where there is none
+NO_ADVERSARY = -1, np.empty((0, 0, 0))  # an adversary's kind and state, where there is none
 
 
 class Rounds(NamedTuple):
@@ -107,6 +107,45 @@ class LogSteps(NamedTuple):
 
 
 PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
+
+
+def _hint() -> Any:  # pragma: no cover - machine code alone
+    """Return an intrinsic that prefetches the cache line `offset` bytes into array[row], for writing."""
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def hint(typing_context: Any, array: Any, row: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            header = context.make_array(signature.args[0])(context, builder, arguments[0])
+            stride = builder.extract_value(header.strides, 0)
+            place = builder.add(builder.mul(arguments[1], stride), arguments[2])
+            address = builder.gep(builder.bitcast(header.data, ir.IntType(8).as_pointer()), [place])
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+            builder.call(prefetch, [address, number(1), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp), codegen
+
+    return hint
+
+
+@kernel
+def hint(array, row, offset):
+    """Do nothing in plain Python; machine code uses `_hint`."""
+
+
+hint.__kernel__["instead"] = _hint
+
+
+@kernel
+def prefetch(array, row):
+    """Prefetch the first bytes of array[row]."""
+    for offset in range(0, min(array.strides[0], MOST_BYTES), LINE):
+        hint(array, row, offset)
 
 
 @kernel

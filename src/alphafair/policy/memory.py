@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,8 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.math.floors import GroupMemory, no_groups
 from alphafair.math.least_squares import LEARNED, PER_ARM
-from alphafair.math.positions import positions
 from alphafair.values import State
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
@@ -345,7 +345,81 @@ def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -
     return storage, storage[:n_rows]
 
 
-# what is read from snapshots
+# besides the arrays
+
+
+class RandomNumbers:
+    """`generator.random()` one by one, drawn a block at a time for speed; `block` is what is left of one, reversed."""
+
+    BLOCK = 256
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+        self._generator = validate.random_generator("seed", seed)
+        self._refill()
+
+    def _refill(self) -> None:
+        self._start = self._generator.bit_generator.state
+        self.block: list[float] = self._generator.random(self.BLOCK)[::-1].tolist()
+
+    def random(self) -> float:
+        """The first number of a new block, where the last is used up."""
+        self._refill()
+        return self.block.pop()
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on from here."""
+        return {"seed": self.seed, "generator": self._start, "used": self.BLOCK - len(self.block)}
+
+    @classmethod
+    def at(cls, state: Any) -> Self:
+        """Going on from there."""
+        try:
+            numbers = cls(state["seed"])
+            numbers._generator.bit_generator.state = state["generator"]
+            numbers._refill()
+            used = validate.integer("used", state["used"], low=0, high=cls.BLOCK)
+            del numbers.block[cls.BLOCK - used :]
+            return numbers
+        except (TypeError, KeyError, ValueError) as problem:
+            repair = "The snapshot is damaged."
+            raise InvalidArgument("state.rng", "the state of a PCG64 generator", state, repair) from problem
+
+
+class Regressors:
+    """One per live arm where the features are the context's, or one for all where every arm has its own features."""
+
+    def __init__(self, blank: Any, n_arms: int, *, of_arms: bool) -> None:
+        if not all(callable(getattr(blank, name, None)) for name in ("partial_fit", "predict")):
+            repair = "Pass, for example, sklearn.linear_model.SGDRegressor()."
+            raise InvalidArgument("regressor", "one with partial_fit and predict", blank, repair)
+        self.blank, self.of_arms = copy.deepcopy(blank), of_arms
+        self.fitted: list[Any] = [None] * (1 if of_arms else n_arms)  # None: has seen nothing, and predicts 0
+
+    def predict(self, features: NDArray[np.float64]) -> Vector:
+        """f of every live arm: what it will pay over the mean reward, in [-1, 1]."""
+        if self.of_arms:
+            predicted = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
+        else:
+            row = features[None]
+            predicted = np.array(
+                [0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted]
+            )
+        return np.clip(np.nan_to_num(np.asarray(predicted, dtype=np.float64)), -1.0, 1.0)
+
+    def fit(self, arm: int, features: NDArray[np.float64], y: float) -> None:
+        """One more reward of an arm, over the mean."""
+        place, row = (0, features[arm]) if self.of_arms else (arm, features)
+        if self.fitted[place] is None:
+            self.fitted[place] = copy.deepcopy(self.blank)
+        self.fitted[place].partial_fit(row[None], np.array([y]))
+
+    def change_arms(self, kept: NDArray[np.int64], n_new: int) -> None:
+        if not self.of_arms:
+            self.fitted = [self.fitted[k] for k in kept] + [None] * n_new
+
+
+# reading snapshots
 
 
 def check_state(state: Any) -> None:

@@ -28,12 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair.errors import InvalidArgument
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
+from alphafair.math.distributions import draw_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout, Memory
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 Axis = Literal["contexts", "arms"] | int
 PARTS = {  # of a policy's memory, by whether it has a row per context and a column per arm
@@ -44,7 +43,7 @@ PARTS = {  # of a policy's memory, by whether it has a row per context and a col
 }
 
 
-class Kept:
+class StoredValue:
     """Something that a policy keeps: it is in its snapshots under the name of the attribute."""
 
     axes: tuple[Axis, ...] = ()
@@ -54,7 +53,7 @@ class Kept:
         self.name = name
 
     def __set__(self, policy: PlainPolicy, value: ArrayLike) -> None:
-        policy._kept[self.name][...] = value
+        policy._stored[self.name][...] = value
 
     @property
     def part(self) -> str:
@@ -70,7 +69,7 @@ class Kept:
         return float(policy.settings[self.first]) if isinstance(self.first, str) else self.first
 
 
-class Number(Kept):
+class Number(StoredValue):
     """A float that a policy keeps; `first` is what it starts with, or the name of the setting that says it."""
 
     def __init__(self, first: float | str = 0.0) -> None:
@@ -81,10 +80,10 @@ class Number(Kept):
     @overload
     def __get__(self, policy: PlainPolicy, owner: type) -> float: ...
     def __get__(self, policy: PlainPolicy | None, owner: type) -> Any:
-        return self if policy is None else float(policy._kept[self.name])
+        return self if policy is None else float(policy._stored[self.name])
 
 
-class Array(Kept):
+class Array(StoredValue):
     """A NumPy array of floats that a policy keeps.
 
     Axes, in this order and each of them optional: `"contexts"`, a fixed number of at least 2, `"arms"`. An axis of arms
@@ -104,7 +103,7 @@ class Array(Kept):
     @overload
     def __get__(self, policy: PlainPolicy, owner: type) -> NDArray[np.float64]: ...
     def __get__(self, policy: PlainPolicy | None, owner: type) -> Any:
-        return self if policy is None else policy._kept[self.name]
+        return self if policy is None else policy._stored[self.name]
 
 
 class Accounts(Array):
@@ -134,15 +133,15 @@ class PlainPolicy(BasePolicy):
     before it has changed anything.
     """
 
-    _kinds: ClassVar[dict[str, Kept]] = {}  # what is kept, by name
-    _kept: dict[str, NDArray[np.float64]]  # the same in this policy: views of its memory
+    _kinds: ClassVar[dict[str, StoredValue]] = {}  # what is kept, by name
+    _stored: dict[str, NDArray[np.float64]]  # the same in this policy: views of its memory
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         of_bases = {
             name: kept for base in reversed(cls.__mro__[1:]) for name, kept in getattr(base, "_kinds", {}).items()
         }
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Kept)}
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, StoredValue)}
         cls._kinds = {**of_bases, **own}
         of_parts: dict[str, list[str]] = {part: [] for part in PARTS.values()}
         for kept in cls._kinds.values():
@@ -152,7 +151,7 @@ class PlainPolicy(BasePolicy):
         accounts = [name for name, kept in cls._kinds.items() if isinstance(kept, Accounts)]
         if len(accounts) > 1:
             raise InvalidArgument(cls.__name__, "a class with one Accounts at most", accounts, "Use Array for others.")
-        nothing: Any = None  # `_first_draw` and `_first_learn` call the methods themselves
+        nothing: Any = None  # `_draw_interpreted` and `_learn_interpreted` call the methods themselves
         cls.algorithm = Algorithm(layout, nothing, nothing, accounts=accounts[0] if accounts else None)
 
     # what a subclass says
@@ -187,10 +186,10 @@ class PlainPolicy(BasePolicy):
 
     def _memory_changed(self) -> None:
         super()._memory_changed()
-        self._kept = self._algorithm.layout.named(self._memory)
+        self._stored = self._algorithm.layout.named(self._memory)
 
     def _shareable(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._shareable().items() if name != "_kept"}
+        return {name: value for name, value in super()._shareable().items() if name != "_stored"}
 
     def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
         super()._change_arms(kept, entries)
@@ -198,14 +197,14 @@ class PlainPolicy(BasePolicy):
             return
         for name, kind in self._kinds.items():
             if "arms" in kind.axes:
-                cells = self._kept[name]
+                cells = self._stored[name]
                 least = cells[..., : len(kept)].min(axis=-1, keepdims=True)
                 entering = np.where(np.isnan(entries), least, entries)
                 cells[..., len(kept) :] = entering if isinstance(kind, Accounts) else kind.first_value(self)
         self.arms_added(len(kept))
         self._learned.note_entries(len(kept))
 
-    def _first_draw(self, *arguments: Any) -> tuple[int, float]:
+    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
         _, context, uniform, out = arguments
         given = self.distribution(context)
         try:
@@ -221,6 +220,6 @@ class PlainPolicy(BasePolicy):
         arm = draw_arm(out, uniform)
         return arm, float(out[arm])
 
-    def _first_learn(self, *arguments: Any) -> bool:
+    def _learn_interpreted(self, *arguments: Any) -> bool:
         self.learn(*arguments[1:])
         return True

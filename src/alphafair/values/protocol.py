@@ -45,7 +45,7 @@ class Traits:
     learns: bool = True  # False for one that plays the same whatever it is told
     feedbacks: tuple[Feedback, ...] = ()  # those to choose from, where the constructor takes a `feedback`
     contexts_apart: bool = True  # False: what a context plays depends on how many others there are
-    look: tuple[str, str] | None = None  # colour and marker in pictures; None: some of its own
+    style: tuple[str, str] | None = None  # colour and marker in figures; None: chosen automatically
     variants: Callable[[int, int], dict[str, dict[str, Any]]] = lambda n_contexts, n_arms: {"": {}}
 
 

@@ -1,6 +1,8 @@
-"""From a distribution and one uniform number to an arm."""
+"""Distributions over arms: drawing, masking, checking, and the share of a new arm."""
 
 import math
+
+import numpy as np
 
 from alphafair.jit import kernel
 
@@ -77,3 +79,11 @@ def is_distribution(vector):
             return False
         total += vector[i]
     return abs(total - 1.0) <= 1e-6
+
+
+def equal_share(scores: np.ndarray, rate: float) -> float:
+    """Return the score that gives a new arm the mean weight exp(rate score) of the others: an equal share."""
+    if rate == 0.0:
+        return float(scores.mean())
+    largest = scores.max()
+    return float(largest + math.log(np.exp(rate * (scores - largest)).mean()) / rate)
