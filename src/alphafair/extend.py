@@ -1,12 +1,12 @@
-"""All that a policy of your own is made of: `from alphafair.extend import ...`. CONTRIBUTING.md has two to start from.
+"""Everything for your own policy: `from alphafair.extend import ...`. CONTRIBUTING.md has two examples.
 
-In plain Python: derive from `PlainPolicy`, name what is kept with `Array`, `Number` and `Accounts`.
+In plain Python: derive from `PlainPolicy`, and declare its memory with `Array`, `Number` and `Accounts`.
 
-In machine code: write `draw` and `learn` as a `kernel` each, name what is kept with `positions` and a `Layout`, make an
-`Algorithm` of them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw, `compiled` shows what a kernel
-becomes, `repeated` is for kernels that Python calls too; `alphafair.math` has more mathematics.
+Compiled: write `draw` and `learn` as kernels, name the memory with `positions` and a `Layout`, make an `Algorithm` of
+them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw an arm, `compiled` returns the compiled kernel,
+`repeated` is for kernels that Python calls too. `alphafair.math` has more functions.
 
-Either way: `register` makes it known by its name, `validate` has checks of settings that say what is wrong.
+In both cases `register` makes the policy available by its name, and `validate` has functions to check settings.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`register`, once it is asked for: the policies of this package import from here too, and come before it."""
+    """Import `register` on first use: the policies of this package import from here too."""
     if name == "register":
         from alphafair.algorithms import register
 

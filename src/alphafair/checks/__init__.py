@@ -1,8 +1,7 @@
-"""What every policy must pass, ours and yours: `alphafair check package:Policy`, or `run_checks` in your tests.
+"""Conformance checks for every policy: `alphafair check package:Policy`, or `run_checks` in your tests.
 
-Each check looks for a promise that `alphafair.Policy` makes. It is a function of a `Subject` (how to make the policy)
-that raises AssertionError, or returns a sentence that starts with "does not apply". They need nothing but the public
-protocol; what is compiled is checked where the policy offers it.
+Each check tests a requirement of `alphafair.Policy`. Checks use the public protocol only; compiled runs are checked if
+the policy has kernels.
 """
 
 import time
@@ -48,7 +47,7 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went."""
+    """The result of one check."""
 
     name: str
     passed: bool
@@ -59,10 +58,10 @@ class CheckResult:
 def run_checks(
     policy_class: type, settings: Settings | None = None, *, on_start: Callable[[str], None] | None = None
 ) -> Iterator[CheckResult]:
-    """Run every check, one result each, as they come."""
+    """Run all checks, and yield their results."""
     if not __debug__:
-        repair = "Run it without -O and without PYTHONOPTIMIZE, which leave assertions out."
-        raise InvalidArgument("Python", "one that makes assertions", "optimised", repair)
+        repair = "Run it without -O and without PYTHONOPTIMIZE, which disable assertions."
+        raise InvalidArgument("Python", "run with assertions", "optimised mode", repair)
     subject = Subject(policy_class, settings or {})
     for name, check in CHECKS.items():
         if on_start is not None:
@@ -70,6 +69,6 @@ def run_checks(
         started = time.perf_counter()
         try:
             passed, message = True, check(subject) or ""
-        except Exception as problem:  # whatever a user's policy raises is a failure to report, not to die of
+        except Exception as problem:  # any exception of a policy is a failed check
             passed, message = False, f"{type(problem).__name__}: {problem}"
         yield CheckResult(name, passed, message, time.perf_counter() - started)

@@ -58,7 +58,7 @@ def one_uniform_per_choice(subject: Subject) -> None:
     for available in (None, np.array([True, True, False, True])):
         source = Counting()
         subject.make().choose(1, rng=source, available=available)
-        assert source.asked == 1, f"choose drew {source.asked} uniform numbers"
+        assert source.calls == 1, f"choose drew {source.calls} uniform numbers"
     policy = subject.trained()
     for uniform in (0.0, math.nextafter(1.0, 0.0)):
         decision = policy.choose(1, rng=Counting(uniform))
@@ -134,12 +134,12 @@ def inputs_are_not_touched(subject: Subject) -> None:
 # compiled runs
 
 
-NO_KERNELS = f"{NOT_APPLICABLE}: the policy offers no compiled run"
-TURNED_OFF = f"{NOT_APPLICABLE}: kernels run interpreted, as NUMBA_DISABLE_JIT says"
+NO_KERNELS = f"{NOT_APPLICABLE}: the policy has no compiled runs"
+TURNED_OFF = f"{NOT_APPLICABLE}: kernels run interpreted, because of NUMBA_DISABLE_JIT"
 
 
 def run_digest(subject: Subject, *, compiled: bool) -> str:
-    """Of all that a run leaves: whole runs in one call, or step by step."""
+    """Return a digest of the trace and memory of a run, compiled or step by step."""
     policy = subject.make(3, 5)
     trace = simulate(policy, rounds(400, 3, 5), seed=2, record_every=7, compiled=compiled)
     digest = hashlib.sha256(trace.accounts.tobytes() + trace.pulls.tobytes())
@@ -151,7 +151,7 @@ def stepwise_equals_compiled(subject: Subject) -> str | None:
     if not has_whole_runs(subject.make()):
         return NO_KERNELS
     with jit.using_mode("now"):
-        assert run_digest(subject, compiled=True) == run_digest(subject, compiled=False), "they differ in some bit"
+        assert run_digest(subject, compiled=True) == run_digest(subject, compiled=False), "results differ"
     return None
 
 
@@ -165,7 +165,7 @@ def interpreted_equals_compiled(subject: Subject) -> str | None:
         for mode in ("now", "off"):
             with jit.using_mode(mode):
                 digests.add(run_digest(subject, compiled=compiled))
-        assert len(digests) == 1, "they differ in some bit"
+        assert len(digests) == 1, "results differ"
     return None
 
 
@@ -197,9 +197,9 @@ def one_compiled_signature(subject: Subject) -> str | None:
 
 
 def leans_toward_reward(subject: Subject) -> str | None:
-    """An arm that pays nine times as much as the others is pulled most; how much more often, fairness decides."""
+    """An arm with nine times the reward of the others is pulled most often; by how much depends on fairness."""
     if not subject.make().traits.learns:
-        return f"{NOT_APPLICABLE}: the policy says that it does not learn"
+        return f"{NOT_APPLICABLE}: the policy declares that it does not learn"
     policy = subject.make(2, 4)
     contexts = np.arange(20_000, dtype=np.int32) % 2
     stream = Stream(contexts, np.zeros_like(contexts), np.array([[0.1, 0.1, 0.9, 0.1]]), n_contexts=2)
@@ -231,9 +231,9 @@ def unseen_rewards_do_not_matter(subject: Subject) -> str | None:
 
 
 def names_do_not_matter(subject: Subject) -> None:
-    """Rename arms and contexts, and the answer is renamed, also when arms come and go.
+    """Renaming arms and contexts renames the answers, also when arms come and go.
 
-    Arms are tried at random first, so that ties, which a policy may break as it likes, are behind it.
+    Arms are first played at random, so that no ties remain, which a policy may break in any way.
     """
     arms, contexts = np.array([2, 0, 3, 1]), np.array([1, 2, 0])
     plain, renamed = subject.make(), subject.make()
@@ -248,8 +248,8 @@ def names_do_not_matter(subject: Subject) -> None:
                 decision = Decision(context, int(rng.choice(live)), 1.0 / len(live), p)
             plain.update(decision, reward_of(plain, decision, rewards))
             where = int(np.flatnonzero(arms == decision.arm)[0])
-            twin = Decision(int(contexts[context]), where, decision.propensity, decision.probabilities[arms])
-            renamed.update(twin, reward_of(renamed, twin, rewards[arms]))
+            same = Decision(int(contexts[context]), where, decision.propensity, decision.probabilities[arms])
+            renamed.update(same, reward_of(renamed, same, rewards[arms]))
         for context in range(3):
             difference = plain.probabilities(context)[arms] - renamed.probabilities(int(contexts[context]))
             worst = np.abs(difference).max()
@@ -271,13 +271,13 @@ def late_rewards_are_welcome(subject: Subject) -> None:
     delays = np.random.default_rng(5).integers(0, 120, size=400).astype(np.int32)
     simulate(policy, stream, seed=6, delay=delays)
     assert_valid(policy, "after late rewards: ")
-    asked, told = subject.make(), subject.make()
+    chooser, other = subject.make(), subject.make()
     rng = np.random.default_rng(2)
-    decisions = [asked.choose(int(context), rng=rng) for context in stream.contexts[:40]]
+    decisions = [chooser.choose(int(context), rng=rng) for context in stream.contexts[:40]]
     for t in rng.permutation(40):
-        for twin in (asked, told):  # all there is to know is in the decision
-            twin.update(decisions[t], reward_of(twin, decisions[t], stream.rewards(int(t))))
-    assert memory(asked) == memory(told), "what was learned depends on who chose, or when, not on the decision alone"
+        for policy in (chooser, other):  # everything is in the decision
+            policy.update(decisions[t], reward_of(policy, decisions[t], stream.rewards(int(t))))
+    assert memory(chooser) == memory(other), "learning depends on more than the decision"
     prompt, zero_delay = subject.make(), subject.make()
     simulate(prompt, stream, seed=6)
     simulate(zero_delay, stream, seed=6, delay=0)
@@ -304,15 +304,15 @@ def stays_finite(subject: Subject) -> None:
         trace = simulate(policy, Stream(contexts, items, table, n_contexts=n_contexts), seed=1)
         assert np.isfinite(trace.final).all(), f"{name}: rewards {trace.final}"
         assert_valid(policy, f"{name}: ")
-        twin = subject.make(n_contexts, table.shape[1])
-        twin.restore(policy.snapshot())
-        assert_valid(twin, f"{name}, restored: ")
+        restored = subject.make(n_contexts, table.shape[1])
+        restored.restore(policy.snapshot())
+        assert_valid(restored, f"{name}, restored: ")
 
 
 def bad_input_is_refused(subject: Subject) -> None:
-    """With a ValueError, or a TypeError for what is no number at all, and nothing is changed by it.
+    """Invalid input raises ValueError, or TypeError for values that are not numbers, and changes nothing.
 
-    A policy that has no use for a propensity need not look at it. A `InvalidArgument` must name the right argument.
+    A policy that does not use propensities need not check them. An `InvalidArgument` must name the right argument.
     """
     policy = subject.trained()
     decision = policy.choose(0)
@@ -343,9 +343,9 @@ def bad_input_is_refused(subject: Subject) -> None:
             call()
         except (ValueError, TypeError) as problem:
             if isinstance(problem, InvalidArgument) and argument not in problem.argument:
-                raise AssertionError(f"the refusal of a bad {argument} does not name it: {problem}") from None
+                raise AssertionError(f"the error for an invalid {argument} does not name it: {problem}") from None
         else:
-            raise AssertionError(f"a bad {argument} was accepted")
+            raise AssertionError(f"an invalid {argument} was accepted")
         assert memory(policy) == before, f"a refused {argument} changed the policy"
     for propensity in (math.nan, 0.0):
         with contextlib.suppress(ValueError):
@@ -366,9 +366,9 @@ def contexts_may_be_added(subject: Subject) -> None:
         assert np.array_equal(before[context], policy.probabilities(context)), "growing changed an old context"
     decision = policy.choose(6)
     policy.update(decision, reward_of(policy, decision, np.array([1.0, 0.2, 0.2, 0.2])))
-    twin = subject.make()
-    twin.restore(policy.snapshot())
-    assert twin.n_contexts == 7, "a snapshot forgot the grown contexts"
+    restored = subject.make()
+    restored.restore(policy.snapshot())
+    assert restored.n_contexts == 7, "a snapshot forgot the grown contexts"
 
 
 def arms_may_be_added(subject: Subject) -> None:
@@ -378,14 +378,14 @@ def arms_may_be_added(subject: Subject) -> None:
         old = policy.choose(1)
         policy.grow(n_arms=6, account=account)
         assert policy.n_arms == 6, f"n_arms is {policy.n_arms}"
-        assert_valid(policy, f"with newcomers of account {account}: ")
+        assert_valid(policy, f"with new arms of account {account}: ")
         policy.update(old, reward_of(policy, old, np.array([0.5, 1.0, 0.0, 0.25])))
         for arm in range(6):  # all of them can be drawn, learned from and masked
             only = np.arange(6) == arm
             decision = policy.choose(0, available=only)
             assert decision.arm == arm, f"arm {decision.arm} was drawn where only arm {arm} was available"
             policy.update(decision, reward_of(policy, decision, np.linspace(0.0, 1.0, 6)))
-        assert_valid(policy, f"with newcomers of account {account}, after their rewards: ")
+        assert_valid(policy, f"with new arms of account {account}, after their rewards: ")
 
 
 def retired_arms_are_never_drawn(subject: Subject) -> None:
@@ -410,7 +410,7 @@ def retired_arms_are_never_drawn(subject: Subject) -> None:
         except ValueError:
             assert memory(policy) == before, f"{what}: refused, but something changed"
         else:
-            raise AssertionError(f"{what}, and nothing was refused")
+            raise AssertionError(f"{what}, and no error was raised")
 
 
 def _plays_without(policy: Policy, arm: int) -> None:
@@ -433,11 +433,13 @@ def snapshot_after_changes(subject: Subject) -> None:
     for t in range(100):
         decision = policy.choose(int(stream.contexts[t]))
         policy.update(decision, reward_of(policy, decision, stream.rewards(t)))
-    twin = subject.make()
-    twin.restore(State.from_bytes(policy.snapshot().to_bytes()))
-    assert (twin.n_contexts, twin.n_arms) == (5, 6), f"restored with {twin.n_contexts} contexts, {twin.n_arms} arms"
-    assert_same_path(policy, twin, stream, 100)
-    _plays_without(twin, 2)
+    restored = subject.make()
+    restored.restore(State.from_bytes(policy.snapshot().to_bytes()))
+    assert (restored.n_contexts, restored.n_arms) == (5, 6), (
+        f"restored with {restored.n_contexts} contexts, {restored.n_arms} arms"
+    )
+    assert_same_path(policy, restored, stream, 100)
+    _plays_without(restored, 2)
 
 
 # snapshots, memory and threads
@@ -449,15 +451,15 @@ def snapshot_and_go_on(subject: Subject) -> None:
     taken = policy.snapshot()
     before = taken.to_bytes()
     state = State.from_bytes(before)
-    twin = subject.make()
-    twin.restore(state)
-    assert memory(twin) == memory(policy), "restore lost something"
+    restored = subject.make()
+    restored.restore(state)
+    assert memory(restored) == memory(policy), "restore lost something"
     stream = rounds(200, 3, 4, seed=2)
-    assert_same_path(policy, twin, stream)
-    kept = memory(twin)
+    assert_same_path(policy, restored, stream)
+    kept = memory(restored)
     policy.update(policy.choose(0), reward_of(policy, policy.choose(0), stream.rewards(0)))
-    assert memory(twin) == kept, "the snapshot shares memory with the policy"
-    assert taken.to_bytes() == before, "what the policy has learned since has changed the snapshot"
+    assert memory(restored) == kept, "the snapshot shares memory with the policy"
+    assert taken.to_bytes() == before, "later updates changed the snapshot"
 
 
 def fresh_forgets(subject: Subject) -> None:
@@ -467,16 +469,16 @@ def fresh_forgets(subject: Subject) -> None:
 
 
 def memory_does_not_grow(subject: Subject) -> str | None:
-    """With the number of rounds; one that keeps all it has seen may be sound, but has no place in compiled runs."""
+    """The memory does not grow with the number of rounds, for policies with compiled runs."""
     if not has_whole_runs(subject.make()):
-        return f"{NOT_APPLICABLE}: the policy offers no whole runs, and may remember what it likes"
+        return f"{NOT_APPLICABLE}: the policy has no compiled runs, so its memory may grow"
     sizes = {n: sum(a.nbytes for a in subject.trained(n).snapshot().arrays.values()) for n in (100, 1000)}
     assert sizes[100] == sizes[1000], f"bytes after 100 and after 1,000 rounds: {sizes}"
     return None
 
 
 def threads_may_share_a_policy(subject: Subject) -> None:
-    """Eight threads at once: no distribution is torn, and where a policy keeps accounts every reward is booked once."""
+    """Eight threads at once: distributions are consistent, and every reward is counted once."""
     policy = subject.make(3, 40)
     before = _booked(policy)
     interval = sys.getswitchinterval()
@@ -489,11 +491,11 @@ def threads_may_share_a_policy(subject: Subject) -> None:
     assert_valid(policy, "after eight threads: ")
     if before is not None:
         booked, total = _booked(policy) - before, sum(earned)
-        assert abs(booked - total) <= 1e-9 * total, f"rewards of {total!r} were handed in and {booked!r} booked"
+        assert abs(booked - total) <= 1e-9 * total, f"rewards of {total!r} were passed and {booked!r} counted"
 
 
 def _choose_and_learn(policy: Policy, seed: int, n_rounds: int) -> float:
-    """What was handed in: in expectation under full information, as the accounts are kept."""
+    """Return the sum of rewards passed to `update`: expected ones under full information, like the accounts."""
     rng, earned = np.random.default_rng(seed), 0.0
     full = policy.feedback is Feedback.FULL
     for _ in range(n_rounds):
@@ -507,5 +509,5 @@ def _choose_and_learn(policy: Policy, seed: int, n_rounds: int) -> float:
 
 
 def _booked(policy: Policy) -> Any:
-    """The sum of all rewards, or None where none are kept."""
+    """Return the sum of all rewards, or None without accounts."""
     return None if policy.cumulative_rewards is None else float(np.sum(policy.cumulative_rewards))
