@@ -91,7 +91,9 @@ def test_where_nothing_ever_pays_play_is_uniform(feedback: Any) -> None:
 
 def test_what_it_can_have_drawn_with() -> None:
     policy = AlphaFairAdaptive(1, 4)
-    with pytest.raises(InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the least this policy"):
+    with pytest.raises(
+        InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the smallest propensity of this policy"
+    ):
         policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
     stream = Stream.from_arrays(np.zeros(3000, dtype=int), np.tile([1.0, 0.1, 0.1, 0.1], (3000, 1)))
     log = simulate(policy, stream, log=True).log

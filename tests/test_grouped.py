@@ -292,7 +292,7 @@ def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
     assert policy.n_arms == 4
     with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
         AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
-    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="this policy has no groups"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
     with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for arms that come later"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))

@@ -176,7 +176,7 @@ def test_accounts_are_those_of_its_arms() -> None:
     assert policy.accounts.tolist() == [1.5, 1.25, 2.5, 1.25, 1.0, 7.5]
     assert policy.rounds == 3.0, "what a retired arm earns late is booked, and not learned from"
     assert policy.groups is None
-    with pytest.raises(InvalidArgument, match="groups must be left out: fair-greedy is not fair to groups"):
+    with pytest.raises(InvalidArgument, match="groups must be None: fair-greedy does not support groups"):
         policy.grow(n_arms=7, groups=["a"])
     policy.set_alpha(0.9)
     assert policy.alpha == policy.snapshot().settings["alpha"] == 0.9
@@ -270,7 +270,7 @@ def test_an_error_of_its_own_comes_out_and_the_decision_may_be_learned_from_late
     policy.failing = False
     policy.update(decision, 1.0)
     assert policy.counts.sum() == 1.0
-    with pytest.raises(InvalidArgument, match="one that this policy has not learned from yet"):
+    with pytest.raises(InvalidArgument, match="a decision that this policy has not learned from"):
         policy.update(decision, 1.0)
 
 

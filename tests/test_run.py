@@ -114,7 +114,8 @@ def test_a_propensity_that_was_never_drawn_is_refused() -> None:
     for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
         before = memory(policy)
         with pytest.raises(
-            InvalidArgument, match=r"decision.propensity must be at least 0\.167, the least this policy"
+            InvalidArgument,
+            match=r"decision.propensity must be at least 0\.167, the smallest propensity of this policy",
         ):
             policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
         log = Log([0, 1, 0], [0, 1, 2], [0.5, 0.5, 1.0], [0.5, 0.4, 1e-3], n_contexts=2)

@@ -125,6 +125,6 @@ def test_there_are_snapshots_of_all_older_versions() -> None:
 def test_newer_snapshots_are_refused_with_a_sentence() -> None:
     state = AlphaFair(2, 3, alpha=0.5).snapshot()
     with pytest.raises(
-        InvalidArgument, match=r"state\.version must be 4; got 5\. It was written by a newer alphafair: update"
+        InvalidArgument, match=r"state\.version must be 4; got 5\. It was written by a newer version: update"
     ):
         load_policy(replace(state, version=5))

@@ -408,12 +408,12 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
 
 
 def has_whole_runs(policy: Policy) -> bool:
-    """Whether whole runs can be played in one call."""
+    """Whether a policy can play whole runs in one call."""
     return isinstance(policy, BasePolicy) and policy._plays_whole_runs()
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: ArmGroups | None) -> None:
-    """Before round t: those that leave, leave, but for a last one; those that arrive, arrive."""
+    """Before round t: retire departing arms, the last live one after the new arms, and add arriving arms."""
     before, now = stream.present(t - 1), stream.present(t)
     leaving, arrived = np.flatnonzero(before & ~now).tolist(), np.flatnonzero(now & ~before)
     last = leaving[-1:] if not (before & now).any() else []
@@ -470,7 +470,7 @@ def _run(
 
 
 def _waits(delays: Indices, policy: Policy) -> Delays:
-    """When rewards arrive, and room for as many decisions as ever wait at once."""
+    """Return when rewards arrive, with slots for the largest number of waiting decisions."""
     n_rounds = len(delays)
     rounds = np.arange(n_rounds)
     due = rounds + delays
