@@ -149,7 +149,7 @@ def test_where_the_theorem_does_not_speak_there_is_no_bound() -> None:
     single = AlphaFairAdaptive(1, 1)
     for policy in (masked, grown, retired, moved, late, one, full, single, AlphaFairBandit(1, 2)):
         assert policy.expected_surrogate_regret_bound is None
-        with pytest.raises(InvalidArgument, match="policy must be one that bounds its mean regret"):
+        with pytest.raises(InvalidArgument, match="policy must be a policy with an expected_surrogate_regret_bound"):
             metrics.bound_in_expectation(policy)
     assert trained().fresh().expected_surrogate_regret_bound is None
     again = AlphaFairAdaptive(1, 3, alpha=0.5)

@@ -404,8 +404,8 @@ def test_an_optimum_from_other_accounts() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"arrivals": [1, 2]}, "arrivals must be rounds that begin with 0 and do not fall"),
-        ({"arrivals": [0]}, "arrivals must be 2 rounds; got 'shape .1,.'. Give one per arm"),
+        ({"arrivals": [1, 2]}, "arrivals must be non-decreasing rounds that start with 0"),
+        ({"arrivals": [0]}, "arrivals must be 2 rounds; got 'shape .1,.'. Pass one per arm"),
         ({"arrivals": [0, 2], "departures": [1, 3]}, "the number of arms in round 1 must be at least 1; got 0"),
         ({"arrivals": [0, 2], "departures": [3, 2]}, r"departures\[1\] must be after round 2; got 2"),
         ({"departures": [0, 2]}, r"departures\[0\] must be integers in"),

@@ -309,7 +309,10 @@ def test_what_is_refused_changes_nothing() -> None:
         (lambda: AlphaFairAdaptive(1, 2, n_features=-1), "n_features must be an integer of at least 0"),
         (lambda: AlphaFairAdaptive(1, 2, n_features=1, features_of="arm"), "Did you mean 'arms'"),
         (lambda: AlphaFairAdaptive(1, 2, regressor=object()), "n_features must be at least 1 with a regressor"),
-        (lambda: AlphaFairAdaptive(1, 2, n_features=1, regressor=3), "regressor must be one with partial_fit and"),
+        (
+            lambda: AlphaFairAdaptive(1, 2, n_features=1, regressor=3),
+            "regressor must be an object with partial_fit and",
+        ),
         (lambda: rounds("arms").__class__.from_arrays([0], [[1.0]], features=[[]]), "features must be of shape"),
         (lambda: Stream.from_arrays([0], [[1.0]], features=[[np.inf]]), r"features\[0, 0\] must be a finite number"),
     ):

@@ -287,7 +287,7 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
 
 def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
     policy = AlphaFair(1, 4, groups=Groups(pull_floor=0.25))
-    with pytest.raises(InvalidArgument, match="one over 5 arms"):
+    with pytest.raises(InvalidArgument, match="1 over 5 arms"):
         policy.grow(n_arms=5)
     assert policy.n_arms == 4
     with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
@@ -475,7 +475,7 @@ def test_groups_of_a_stream_that_do_not_fit_are_refused_and_change_nothing() -> 
     stream = Stream.from_arrays([0] * 4, np.full((4, 3), 0.5), arrivals=[0, 0, 2])
     odd: list[tuple[Any, Any, str]] = [
         (AlphaFair(1, 2, groups=["a", "b"]), 5, "3 labels"),
-        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "those of the policy"),
+        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "the labels of the policy"),
         (Hedge(1, 2), ["a", "b", "a"], "hedge has none"),
     ]
     for policy, groups, said in odd:

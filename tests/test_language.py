@@ -59,8 +59,28 @@ PHRASES = (
 OLD = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
 ALLOWED = re.compile(r"\b(?:Said|Blame|Master|Room|Door)s?\b(?=[^.]*\(\d{4}\))")  # in titles of movies
 OLD_NAMES = frozenset(
-    ("Refusal", "Refused", "Surely", "Asked", "Lessons", "ThereIs", "Known", "Begun", "Owed", "Kept")
-    + ("owed", "said", "fair_to", "what_is_wrong", "whole_numbers", "twin", "blame", "untold", "AS_CHOSEN", "NOBODY")
+    [
+        "Refusal",
+        "Refused",
+        "Surely",
+        "Asked",
+        "Lessons",
+        "ThereIs",
+        "Known",
+        "Begun",
+        "Owed",
+        "Kept",
+        "owed",
+        "said",
+        "fair_to",
+        "what_is_wrong",
+        "whole_numbers",
+        "twin",
+        "blame",
+        "untold",
+        "AS_CHOSEN",
+        "NOBODY",
+    ]
 )
 
 

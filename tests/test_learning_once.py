@@ -124,7 +124,7 @@ def test_a_reward_is_expected_and_given_up_once() -> None:
     policy = AlphaFairAdaptive(1, 2, seed=0)
     decision = policy.choose(0)
     policy.expect(decision)
-    with pytest.raises(InvalidArgument, match="one that is not expected yet"):
+    with pytest.raises(InvalidArgument, match="a decision that is not expected yet"):
         policy.expect(decision)
     policy.forgo(decision)
     with pytest.raises(InvalidArgument, match="one whose reward may still come"):

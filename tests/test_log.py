@@ -53,7 +53,7 @@ def test_sizes_are_told_or_seen() -> None:
         ({"arm_labels": ("a", "b", "c", "d"), "n_arms": 3}, "arm_labels must be 3 names; got 4"),
         ({"timestamps": [1, 2, 3]}, r"timestamps must be 3 times \(datetime64\)"),
         ({"timestamps": np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="M8[s]")}, "timestamps must be 3 times"),
-        ({"users": [0, 1]}, "users must be 3 entries"),
+        ({"users": [0, 1]}, "users must be 3 integers"),
         ({"positions": [0, 1, 1]}, r"positions\[0\] must be integers"),
         ({"n_arms": 2.5}, "n_arms must be an integer"),
         ({"n_arms": -1}, "n_arms must be an integer"),

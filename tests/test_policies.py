@@ -196,7 +196,7 @@ def test_hedge_takes_one_of_horizon_and_rate() -> None:
         (lambda: AlphaFair(2, 4).choose(True), "context must be an int in .* got True"),
         (lambda: AlphaFair(2, 4).choose(0, available=[[True], [True, False]]), "available must be 4 booleans"),
         (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), "0.5"), "reward must be a number in .* got '0.5'"),
-        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), np.nan), "reward .* whose reward nobody knows"),
+        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), np.nan), "reward .* whose reward is unknown"),
         (lambda: AlphaFair(2, 4, seed="x"), "seed must be an integer of at least 0; got 'x'"),
         (lambda: AlphaFair(2, True), "n_arms must be an integer of at least 1; got True"),
     ],
@@ -207,7 +207,7 @@ def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
 
 
 def test_alpha_refusal_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness take alpha"):
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness pass a value"):
         AlphaFair(1, 2, alpha=1.5)
 
 
@@ -360,7 +360,7 @@ def test_a_decision_may_be_a_plain_tuple() -> None:
 
 
 def test_certificate_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ValueError, match="policy must be one that bounds its own regret"):
+    with pytest.raises(ValueError, match="policy must be a policy with a surrogate_regret_bound"):
         metrics.regret_certificate(AlphaFairBandit(1, 2))
 
 

@@ -114,7 +114,7 @@ def test_older_snapshots_are_refused_with_a_sentence(path: Path) -> None:
             read(state)
         assert str(refused.value) == (
             f"state.version must be 4; got {version}. "
-            "Its memory is laid out as in an older alphafair: start afresh, or load it there."
+            "It was written by an older version: load it there, or learn from the log again."
         )
 
 

@@ -645,7 +645,7 @@ def _check_log(policy: Policy, log: Log) -> Vector:
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:
     if n_contexts > policy.n_contexts or n_arms > policy.n_arms:
-        allowed = f"with at most {policy.n_contexts} contexts and {policy.n_arms} arms"
+        allowed = f"limited to at most {policy.n_contexts} contexts and {policy.n_arms} arms"
         repair = f"Call policy.grow({max(n_contexts, policy.n_contexts)}, {max(n_arms, policy.n_arms)}) first."
         raise InvalidArgument(argument, allowed, [n_contexts, n_arms], repair)
 
