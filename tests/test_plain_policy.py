@@ -239,8 +239,8 @@ def test_what_is_no_distribution_over_live_arms_is_refused(answer: Any, shown: s
         with pytest.raises(InvalidArgument) as refused:
             ask(0)
         assert str(refused.value) == (
-            f"Wrong.distribution(0) must be 2 probabilities, one per live arm, that sum to 1; got {shown}. "
-            "Arrays of arms have a column per live arm; n_arms counts retired arms too."
+            f"Wrong.distribution(0) must be 2 probabilities with sum 1, one per live arm; got {shown}. "
+            "Return one per live arm; n_arms counts retired arms too."
         )
 
 
