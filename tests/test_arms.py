@@ -209,7 +209,7 @@ def test_newcomers_enter_as_they_are_told() -> None:
 
 @pytest.mark.compiled
 def test_a_newcomer_does_not_take_everything() -> None:
-    """With an account of 1 it is served alone for a thousand rounds; with the least account a good one gets its share."""
+    """With an account of 1 it is served alone for a thousand rounds; with the least account it gets its share."""
     shares = {}
     for account in ("least", "fresh"):
         policy = AlphaFairBandit(1, 4, alpha=0.9, seed=3)
