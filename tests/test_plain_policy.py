@@ -291,13 +291,13 @@ def test_methods_that_are_missing_are_named() -> None:
 @pytest.mark.parametrize("axes", [(), ("arms", "contexts"), ("arms", 3), (3, "contexts"), (2, 3), (1,), ("users",)])
 def test_axes_are_contexts_a_number_and_arms(axes: Any) -> None:
     with pytest.raises(
-        InvalidArgument, match="axes must be 'contexts', a number of at least 2 and 'arms', in this order"
+        InvalidArgument, match="axes must be some of 'contexts', an integer of at least 2, and 'arms', in this order"
     ):
         Array(*axes)
 
 
 def test_there_is_one_set_of_accounts() -> None:
-    with pytest.raises(InvalidArgument, match="Two must be a class with one Accounts at most"):
+    with pytest.raises(InvalidArgument, match="Two must be a class with at most one Accounts"):
 
         class Two(Leader):
             first, second = Accounts(), Accounts()
