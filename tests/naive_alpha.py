@@ -6,7 +6,7 @@ rewards in context j, W the welfare:
 
     W(R) = (sum_i (s_i/S) (R_i/s_i)^(1-alpha))^(1/(1-alpha)),   S = sum_i s_i
 
-alpha = 1 is the geometric mean, alpha = inf the least y. Policies play alpha itself up to 64 and 16 above, inf included.
+alpha = 1 is the geometric mean, inf the least y. Policies play alpha itself up to 64, and 16 above, inf included.
 
 For alpha < 1 the learners are fed w r, as in the paper; from 1 on, p r with p = dW/dR = (W/y)^alpha/S. `on_welfare`
 asks for the second form at any alpha.
@@ -204,7 +204,9 @@ def fill(z: Vector, low: Vector, high: Vector, w: Vector, budget: float) -> tupl
     return below, np.clip(below * z, low, high)
 
 
-def a_priori_budget(accounts: Any, alpha: float, regret_bound: float, entitlements: Any = None, entry: Any = 1.0) -> float:
+def a_priori_budget(
+    accounts: Any, alpha: float, regret_bound: float, entitlements: Any = None, entry: Any = 1.0
+) -> float:
     """(A3): at most sum_i {s^alpha [phi(R) - phi(a)] + phi'(a) + (a - 1) w} + Reg can <w, R*> be."""
     r = np.asarray(accounts, dtype=float)
     s = np.ones(len(r)) if entitlements is None else np.asarray(entitlements, dtype=float)
@@ -255,11 +257,11 @@ def optimum(problem: Problem, alpha: float, tolerance: float = 1e-10) -> Optimum
             accounts[row.argmax()] += row.max()
         found = welfare(accounts, alpha, s)
         return Optimum(accounts, found, found)
-    x, tau, gap = np.full(rows.shape, 1 / paid.sum()), 1.0, math.inf
+    x, gap = np.full(rows.shape, 1 / paid.sum()), math.inf
     exponent = min(alpha, 1.0)
     while True:
         aim = tolerance if exponent == alpha else 1e-2
-        x, tau, gap = _climb(rows, base[paid], s[paid], exponent, x, 0.1, aim)
+        x, gap = _climb(rows, base[paid], s[paid], exponent, x, aim)
         if exponent == alpha:
             break
         exponent = min(alpha, 2 * exponent)
@@ -270,11 +272,9 @@ def optimum(problem: Problem, alpha: float, tolerance: float = 1e-10) -> Optimum
     return Optimum(accounts, welfare(accounts, alpha, s), welfare(more, alpha, s))
 
 
-def _climb(
-    rows: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix, tau: float, aim: float
-) -> tuple[Matrix, float, float]:
-    """Newton steps with tau, in units of money/(M N), shrinking; x, tau and the relative gap."""
-    (m, n), best = rows.shape, (math.inf, x)
+def _climb(rows: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix, aim: float) -> tuple[Matrix, float]:
+    """Newton steps with tau, in units of money/(M N), shrinking from 0.1; x and the relative gap."""
+    (m, n), best, tau = rows.shape, (math.inf, x), 0.1
     x = 0.9 * x + 0.1 / n
     for _ in range(400):
         accounts = base + (rows * x).sum(axis=0)
@@ -292,27 +292,31 @@ def _climb(
         gradient = (x * values).ravel() + barrier
         u = np.linalg.solve(system, np.append(gradient, np.zeros(m)))[: m * n].reshape(m, n)
         decrement = math.sqrt(max(0.0, float(gradient @ u.ravel()) / barrier))
-
-        def target(step: float) -> float:
-            moved = x * (1 + step * u)
-            y = (base + (rows * moved).sum(axis=0)) / s / (accounts / s).min()
-            return float((s * (accounts / s).min() * phi(y, alpha)).sum() + barrier * np.log(moved).sum())
-
+        unit = float((accounts / s).min())
+        now = _barrier_value(rows, base, s, alpha, x, unit, barrier)
         step = min(1.0, 0.95 / max(1e-300, -u.min()))
-        while step > 1e-12 and not target(step) >= target(0.0) - 1e-13 * abs(target(0.0)):
+        while step > 1e-12:
+            if _barrier_value(rows, base, s, alpha, x * (1 + step * u), unit, barrier) >= now - 1e-13 * abs(now):
+                break
             step *= 0.5
         x = x * (1 + step * u)
         x /= x.sum(axis=1, keepdims=True)
         if decrement < 0.5 or step <= 1e-12:
             tau *= 0.2
-    return best[1], tau, best[0]
+    return best[1], best[0]
+
+
+def _barrier_value(rows: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix, unit: float, tau: float) -> float:
+    """sum s unit phi(y/unit) + tau sum ln x."""
+    y = (base + (rows * x).sum(axis=0)) / s
+    return float((s * unit * phi(y / unit, alpha)).sum() + tau * np.log(x).sum())
 
 
 # Theorem D: arms that die in a random order
 
 
 def dying_arms(lengths: Sequence[int], order: Sequence[int]) -> tuple[list[int], Matrix]:
-    """Contexts and rewards: phase k has a context of its own, the arms that have not died pay 1; order[k] dies after it."""
+    """Contexts and rewards: phase k has its own context, living arms pay 1, and order[k] dies at its end."""
     contexts, rewards, n = [], [], len(lengths)
     for k, length in enumerate(lengths):
         row = [float(i in order[k:]) for i in range(n)]
@@ -781,7 +785,7 @@ class AdaptiveBandit:
             h = float(log_barrier_leader(np.array([0.0, 2 / root_y * self.lead]))[1])
             q = KAPPA + (1 - KAPPA) * h
             eta = n / root_u
-            with np.errstate(divide="ignore"):  # a slope of 0: any surprise is within reach
+            with np.errstate(divide="ignore", over="ignore"):  # a slope of 0: any surprise is in reach
                 reach = books.unpromised * ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s)
             raised = np.maximum(m, c - reach)
             b = log_barrier_leader(eta * (self.losses[context] - s * raised))
