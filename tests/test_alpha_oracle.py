@@ -482,6 +482,29 @@ def test_arms_that_come_and_go(name: str, terms: str, alpha: float, account: flo
     assert found.ratio <= budget / float(slopes(final / problem.s, alpha) @ final) * (1 + ROUNDING)
 
 
+def test_every_epoch_adds_its_root_to_the_bound() -> None:
+    """Whenever arms change, the other arm pays: one root of S_j per epoch is what that costs, and no constant does."""
+    policy = AlphaFair(1, Books(["a", "b", "c"]), alpha=0.0, on_welfare=True)
+    regret, rounds = 0.0, 0
+    for epoch in range(14):
+        gains, earned = np.zeros(2), 0.0
+        for _ in range(max(2, math.isqrt(rounds))):
+            rewards = np.zeros(len(policy.books.labels))
+            rewards[epoch % 2] = 1.0
+            p = policy.probabilities(0)
+            policy.learn(0, p, rewards)
+            gains[epoch % 2] += 1.0
+            earned += p[epoch % 2]
+            rounds += 1
+        regret += gains.max() - earned
+        if epoch % 2:
+            policy.admit(["c"])
+        else:
+            policy.retire(policy.books.live[-1])
+        assert regret <= policy.surrogate_regret_bound
+    assert regret > 2 * math.sqrt(rounds)  # more than without an epoch
+
+
 def test_infinity_is_played_as_16() -> None:
     contexts, rewards = make_rounds("smooth", 50, 2, 3, 0)
     runs = [play(AdaptiveFull(2, Books([0, 1, 2]), alpha=a), contexts, rewards).booked for a in (inf, 16.0, 100.0)]
