@@ -68,12 +68,15 @@ def welfare(levels, weights, alpha):
             mean += weights[i] / total * log_ratio(levels[i], least)
         return least * math.exp(mean)
     power, m = 1.0 - alpha, most if alpha < 1.0 else least
-    less = mean = 0.0  # the sum less 1, and the sum
+    less = 0.0  # the sum less 1
     for i in range(n):
-        exponent = power * log_ratio(levels[i], m)
-        less += weights[i] / total * math.expm1(exponent)
-        mean += weights[i] / total * math.exp(exponent)
-    return m * math.exp((math.log1p(less) if less > -0.5 else math.log(mean)) / power)
+        less += weights[i] / total * math.expm1(power * log_ratio(levels[i], m))
+    if less > -0.5:
+        return m * math.exp(math.log1p(less) / power)
+    mean = 0.0
+    for i in range(n):
+        mean += weights[i] / total * math.exp(power * log_ratio(levels[i], m))
+    return m * math.exp(math.log(mean) / power)
 
 
 @kernel
