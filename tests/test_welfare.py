@@ -111,6 +111,16 @@ def test_relative_slopes(values: list[float], alpha: float) -> None:
         assert out.tolist() == (y == y.min()).astype(float).tolist()
 
 
+@some
+@given(levels, st.floats(kernels.STEEP, 64), st.integers(0, 2**32 - 1))
+def test_welfare_from_slopes_that_are_known(values: list[float], alpha: float, seed: int) -> None:
+    y, s = np.array(values), np.random.default_rng(seed).choice([0.5, 1.0, 3.0], len(values))
+    unit = 2.0 ** math.floor(math.log2(y.min()))
+    slopes = (y / unit) ** -alpha
+    found = kernels.welfare_of_slopes(y, s, slopes, unit, alpha)
+    assert found == pytest.approx(naive_alpha.welfare(y * s, alpha, s), rel=2e-13)
+
+
 def test_slopes_of_the_rich_vanish() -> None:
     out = np.empty(3)
     kernels.relative_slopes(np.array([1.0, 2.0, 1e7]), 64.0, out)
@@ -148,6 +158,7 @@ def test_columns_that_share_an_account_share_its_weight() -> None:
 def test_compiled_and_interpreted_give_the_same_bits() -> None:
     rng = np.random.default_rng(0)
     fast = {name: compiled(getattr(kernels, name)) for name in ("welfare", "ln_alpha", "relative_slopes", "prices")}
+    known = compiled(kernels.welfare_of_slopes)
     for _ in range(300):
         n, alpha = int(rng.integers(1, 20)), float(rng.choice([*ALPHAS[:-1], 200 * rng.random()]))
         y, s = np.exp(rng.uniform(-3, 14, n)), np.exp(rng.uniform(-2, 2, n))
@@ -158,4 +169,6 @@ def test_compiled_and_interpreted_give_the_same_bits() -> None:
         assert one.tobytes() == other.tobytes()
         assert kernels.prices(y, s, alpha, one) == fast["prices"](y, s, alpha, other)
         assert one.tobytes() == other.tobytes()
+        steep = max(alpha, kernels.STEEP)
+        assert kernels.welfare_of_slopes(y, s, one, y.min(), steep) == known(y, s, one, y.min(), steep)
     assert kernels.welfare(y, s, inf) == fast["welfare"](y, s, inf)

@@ -30,6 +30,7 @@ from alphafair.jit import kernel
 
 LEAST_RATIO = 1e-300  # below it a ratio has lost digits, or is 0
 MOST_EXPONENT = 709.0  # above it exp leaves the range of numbers
+STEEP = 1.05  # from here on slopes alone tell the welfare
 
 
 @kernel
@@ -77,6 +78,20 @@ def welfare(levels, weights, alpha):
     for i in range(n):
         mean += weights[i] / total * math.exp(power * log_ratio(levels[i], m))
     return m * math.exp(math.log(mean) / power)
+
+
+@kernel
+def welfare_of_slopes(levels, weights, slopes, unit, alpha):
+    """The same from slopes (y_i/unit)^-alpha that are known already, with one power: for alpha of at least STEEP.
+
+    sum_i (s_i/S) (y_i/unit)^(1-alpha) is the sum of (s_i/S) (y_i/unit) times the slope. Nearer to 1 the root
+    1/(1-alpha) would magnify its rounding.
+    """
+    total = mean = 0.0
+    for i in range(levels.shape[0]):
+        total += weights[i]
+        mean += weights[i] * (levels[i] / unit) * slopes[i]
+    return unit * math.pow(mean / total, 1.0 / (1.0 - alpha))
 
 
 @kernel
