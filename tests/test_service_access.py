@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import importlib.util
+import inspect
 import json
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import unquote
 
 import httpx
@@ -19,15 +20,17 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine
-from alphafair.service import keys
+from alphafair.service import handlers, keys
 from alphafair.service.access import Access
 from alphafair.service.errors import Failure
 from alphafair.service.keys import ROLES, Caller, Keyring
-from alphafair.service.routes import ROUTES
-from alphafair.service.service import Limits
+from alphafair.service.messages import Response
+from alphafair.service.routes import PARAMETERS, ROUTES, find
+from alphafair.service.service import Limits, Service
 from tests.serving import ARMS, Running, error, running
 
 pytestmark = pytest.mark.compiled
+ROOT = Path(__file__).parents[1]
 OPEN_PAGES = {"/health", "/ready"}
 
 
@@ -222,16 +225,43 @@ def test_every_path_says_which_methods_it_has(shop: Running, tokens: dict[str, s
     assert send(shop, "OPTIONS", "/nope", tokens["read"])[0] == 404
 
 
-def test_the_page_of_the_service_tells_the_role_of_every_route() -> None:
-    """docs/service.md has the table of routes, for people."""
-    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
-    rows = page.split("| request | needs |")[1].split("\n\n")[0].splitlines()[2:]
-    written: dict[tuple[str, str], str] = {}
-    for row in rows:
-        requests, needs, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
-        for method, path in re.findall(r"`([A-Z]+) ([^`?]+)", requests.replace("`, `…", "`, `POST …")):
-            written[method, path.replace("…/", "/v1/experiments/{name}/")] = needs
-    assert written == {(route.method, route.path): route.role or "nobody" for route in ROUTES}
+def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("paste_routes", ROOT / "docs" / "paste_routes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for route in ROUTES:
+        assert f"| `{route.method} {route.path}" in page
+    for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):
+        assert f"`{name}`, optional" in page
+
+
+def test_the_table_is_complete_and_consistent() -> None:
+    """Every public handler has one route, and takes what its route passes to it."""
+    of_module = {
+        name
+        for name, value in vars(handlers).items()
+        if inspect.iscoroutinefunction(value) and not name.startswith("_") and value.__module__ == handlers.__name__
+    }
+    assert sorted(route.handler.__name__ for route in ROUTES) == sorted(of_module)
+    assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+    for route in ROUTES:
+        hints = get_type_hints(route.handler, localns={"Service": Service})
+        expected = ["service", "request", *route.parameters]
+        expected += ["body"] if route.body else []
+        expected += ["query"] if route.query else []
+        assert [*inspect.signature(route.handler).parameters] == expected, route
+        assert hints.get("body") is route.body, route
+        assert hints.get("query") is route.query, route
+        assert hints["return"] in (route.answer, Response), route
+        assert (route.body is None) == (route.example is None), route
+        assert {*route.parameters} <= {*PARAMETERS}, route
+        methods, parameters = find(route.path.split("/"))
+        assert methods[route.method] is route
+        assert parameters == {name: f"{{{name}}}" for name in route.parameters}
 
 
 def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) -> None:

@@ -83,7 +83,7 @@ def samples(shop: Running) -> dict[str, float]:
 
 
 def test_the_table_of_metrics_is_what_is_there(exposed: set[str]) -> None:
-    table = PAGE.split("| metric | what it tells |")[1].split("```")[0]
+    table = PAGE.split("| metric | meaning |")[1].split("```")[0]
     named = set(re.findall(r"`(alphafair_[a-z_]+)", table))
     named |= {f"alphafair{short}" for short in re.findall(r"`(_[a-z_]+)", table)}
     bases = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in exposed if name.startswith("alphafair_")}
