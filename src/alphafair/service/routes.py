@@ -45,7 +45,6 @@ from alphafair.service.messages import (
     Rotation,
 )
 
-EXPERIMENTS, EXPERIMENT, KEYS = "/v1/experiments", "/v1/experiments/{name}", "/v1/keys"
 PARAMETERS = {"name": "The name of an experiment.", "id": "The id of a key: the part after af_."}
 
 
@@ -57,8 +56,8 @@ class Route:
     path: str
     role: Role | None  # None: open to everybody
     handler: Callable[..., Awaitable[Any]]
+    group: str  # the heading on /docs
     summary: str
-    group: str  # heading on /docs
     answer: type | str  # a message, or a media type
     body: type[Struct] | None = None
     example: Mapping[str, Any] | None = None  # of the body
@@ -95,212 +94,69 @@ class Route:
         return sorted([400, 401, 403, 429, 500, 503, *named, *([409, 413] if self.body else [])])
 
 
-DECIDE = Route(
-    "POST",
-    f"{EXPERIMENT}/decisions",
-    "write",
-    handlers.decide,
-    "Draw an arm for a context. The same id again returns the same decision.",
-    "decisions and rewards",
-    Receipt,
-    DecisionRequest,
-    {"context": "visitor-7"},
-    busy=True,
-)
-REWARD = Route(
-    "POST",
-    f"{EXPERIMENT}/rewards",
-    "write",
-    handlers.reward,
-    "Report the reward of a decision. The same reward again has no effect; another one is a conflict.",
-    "decisions and rewards",
-    Outcome,
-    RewardRequest,
-    {"id": "order-1", "reward": 0.8},
-    other_answers={410: ErrorAnswer},
-    busy=True,
-)
-ACTIVATE = Route(
-    "POST",
-    f"{EXPERIMENT}/activations",
-    "write",
-    handlers.activate,
-    "Report that a deferred decision was carried out: from then on it counts.",
-    "decisions and rewards",
-    Outcome,
-    ActivationRequest,
-    {"id": "order-1"},
-    other_answers={410: ErrorAnswer},
-    busy=True,
-)
-DECIDE_MANY = Route(
-    "POST",
-    f"{EXPERIMENT}/decisions/batch",
-    "write",
-    handlers.decide_many,
-    "Make up to 1,000 decisions: one answer per item, in order. An item with an error does not affect the others.",
-    "decisions and rewards",
-    DecisionAnswers,
-    DecisionBatch,
-    {"items": [{"context": "visitor-7"}, {"context": "visitor-8"}]},
-    busy=True,
-)
-REWARD_MANY = Route(
-    "POST",
-    f"{EXPERIMENT}/rewards/batch",
-    "write",
-    handlers.reward_many,
-    "Report up to 1,000 rewards: one answer per item, in order.",
-    "decisions and rewards",
-    RewardAnswers,
-    RewardBatch,
-    {"items": [{"id": "order-1", "reward": 0.8}]},
-    busy=True,
-)
-CREATE = Route(
-    "POST",
-    EXPERIMENTS,
-    "admin",
-    handlers.create,
-    "Create an experiment.",
-    "experiments",
-    ExperimentAnswer,
-    NewExperiment,
-    {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9},
-    status=201,
-    repeatable=False,
-)
-LIST = Route(
-    "GET",
-    EXPERIMENTS,
-    "read",
-    handlers.experiments,
-    "List the names of the experiments that the key may see.",
-    "experiments",
-    Experiments,
-)
-SHOW = Route(
-    "GET",
-    EXPERIMENT,
-    "read",
-    handlers.experiment,
-    "Show the current state of an experiment.",
-    "experiments",
-    ExperimentAnswer,
-)
-CHANGE = Route(
-    "PATCH",
-    EXPERIMENT,
-    "admin",
-    handlers.change,
-    "Change a running experiment: exactly one change per request.",
-    "experiments",
-    ExperimentAnswer,
-    Change,
-    {"alpha": 0.5},
-    repeatable=False,
-)
-ERASE = Route(
-    "DELETE",
-    f"{EXPERIMENT}/contexts",
-    "admin",
-    handlers.erase,
-    "Erase a context's label and the ids of its decisions for good; the numbers stay.",
-    "experiments",
-    ExperimentAnswer,
-    query=ContextQuery,
-    repeatable=False,
-)
-HISTORY = Route(
-    "GET",
-    f"{EXPERIMENT}/history",
-    "read",
-    handlers.history,
-    "List every change of an experiment: when, what, and by which key.",
-    "experiments",
-    History,
-)
-LOG = Route(
-    "GET",
-    f"{EXPERIMENT}/log",
-    "log",
-    handlers.log,
-    "Download the log: context, arm, propensity and reward of every decision. Two downloads at a time.",
-    "experiments",
-    "application/octet-stream",
-    query=LogQuery,
-)
-CREATE_KEY = Route(
-    "POST",
-    KEYS,
-    "admin",
-    handlers.create_key,
-    "Create a key. Only this answer shows it.",
-    "keys",
-    CreatedKey,
-    NewKey,
-    {"role": "write", "name": "the shop"},
-    status=201,
-    repeatable=False,
-)
-LIST_KEYS = Route("GET", KEYS, "admin", handlers.list_keys, "List all keys without their secrets.", "keys", Keys)
-ROTATE_KEY = Route(
-    "POST",
-    f"{KEYS}/{{id}}/rotations",
-    "admin",
-    handlers.rotate_key,
-    "Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds.",
-    "keys",
-    CreatedKey,
-    Rotation,
-    {"grace": 3600.0},
-    status=201,
-    repeatable=False,
-)
-REVOKE_KEY = Route("DELETE", f"{KEYS}/{{id}}", "admin", handlers.revoke_key, "Revoke a key.", "keys", KeyAnswer)
-HEALTH = Route(
-    "GET", "/health", None, handlers.health, "Tell that the process answers.", "the service", Health, busy=True
-)
-READY = Route(
-    "GET",
-    "/ready",
-    None,
-    handlers.ready,
-    "Tell whether decisions are made now; with a key, also why not.",
-    "the service",
-    Readiness,
-    other_answers={503: Readiness},
-    busy=True,
-)
-METRICS = Route(
-    "GET",
-    "/metrics",
-    "metrics",
-    handlers.prometheus,
-    "Show counts and times for Prometheus.",
-    "the service",
-    "text/plain; charset=utf-8",
-    busy=True,
-)
-OPENAPI = Route(
-    "GET", "/openapi.json", "read", handlers.openapi, "Describe the routes for programs.", "the service", dict
-)
-DOCS = Route(
-    "GET",
-    "/docs",
-    "read",
-    handlers.docs,
-    "Describe the routes for people.",
-    "the service",
-    "text/html; charset=utf-8",
-)
+# fmt: off
+_EXPERIMENTS, _DECISIONS, _KEYS, _SERVICE = "experiments", "decisions and rewards", "keys", "the service"
 
-ROUTES = (
-    *(LIST, CREATE, SHOW, CHANGE, ERASE, HISTORY, LOG),
-    *(DECIDE, REWARD, ACTIVATE, DECIDE_MANY, REWARD_MANY),
-    *(CREATE_KEY, LIST_KEYS, ROTATE_KEY, REVOKE_KEY),
-    *(HEALTH, READY, METRICS, OPENAPI, DOCS),
-)
+LIST = Route("GET", "/v1/experiments", "read", handlers.experiments, _EXPERIMENTS,
+    "List the names of the experiments that the key may see.", Experiments)
+CREATE = Route("POST", "/v1/experiments", "admin", handlers.create, _EXPERIMENTS,
+    "Create an experiment.", ExperimentAnswer,
+    NewExperiment, {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9}, status=201, repeatable=False)
+SHOW = Route("GET", "/v1/experiments/{name}", "read", handlers.experiment, _EXPERIMENTS,
+    "Show the current state of an experiment.", ExperimentAnswer)
+CHANGE = Route("PATCH", "/v1/experiments/{name}", "admin", handlers.change, _EXPERIMENTS,
+    "Change a running experiment: exactly one change per request.", ExperimentAnswer,
+    Change, {"alpha": 0.5}, repeatable=False)
+ERASE = Route("DELETE", "/v1/experiments/{name}/contexts", "admin", handlers.erase, _EXPERIMENTS,
+    "Erase a context's label and the ids of its decisions for good; the numbers stay.", ExperimentAnswer,
+    query=ContextQuery, repeatable=False)
+HISTORY = Route("GET", "/v1/experiments/{name}/history", "read", handlers.history, _EXPERIMENTS,
+    "List every change of an experiment: when, what, and by which key.", History)
+LOG = Route("GET", "/v1/experiments/{name}/log", "log", handlers.log, _EXPERIMENTS,
+    "Download the log: context, arm, propensity and reward of every decision. Two downloads at a time.",
+    "application/octet-stream", query=LogQuery)
+
+DECIDE = Route("POST", "/v1/experiments/{name}/decisions", "write", handlers.decide, _DECISIONS,
+    "Draw an arm for a context. The same id again returns the same decision.", Receipt,
+    DecisionRequest, {"context": "visitor-7"}, busy=True)
+REWARD = Route("POST", "/v1/experiments/{name}/rewards", "write", handlers.reward, _DECISIONS,
+    "Report the reward of a decision. The same reward again has no effect; another one is a conflict.", Outcome,
+    RewardRequest, {"id": "order-1", "reward": 0.8}, other_answers={410: ErrorAnswer}, busy=True)
+ACTIVATE = Route("POST", "/v1/experiments/{name}/activations", "write", handlers.activate, _DECISIONS,
+    "Report that a deferred decision was carried out: from then on it counts.", Outcome,
+    ActivationRequest, {"id": "order-1"}, other_answers={410: ErrorAnswer}, busy=True)
+DECIDE_MANY = Route("POST", "/v1/experiments/{name}/decisions/batch", "write", handlers.decide_many, _DECISIONS,
+    "Make up to 1,000 decisions: one answer per item, in order. An item with an error does not affect the others.",
+    DecisionAnswers, DecisionBatch, {"items": [{"context": "visitor-7"}, {"context": "visitor-8"}]}, busy=True)
+REWARD_MANY = Route("POST", "/v1/experiments/{name}/rewards/batch", "write", handlers.reward_many, _DECISIONS,
+    "Report up to 1,000 rewards: one answer per item, in order.", RewardAnswers,
+    RewardBatch, {"items": [{"id": "order-1", "reward": 0.8}]}, busy=True)
+
+CREATE_KEY = Route("POST", "/v1/keys", "admin", handlers.create_key, _KEYS,
+    "Create a key. Only this answer shows it.", CreatedKey,
+    NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False)
+LIST_KEYS = Route("GET", "/v1/keys", "admin", handlers.list_keys, _KEYS,
+    "List all keys without their secrets.", Keys)
+ROTATE_KEY = Route("POST", "/v1/keys/{id}/rotations", "admin", handlers.rotate_key, _KEYS,
+    "Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds.",
+    CreatedKey, Rotation, {"grace": 3600.0}, status=201, repeatable=False)
+REVOKE_KEY = Route("DELETE", "/v1/keys/{id}", "admin", handlers.revoke_key, _KEYS,
+    "Revoke a key.", KeyAnswer)
+
+HEALTH = Route("GET", "/health", None, handlers.health, _SERVICE,
+    "Report that the process is running.", Health, busy=True)
+READY = Route("GET", "/ready", None, handlers.ready, _SERVICE,
+    "Report whether decisions are made now; with a key, also why not.", Readiness,
+    other_answers={503: Readiness}, busy=True)
+METRICS = Route("GET", "/metrics", "metrics", handlers.prometheus, _SERVICE,
+    "Show counts and times for Prometheus.", "text/plain; charset=utf-8", busy=True)
+OPENAPI = Route("GET", "/openapi.json", "read", handlers.openapi, _SERVICE,
+    "Describe the routes for programs.", dict)
+DOCS = Route("GET", "/docs", "read", handlers.docs, _SERVICE,
+    "Describe the routes for people.", "text/html; charset=utf-8")
+# fmt: on
+
+ROUTES = tuple(each for each in list(vars().values()) if isinstance(each, Route))  # in this order
 
 Methods = Mapping[str, Route]
 
