@@ -120,7 +120,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 # The real service
 
 
-def test_a_whole_life(shop: Running, tmp_path: Path) -> None:
+def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:
     with Client(shop.url, timeout=60.0) as client:
         assert client.create("life", arms=ARMS, alpha=0.5).arms == ARMS
         assert "life" in client.experiments()
@@ -149,7 +149,7 @@ def test_a_whole_life(shop: Running, tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-def test_the_same_to_be_awaited(shop: Running, tmp_path: Path) -> None:
+def test_every_call_of_the_async_client(shop: Running, tmp_path: Path) -> None:
     async def run() -> None:
         async with AsyncClient(shop.url, timeout=60.0) as client:
             assert (await client.create("async", arms=ARMS)).arms == ARMS
@@ -184,7 +184,7 @@ def test_both_clients_have_the_same_names() -> None:
     assert str(inspect.signature(Client)) == str(inspect.signature(AsyncClient))
 
 
-def test_numpy_values_are_values(shop: Running, tmp_path: Path) -> None:
+def test_numpy_values_are_accepted(shop: Running, tmp_path: Path) -> None:
     with Client(shop.url, timeout=60.0) as client:
         client.create("numpy", arms=np.array(ARMS), alpha=np.float32(0.5), reward_range=np.array([0, 2]))
         contexts, available = np.array(["a", "b", "c", "d"]), np.array(["ada", "cyd"])
@@ -244,14 +244,14 @@ def test_batches_of_any_size_keep_their_order(shop: Running, run: Run) -> None:
 
 
 @BOTH
-def test_a_list_of_rewards_is_told_to_name_its_arms(shop: Running, run: Run) -> None:
+def test_a_list_of_rewards_is_rejected_with_a_repair(shop: Running, run: Run) -> None:
     (refused,) = run(shop.url, lambda client: client.reward("x", [0.1, 0.2], experiment="home"))
     assert (refused.status, refused.code) == (422, "bad_reward")
     assert refused.repair == 'Pass a float, or under full information one per arm: {"ada": 0.2, "ben": 1.0}.'
 
 
 @BOTH
-def test_an_item_is_refused_as_the_single_call_is(shop: Running, run: Run) -> None:
+def test_an_item_fails_like_the_single_call(shop: Running, run: Run) -> None:
     name = f"alike-{run.__name__}"
     taken, waiting, undone = f"{name}-taken", f"{name}-waiting", f"{name}-undone"
     run(shop.url, lambda client: client.create(name, arms=ARMS), lambda client: client.decide(name, "v", id=taken))
@@ -272,7 +272,7 @@ def test_an_item_is_refused_as_the_single_call_is(shop: Running, run: Run) -> No
 
 
 @BOTH
-def test_a_bad_item_does_not_touch_the_others(shop: Running, run: Run) -> None:
+def test_a_bad_item_does_not_affect_the_others(shop: Running, run: Run) -> None:
     name = f"items-{run.__name__}"
     now, later = f"{name}-now", f"{name}-later"
     contexts = ["a", "b" * 201, "", 7, "\ud800", "c", "d\x00", "e"]
@@ -298,7 +298,7 @@ def test_a_bad_item_does_not_touch_the_others(shop: Running, run: Run) -> None:
     ]
 
 
-def test_columns_of_a_batch_fit_together(shop: Running) -> None:
+def test_columns_of_a_batch_must_have_equal_lengths(shop: Running) -> None:
     with Client(shop.url, timeout=60.0) as client:
         wrong: list[tuple[str, Any]] = [
             ("contexts", lambda: client.decide_many("home", "abc")),
@@ -507,7 +507,7 @@ PASSING: dict[str, Step] = {
 
 @BOTH
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_may_pass_is_asked_for_again_under_the_same_id(run: Run, fault: str) -> None:
+def test_temporary_failures_are_retried_with_the_same_id(run: Run, fault: str) -> None:
     with scripted(PASSING[fault], PASSING[fault], answer()) as server:
         assert run(server.url, decide, timeout=LONG) == [DRAWN_]
     assert len(server.seen) == 3
@@ -519,7 +519,7 @@ DRAWN_ = Receipt("x", "ada", 0.5, "v")
 
 
 @BOTH
-def test_it_gives_up_and_says_why(run: Run) -> None:
+def test_after_the_last_attempt_the_failure_is_raised(run: Run) -> None:
     for fault, error, text in (
         (
             GATEWAY,
@@ -538,7 +538,7 @@ def test_it_gives_up_and_says_why(run: Run) -> None:
 
 @BOTH
 @pytest.mark.parametrize("asked", ["3600", "9" * 400, "Fri, 31 Dec 2199 23:59:59 GMT"])
-def test_it_does_not_begin_a_pause_that_ends_too_late(run: Run, asked: str) -> None:
+def test_a_pause_beyond_the_deadline_is_not_started(run: Run, asked: str) -> None:
     with scripted(busy(retry_after=asked), answer()) as server:
         (problem,) = run(server.url, decide)
         assert isinstance(problem, ServiceError)
@@ -572,14 +572,14 @@ def test_a_call_ends_by_its_deadline(run: Run, fault: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("fault", ["before the headers", "a slow body"])
-def test_a_dead_connection_leaves_time_for_another(run: Run, fault: str) -> None:
+def test_a_silent_connection_leaves_time_for_another_attempt(run: Run, fault: str) -> None:
     with scripted(answer(), HANGING[fault], answer(), answer()) as server:
         assert run(server.url, *[decide] * 3, timeout=2.0) == [DRAWN_] * 3
         assert [each.connection for each in server.seen] == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_the_server_of_these_tests_closes_what_it_has_just_accepted(secure: bool) -> None:
+def test_the_scripted_server_closes_accepted_connections(secure: bool) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
     for _ in range(20):
         with scripted(hang, context=context) as server:
@@ -607,7 +607,7 @@ def test_a_deadline_between_connecting_and_the_handshake_leaves_no_connection(mo
 
 
 @BOTH
-def test_a_connection_that_nobody_accepts_ends_in_time(run: Run) -> None:
+def test_a_connection_that_is_not_accepted_times_out(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         problems = run(url, decide, decide, timeout=0.3)
@@ -702,7 +702,7 @@ def free_port() -> int:
 
 
 @ALL
-def test_what_is_not_known_is_left_alone(run: Run) -> None:
+def test_unknown_fields_are_ignored(run: Run) -> None:
     more: dict[str, Any] = {"new": [1, {"a": None}]}
     items = [DRAWN | more, {"error": {"code": "paused", "message": "Not now.", **more}, **more}]
     error = {"code": "id_taken", "message": "Taken.", "argument": "id", "repair": "Take another.", **more}
@@ -751,7 +751,7 @@ FOREIGN = {
 
 @BOTH
 @pytest.mark.parametrize("body", FOREIGN)
-def test_answers_of_something_else_are_service_errors(run: Run, body: str) -> None:
+def test_answers_from_elsewhere_are_service_errors(run: Run, body: str) -> None:
     acts: list[Act] = [
         decide,
         lambda client: client.reward("x", 1.0, experiment="home"),
@@ -784,7 +784,7 @@ MISSING: dict[str, Any] = {
 
 @BOTH
 @pytest.mark.parametrize("fault", MISSING)
-def test_what_an_answer_lacks_is_named(run: Run, fault: str) -> None:
+def test_a_missing_field_of_an_answer_is_named(run: Run, fault: str) -> None:
     with scripted(answer(MISSING[fault]), answer({"items": [DRAWN, MISSING[fault]]})) as server:
         one, (fine, other) = run(server.url, decide, lambda client: client.decide_many("home", ["v", "w"]))
     assert fine == DRAWN_
@@ -804,7 +804,7 @@ def test_a_batch_has_one_answer_per_item(run: Run, items: Any) -> None:
 
 
 @BOTH
-def test_a_batch_that_fails_later_has_answers_for_what_was_done(run: Run) -> None:
+def test_a_batch_that_fails_midway_keeps_the_earlier_answers(run: Run) -> None:
     names = [f"c{k}" for k in range(2500)]
     done = answer({"items": [DRAWN] * 1000})
     for fault, error in ((reset, ConnectionError), (answer(b"", 401), ServiceError)):
@@ -834,7 +834,7 @@ def test_every_form_of_http_is_read(run: Run) -> None:
 
 
 @ALL
-def test_bytes_that_nobody_asked_for_are_no_answer(run: Run) -> None:
+def test_unexpected_bytes_are_not_an_answer(run: Run) -> None:
     data = json.dumps(DRAWN).encode()
     other = json.dumps(DRAWN | {"arm": "eve"}).encode()
     one, more = (head(content_length=len(each)) + each for each in (data, other))
@@ -856,7 +856,7 @@ def test_bytes_that_nobody_asked_for_are_no_answer(run: Run) -> None:
 
 
 @BOTH
-def test_redirects_are_told_and_not_followed(run: Run) -> None:
+def test_redirects_are_errors(run: Run) -> None:
     with scripted(*[answer(b"", 307, location="https://elsewhere.example/v1")] * 2) as server:
         one, many = run(server.url, decide, lambda client: client.decide_many("home", ["v"]))
         assert len(server.seen) == 2
@@ -866,7 +866,7 @@ def test_redirects_are_told_and_not_followed(run: Run) -> None:
 
 
 @BOTH
-def test_an_endless_answer_is_not_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_is_aborted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alphafair.service.client_http.MAX_REPLY_BYTES", 100_000)
     with scripted(answer(b" " * 100_001), answer()) as server:
         (problem,) = run(server.url, decide)
@@ -882,7 +882,7 @@ ONCE: list[Act] = [lambda client: client.create("home", arms=ARMS), lambda clien
 
 @BOTH
 @pytest.mark.parametrize("act", ONCE, ids=["create", "change"])
-def test_what_is_not_safe_is_not_repeated(run: Run, act: Act) -> None:
+def test_unsafe_requests_are_not_repeated(run: Run, act: Act) -> None:
     uncertain = {k: v for k, v in PASSING.items() if not k.startswith(("Retry-After", "503 of the service", "429"))}
     for fault in uncertain.values():
         with scripted(fault, answer({})) as server:
@@ -900,7 +900,7 @@ def test_what_is_not_safe_is_not_repeated(run: Run, act: Act) -> None:
 
 @BOTH
 @pytest.mark.parametrize("act", ONCE, ids=["create", "change"])
-def test_what_was_never_sent_is_sent_again(run: Run, act: Act) -> None:
+def test_unsent_requests_are_retried(run: Run, act: Act) -> None:
     """Somebody listens only after the first attempts were refused."""
     with socket.socket() as server, ThreadPoolExecutor(1) as thread:
         server.bind(("127.0.0.1", 0))
@@ -926,7 +926,7 @@ def test_what_was_never_sent_is_sent_again(run: Run, act: Act) -> None:
 
 
 @BOTH
-def test_a_log_is_downloaded_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+def test_an_export_replaces_the_file_only_when_complete(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("before")
 
@@ -1033,7 +1033,7 @@ def test_urls_of_every_kind(run: Run) -> None:
 
 
 @BOTH
-def test_nobody_listens(run: Run) -> None:
+def test_a_refused_connection_is_a_connection_error(run: Run) -> None:
     (problem,) = run(f"http://127.0.0.1:{free_port()}", decide, retries=2)
     assert type(problem) is ConnectionError
     assert "after 3 attempts" in str(problem)
@@ -1041,7 +1041,7 @@ def test_nobody_listens(run: Run) -> None:
     assert type(problem) is ConnectionError
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_raises_connection_error() -> None:
     with scripted(answer()) as server:
         client = Client(server.url)
         client.decide("home", "v")
@@ -1060,7 +1060,7 @@ def test_a_closed_client_says_so() -> None:
         asyncio.run(run())
 
 
-def test_a_call_that_is_on_its_way_ends_after_close() -> None:
+def test_a_call_in_progress_completes_after_close() -> None:
     with scripted(raw(b"", then=answer())) as server:
         client = Client(server.url)
         with ThreadPoolExecutor(1) as thread:
@@ -1113,7 +1113,7 @@ def test_one_client_in_several_event_loops() -> None:
         gc.collect()
 
 
-def test_a_key_travels_in_its_header_and_is_not_shown() -> None:
+def test_a_key_is_sent_in_its_header_and_never_shown() -> None:
     with scripted(answer(), reset) as server, Client(server.url, key="af_1_secret", retries=0) as client:
         client.decide("home", "v")
         assert server.seen[0].headers["authorization"] == "bearer af_1_secret"  # in small letters, as all headers here
@@ -1123,7 +1123,7 @@ def test_a_key_travels_in_its_header_and_is_not_shown() -> None:
         assert "secret" not in repr(caught.value)
 
 
-def test_without_the_extra_the_rest_works_and_the_client_says_what_to_install() -> None:
+def test_without_the_extra_the_client_names_it() -> None:
     code = """
 import sys
 sys.modules["h11"] = None
@@ -1179,7 +1179,7 @@ HARMLESS = {"busy", "too many", "refused connection"}
     timeout=st.floats(0.01, 10.0),
     network=st.lists(st.tuples(st.sampled_from(sorted(OUTCOMES)), st.floats(0.0, 8.0)), min_size=7, max_size=7),
 )
-def test_a_call_never_outlives_its_deadline_nor_repeats_what_may_have_had_an_effect(
+def test_a_call_ends_by_its_deadline_and_repeats_only_safe_requests(
     repeatable: bool, retries: int, timeout: float, network: list[tuple[str, float]]
 ) -> None:
     clock = Clock()
@@ -1221,7 +1221,7 @@ def test_a_call_never_outlives_its_deadline_nor_repeats_what_may_have_had_an_eff
         assert repeatable or kind in HARMLESS
 
 
-def test_pauses_double_and_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_double_up_to_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(calls, "time", clock)
     monkeypatch.setattr(calls, "random", SimpleNamespace(uniform=lambda low, high: high))

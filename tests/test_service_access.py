@@ -77,7 +77,7 @@ def every_route(shop: Running, token: str) -> Iterator[tuple[str, str, Any]]:
         {"authorization": b"Bearer \xff\xfe"},
     ],
 )
-def test_a_stranger_gets_nothing_but_401(shop: Running, tokens: dict[str, str], headers: Any) -> None:
+def test_without_a_valid_key_every_request_is_401(shop: Running, tokens: dict[str, str], headers: Any) -> None:
     position = shop.engine.position
     routes = [*every_route(shop, tokens["read"]), ("GET", "/docs", None), ("GET", "/nope", None), ("PUT", "/", None)]
     for method, path, body in routes:
@@ -90,7 +90,7 @@ def test_a_stranger_gets_nothing_but_401(shop: Running, tokens: dict[str, str], 
     assert shop.engine.position == position
 
 
-def test_a_secret_that_is_nearly_right_is_wrong(shop: Running, tokens: dict[str, str]) -> None:
+def test_an_almost_correct_secret_is_rejected(shop: Running, tokens: dict[str, str]) -> None:
     token = tokens["admin"]
     others = tokens["read"].split("_", 2)[2]
     for wrong in (token[:-1], token + "x", token[:-1] + ("a" if token[-1] != "a" else "b"), token.upper()):
@@ -113,7 +113,7 @@ def allowed(method: str, path: str) -> tuple[str, ...]:
     return ("write", "admin") if busy else ("admin",)
 
 
-def test_each_role_may_do_what_it_is_for(shop: Running, tokens: dict[str, str]) -> None:
+def test_each_role_may_use_exactly_its_routes(shop: Running, tokens: dict[str, str]) -> None:
     """A reader nothing but reads, a writer no changes; the role that a route needs is told from its method and path."""
     for method, path, body in every_route(shop, tokens["read"]):
         for role in ROLES:
@@ -168,7 +168,7 @@ LONGER = ("a parameter", "an escaped zero", "an escaped question mark")  # of a 
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
-def test_no_other_way_to_write_an_address_changes_who_may_use_it(
+def test_another_spelling_of_a_path_needs_the_same_role(
     shop: Running, tokens: dict[str, str], role: str | None
 ) -> None:
     """It is the same route, for the same roles, or none, for all of them."""
@@ -185,7 +185,7 @@ def test_no_other_way_to_write_an_address_changes_who_may_use_it(
                 assert found == (401 if role is None else 404), (name, method, path, answer)
 
 
-def test_a_longer_name_is_the_name_of_another_experiment(shop: Running, tokens: dict[str, str]) -> None:
+def test_a_longer_name_is_another_experiment(shop: Running, tokens: dict[str, str]) -> None:
     for name in (*(OTHERS[longer]("home") for longer in LONGER), "{name}", "{name:str}", "..", "%2e%2e", "%68ome%2541"):
         for tail, method in (("", "GET"), ("", "PATCH"), ("/log", "GET"), ("/decisions", "POST")):
             body = {"PATCH": {"alpha": 0.5}, "POST": {"context": "v"}}.get(method)
@@ -209,7 +209,7 @@ def test_head_is_get_without_a_body(shop: Running, tokens: dict[str, str]) -> No
             assert body
 
 
-def test_every_path_says_which_methods_it_has(shop: Running, tokens: dict[str, str]) -> None:
+def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> None:
     methods: dict[str, set[str]] = {}
     for method, path, _ in every_route(shop, tokens["read"]):
         methods.setdefault(path, {"OPTIONS"}).update({method, "HEAD"} if method == "GET" else {method})
@@ -264,7 +264,7 @@ def test_the_table_is_complete_and_consistent() -> None:
         assert parameters == {name: f"{{{name}}}" for name in route.parameters}
 
 
-def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) -> None:
+def test_keys_created_and_revoked_at_run_time_take_effect(shop: Running, path: Path) -> None:
     token = keys.create(path, "read", "for a while")
     status = statuses(shop, token)
     wait_for(lambda: status() == 200)
@@ -272,7 +272,7 @@ def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) ->
     wait_for(lambda: status() == 401)
 
 
-def test_readiness_has_no_reason_for_strangers(
+def test_readiness_has_no_reason_without_a_key(
     shop: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     health = {**shop.engine.health(), "ready": False, "reason": "a path on this machine"}
@@ -281,7 +281,7 @@ def test_readiness_has_no_reason_for_strangers(
     assert shop.http.get("/ready", headers=bearer(tokens["read"])).json()["reason"] == "a path on this machine"
 
 
-def test_the_first_key_closes_the_door_and_no_revocation_opens_it(tmp_path: Path) -> None:
+def test_after_the_first_key_every_request_needs_one(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with running(path) as shop:
         assert shop.http.get("/v1/experiments").status_code == 200
@@ -306,7 +306,7 @@ def wait_for(happens: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_file_holds_hashes_alone(path: Path, tokens: dict[str, str], shop: Running) -> None:
+def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str], shop: Running) -> None:
     shop.http.get("/v1/experiments", headers=bearer(tokens["admin"]))
     for file in path.parent.iterdir():
         content = file.read_bytes()
@@ -351,7 +351,7 @@ def test_keys_from_the_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "buy milk"
 
 
-def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_keys_is_retried_after_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The look at keys and waiting times goes on after any error."""
     with running(tmp_path / "shop.db") as shop, pytest.MonkeyPatch.context() as patch:
         failed: list[int] = []
@@ -367,7 +367,7 @@ def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogC
         wait_for(lambda: shop.http.get("/v1/experiments").status_code == 401)
 
 
-def test_keys_are_made_while_an_engine_writes(tmp_path: Path) -> None:
+def test_keys_are_created_while_an_engine_writes(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=0) as engine:
         engine.create("home", arms=ARMS)
         before = engine.decide("home", "v")
@@ -416,7 +416,7 @@ def test_without_keys_only_this_machine_is_served(tmp_path: Path, headers: dict[
 # rates
 
 
-def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
+def test_more_than_the_rate_is_rejected_per_caller(tmp_path: Path) -> None:
     Engine.open(tmp_path / "shop.db").close()
     now = [100.0]
     access = Access(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
@@ -437,7 +437,7 @@ def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
     access.keyring.close()
 
 
-def test_callers_that_come_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inactive_callers_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alphafair.service.access.MAX_CALLERS", 5)
     Engine.open(tmp_path / "shop.db").close()
     now = [0.0]

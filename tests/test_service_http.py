@@ -96,7 +96,7 @@ def test_every_form_of_a_request_has_the_same_error(shop: Running) -> None:
         assert first[2] == second[2]
 
 
-def test_requests_that_do_not_wait_are_answered_in_order(shop: Running) -> None:
+def test_pipelined_requests_are_answered_in_order(shop: Running) -> None:
     before = shop.engine.experiment("home").decisions
     sent = b"".join(request(DECISIONS, {"context": "v", "id": f"line-{k}"}) for k in range(20))
     sent += b"".join(request(REWARDS, {"id": f"line-{k}", "reward": 1.0}) for k in range(20))
@@ -109,7 +109,7 @@ def test_requests_that_do_not_wait_are_answered_in_order(shop: Running) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_line_is_closed_when_that_is_asked_for(shop: Running, version: str) -> None:
+def test_a_connection_is_closed_on_request(shop: Running, version: str) -> None:
     with connected(shop) as connection:
         connection.sendall(request(DECISIONS, {"context": "v"}, "Connection: close", version=version))
         ((status, headers, _),) = read(connection, 1)
@@ -117,7 +117,7 @@ def test_a_line_is_closed_when_that_is_asked_for(shop: Running, version: str) ->
         assert connection.recv(1) == b""
 
 
-def test_a_client_that_leaves_holds_nobody_up(shop: Running) -> None:
+def test_a_client_that_disconnects_does_not_block_others(shop: Running) -> None:
     for k in range(5):
         with connected(shop) as connection:
             connection.sendall(request(DECISIONS, {"context": "v", "id": f"gone-{k}"}))

@@ -102,23 +102,23 @@ def test_any_other_address_needs_keys(tmp_path: Path) -> None:
     assert "--host must be" in refused("--db", str(path), "--host", "0.0.0.0")
 
 
-def test_a_file_has_one_writer_and_the_other_is_told_who_it_is(tmp_path: Path) -> None:
+def test_a_second_writer_is_told_the_process_of_the_first(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db"):
         assert f"process {os.getpid()}" in refused("--db", str(tmp_path / "shop.db"))
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk\n" * 100)
     assert "error: " in refused("--db", str(tmp_path / "notes.txt"))
     assert (tmp_path / "notes.txt").read_text() == "buy milk\n" * 100
 
 
-def test_a_socket_in_no_folder_is_refused(tmp_path: Path) -> None:
+def test_a_socket_in_a_missing_directory_is_rejected(tmp_path: Path) -> None:
     where = tmp_path / "nowhere" / "shop.sock"
     assert "--unix-socket must be" in refused("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -148,7 +148,7 @@ def test_logs_are_lines_of_json_with_request_ids_and_without_secrets(tmp_path: P
     assert "somebody" not in text
 
 
-def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -> None:
+def test_accepted_requests_are_answered_and_kept_at_shutdown(tmp_path: Path) -> None:
     """Eight clients send as fast as they can while the service is told to stop: each answer they got is in the log."""
     path = tmp_path / "shop.db"
     answered: list[tuple[str, str]] = []
@@ -181,7 +181,7 @@ def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -
         engine.verify()
 
 
-def test_half_a_request_does_not_delay_the_end(tmp_path: Path) -> None:
+def test_an_incomplete_request_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     half = b"POST /v1/experiments/home/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 15\r\n\r\n{"
     with serving(tmp_path / "shop.db") as (process, url):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as line:
@@ -274,7 +274,7 @@ def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
-def test_more_connections_than_files_are_refused(tmp_path: Path) -> None:
+def test_more_connections_than_files_are_rejected(tmp_path: Path) -> None:
     process = Process("--db", str(tmp_path / "shop.db"), "--max-connections", "100", open_files=160)
     assert process.popen.wait(60) == 2
     process._reader.join()
