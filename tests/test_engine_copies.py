@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
-from alphafair.engine import Mismatch, Unavailable, copies, restore
+from alphafair.engine import Mismatch, Unavailable, restore
+from alphafair.engine.backup import copy_database
 from alphafair.errors import InvalidArgument
 from tests.older import take_back
 
@@ -83,7 +84,7 @@ def test_nothing_is_written_beside_what_another_file_has_left(
         Path(f"{dead}{ending}").unlink()
     before = left(dead.parent)
     with pytest.raises(InvalidArgument) as refusal:
-        (restore if verb == "restore" else copies.copy)(backup, dead)
+        (restore if verb == "restore" else copy_database)(backup, dead)
     assert f"shop.db{endings[0]}" in str(refusal.value)
     assert "Move" in refusal.value.repair
     assert left(dead.parent) == before
@@ -127,7 +128,7 @@ def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
         with pytest.raises(Unavailable, match=f"process {os.getpid()}"):
             restore(backup, path)
         with pytest.raises(Unavailable, match="has a writer"):
-            copies.copy(backup, path)
+            copy_database(backup, path)
         assert not path.exists()
     assert restore(backup, path) == 41
     sound(path)
@@ -182,7 +183,7 @@ def test_a_backup_of_an_older_version_is_restored(
 ) -> None:
     """The copy is brought up to date; the backup stays as it is."""
     if what == "kernels":
-        for module in ("experiment", "decisions", "engine"):
+        for module in ("experiment", "live", "verify", "engine"):
             monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     else:
         hand = sqlite3.connect(backup)
@@ -323,11 +324,11 @@ def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeyp
 
     monkeypatch.setattr(os, "fsync", slow)
     made: list[int] = []
-    first = threading.Thread(target=lambda: made.append(copies.copy(backup, target)))
+    first = threading.Thread(target=lambda: made.append(copy_database(backup, target)))
     first.start()
     assert began.wait(60)
     with pytest.raises(Unavailable, match="another copy"):
-        copies.copy(backup, target)
+        copy_database(backup, target)
     go_on.set()
     first.join(60)
     assert made == [41]

@@ -14,7 +14,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Mismatch
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from tests.serving import running
 
 ARMS = ("ada", "ben")
@@ -41,7 +41,7 @@ class Shop:
 
     def opened(self) -> Engine:
         self.openings += 1
-        return Engine(Ledger(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
+        return Engine(SqliteStore(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
 
     def reopen(self) -> None:
         self.engine.close()
@@ -67,7 +67,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    with mock.patch.multiple("alphafair.engine.decisions", SNAPSHOT_EVERY=7):
+    with mock.patch.multiple("alphafair.engine.live", SNAPSHOT_EVERY=7):
         shop = Shop(tmp_path / "shop.db")
         yield shop
         shop.engine.close()

@@ -17,8 +17,7 @@ from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
-from alphafair.engine.events import Decided, Late, Settled
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import Decided, Late, Settled, SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
@@ -190,7 +189,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
     engine.close()
     with Engine.open(path) as engine:
         assert engine.decide("home", "w3", "e") == answers[4]
-        labels = engine._ledger.rows("select number, label from context where experiment = 2 order by number")
+        labels = engine._store.rows("select number, label from context where experiment = 2 order by number")
         assert [label for _, label in labels] == [f"v{k}" for k in range(6)] + ["w1", "w3", "w2"]
         assert [number for number, _ in labels] == list(range(9))
         engine.verify()
@@ -246,7 +245,7 @@ def test_an_arm_that_is_not_there_is_not_drawn(engine: Engine) -> None:
 def test_numbers_of_numpy_are_drawn(engine: Engine) -> None:
     FAULT.put("draw", (np.int64(1), np.float64(0.5)))
     assert engine.decide("home", "v0", "x").arm == "ben"
-    assert engine._ledger.rows("select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
+    assert engine._store.rows("select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
 
 
 def test_a_failure_is_logged_once_with_its_traceback(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -376,7 +375,7 @@ def test_a_backup_with_a_failing_policy_can_be_restored(
 
 def test_the_clock_settles_an_experiment_without_a_policy(path: Path) -> None:
     now = 1_800_000_000.0
-    engine = Engine(Ledger(path), seed=1, clock=lambda: int(now * 1e9))
+    engine = Engine(SqliteStore(path), seed=1, clock=lambda: int(now * 1e9))
     for name, policy in (("good", "alpha-fair-bandit"), ("home", "faulty"), ("all", "alpha-fair")):
         engine.create(name, arms=ARMS, policy=policy, reward_wait=60, default_reward=BAD)
         for k in range(5):
@@ -405,7 +404,7 @@ def test_the_clock_settles_an_experiment_without_a_policy(path: Path) -> None:
 def test_a_failure_that_comes_once_is_over_when_the_file_is_opened_again(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
-    engine._stale = True  # as after a write that failed: everything is folded anew
+    engine._live.is_stale = True  # as after a write that failed: everything is folded anew
     assert engine.experiment("home").unhealthy is None
     engine.verify()
 
@@ -456,7 +455,7 @@ def test_a_policy_that_cannot_grow_leaves_others_alone(engine: Engine) -> None:
 
 
 def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path) -> None:
-    policy = engine._experiments["home"].policy
+    policy = engine._live.experiments["home"].policy
     sound = policy.snapshot()
     broken = {**sound.arrays, "account": sound.arrays["account"] * math.nan}
     FAULT.put("snapshot", State(sound.policy, sound.version, sound.settings, sound.rng, broken))
@@ -466,12 +465,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        engine._take_snapshots(least=1)
+        engine._live.take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        engine._take_snapshots(least=1)
+        engine._live.take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 
@@ -561,7 +560,7 @@ def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_ledger_takes_numbers_only(engine: Engine, bad: float) -> None:
-    position, ledger = engine.position, engine._ledger
+    position, ledger = engine.position, engine._store
     blob = np.array([0.5, bad]).tobytes()
     decided = (position + 1, "x", 1, 0, 0, 0.5, position, 1, 0, None, None, 0, 0)
     for kind, row in (
@@ -681,5 +680,5 @@ def test_commands_tell_in_one_line_which_policy_fails(tmp_path: Path) -> None:
 
 def test_the_classes_are_whole(engine: Engine) -> None:
     """Without a fault they are policies as any other."""
-    assert isinstance(engine._experiments["home"].policy, BasePolicy)
+    assert isinstance(engine._live.experiments["home"].policy, BasePolicy)
     engine.verify()

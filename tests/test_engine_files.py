@@ -224,7 +224,7 @@ def test_a_lock_that_was_removed_lets_nobody_mix_two_histories(path: Path) -> No
         first.decide("home", "v")
     assert as_failure(caught.value).status == 503
     assert first.decide("home", "v").arm in ARMS  # it has read what the other wrote
-    second._ledger.close()
+    second._store.close()
     first.verify()
     first.close()
 
@@ -265,7 +265,7 @@ def test_how_far_the_clock_is_behind_is_told_to_those_who_have_a_key(path: Path)
     made(path)
     with Engine.open(path) as engine:
         later = int((time.time() + 7200) * 1e6)
-        engine._ledger.rows("update decision set at = ?", (later,))
+        engine._store.rows("update decision set at = ?", (later,))
     key = keys.create(path, "read", "you")
     with running(path) as shop:
         assert shop.http.get("/ready").json() == {"ready": True}

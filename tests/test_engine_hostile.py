@@ -109,7 +109,7 @@ def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
 
 def test_functions_in_a_schema_are_not_trusted(path: Path) -> None:
     with Engine.open(path) as engine:
-        ((trusted,),) = engine._ledger.rows("pragma trusted_schema")
+        ((trusted,),) = engine._store.rows("pragma trusted_schema")
         assert trusted == 0
 
 

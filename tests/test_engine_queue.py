@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine.queue import Queue, Ticket
+from alphafair.engine.requests import Queue, Ticket
 
 PATIENCE = 30.0  # seconds after which a test has failed; none waits that long
 

@@ -92,7 +92,7 @@ def test_contexts_may_be_named_without_a_start(engine: Engine, tmp_path: Path) -
     for policy in ("alpha-fair-adaptive", "alpha-fair", "hedge"):
         settings = {"horizon": 100} if policy == "hedge" else {}
         engine.create(policy, arms=ARMS, policy=policy, contexts=names, **settings)  # type: ignore[arg-type]
-        assert engine._experiments[policy].policy.n_contexts == 40
+        assert engine._live.experiments[policy].policy.n_contexts == 40
         assert engine.decide(policy, "v39").propensity == 0.5
         assert engine.experiment(policy).contexts == 40
     engine.verify()
@@ -147,7 +147,7 @@ def test_a_context_that_was_refused_is_as_if_it_had_never_come(
     engine.close()
     with Engine.open(path, seed=3) as engine:
         assert engine.decide("home", "refused", "a", available) == first
-        rows = engine._ledger.rows("select c.label, d.id from decision d join context c on c.number = d.context")
+        rows = engine._store.rows("select c.label, d.id from decision d join context c on c.number = d.context")
         assert sorted(rows) == [("other 0", "0"), ("other 1", "1"), ("other 2", "2"), ("refused", "a")]
         engine.verify()
 
@@ -155,7 +155,7 @@ def test_a_context_that_was_refused_is_as_if_it_had_never_come(
 def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "first")
-    policy = engine._experiments["home"].policy
+    policy = engine._live.experiments["home"].policy
 
     def grow(*_: Any, **__: Any) -> None:
         raise InvalidArgument("n_contexts", "at most 1", 2, "Use the context that there is.")
@@ -168,7 +168,7 @@ def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine:
     del policy.grow  # type: ignore[method-assign]
     engine.decide("home", "third")
     engine.verify()
-    assert engine._ledger.rows("select number, label from context order by number") == [(0, "first"), (1, "third")]
+    assert engine._store.rows("select number, label from context order by number") == [(0, "first"), (1, "third")]
 
 
 # nothing that one request brings touches another in the same commit

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Mismatch, RequestError
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.service.keys import create as create_key
 from tests.older import take_back
 
@@ -30,7 +30,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     closes it with 13, 14 its late reward.
     """
     path = tmp_path_factory.mktemp("played") / "shop.db"
-    with Engine(Ledger(path), seed=1, clock=lambda: 1_800_000_000 * 10**9) as engine:
+    with Engine(SqliteStore(path), seed=1, clock=lambda: 1_800_000_000 * 10**9) as engine:
         engine.create("home", arms=ARMS, policy="uniform", feedback="bandit", contexts=["known", "unseen"])
         for id, label in (("k", "known"), ("a", "v"), ("b", "w"), ("c", "v"), ("d", "gone")):
             engine.decide("home", label, id)
@@ -221,7 +221,7 @@ def test_an_untouched_file_is_sound(played: Path, tmp_path: Path) -> None:
 def test_memory_is_compared_with_the_rows(played: Path, tmp_path: Path) -> None:
     """As when a context was noted for a decision that was then refused."""
     with Engine.open(edited(played, tmp_path, "update decision set at = at")) as engine:
-        home = engine._experiments["home"]
+        home = engine._live.experiments["home"]
         home.contexts["ghost"] = home.n_contexts
         with pytest.raises(Mismatch, match=r"home: 'ghost' is context 5 in memory, and has no row"):
             engine.verify()
@@ -242,11 +242,11 @@ def test_decisions_of_older_versions_have_no_checksum(played: Path, tmp_path: Pa
         assert engine.verify() == 14
         engine.decide("home", "new", "g")
         assert engine.verify() == 15
-        rows = engine._ledger.rows("select id, checksum is null from decision where seq > 10 order by seq")
+        rows = engine._store.rows("select id, checksum is null from decision where seq > 10 order by seq")
         assert rows == [("f", 1), ("g", 0)]
         engine.erase("home", "new")
         engine.erase("home", "w")
-        assert engine._ledger.rows("select count(*) from decision where checksum is not null") == [(0,)]
+        assert engine._store.rows("select count(*) from decision where checksum is not null") == [(0,)]
         assert engine.verify() == 17
         assert engine.decide("home", "new", "g").id == "g"
         engine.verify()

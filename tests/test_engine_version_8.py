@@ -17,9 +17,9 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
-from alphafair.engine.ledger import Ledger
 from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
 
@@ -67,21 +67,21 @@ def test_the_file_is_of_the_version_before(path: Path) -> None:
 def test_it_stands_as_it_was_left(path: Path) -> None:
     with Engine.open(path) as engine:
         for name, said in SAID.items():
-            status, policy = engine.experiment(name), engine._experiments[name].policy
+            status, policy = engine.experiment(name), engine._live.experiments[name].policy
             assert status.unhealthy is None
             assert status.cumulative_rewards == said["cumulative_rewards"]
             assert status.accounts == said["accounts"]
             assert status.decisions == said["decisions"]
             assert status.groups == EXPECTED.get(name)
             assert [policy.probabilities(context).tolist() for context in range(3)] == said["probabilities"], name
-        assert engine._experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
+        assert engine._live.experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
         history = engine.history("entitled")
         assert history[0].details["settings"]["groups"] == {
             "labels": ["ada", "ada", "ben"],
             "entitlements": [1.0, 2.0],
             "pull_floor": 0.05,
         }
-        assert (history[-1].kind, engine._experiments["entitled"].code) == ("upgrade", CODE)
+        assert (history[-1].kind, engine._live.experiments["entitled"].code) == ("upgrade", CODE)
     snapshots = rows(path, "select state from snapshot")
     assert snapshots
     assert {State.from_bytes(state).version for (state,) in snapshots} == {4}
@@ -96,7 +96,7 @@ def test_it_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> N
                 reward: Any = dict.fromkeys(status.arms, 0.5) if status.feedback == "full" else 0.5
                 assert engine.reward(receipt.id, reward).outcome == "applied"
             for name in ("groups", "scale-free") if seed == 1 else ():
-                ids = [id for (id,) in engine._ledger.rows(WAITING, (name,))]
+                ids = [id for (id,) in engine._store.rows(WAITING, (name,))]
                 assert ids, "decisions of then that wait for their rewards"
                 assert {engine.reward(id, 0.25).outcome for id in ids} == {"applied"}
             engine.verify()
@@ -115,8 +115,8 @@ def test_it_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", [*SAID])
 def test_every_propensity_of_then_is_what_the_log_leads_to_now(path: Path, name: str) -> None:
     """`verify` begins where this code took over; here the whole log is done again, from its first event."""
-    Ledger(path).close()  # brings it up to date
-    ledger = Ledger(path, read_only=True)
+    SqliteStore(path).close()  # brings it up to date
+    ledger = SqliteStore(path, read_only=True)
     try:
         ((key,),) = ledger.rows("select seq from change where kind = 'create' and body ->> '$.name' = ?", (name,))
         until = ledger.position

@@ -19,7 +19,7 @@ from litestar.testing import AsyncTestClient
 
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.service import keys
 from alphafair.service.assemble import Limits, service
 from alphafair.service.client import Client, ServiceError
@@ -96,7 +96,7 @@ def test_every_outcome_has_its_status(shop: Running) -> None:
 
 def test_an_expired_decision_is_gone(tmp_path: Path) -> None:
     now = [1_000_000_000_000_000_000]
-    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, default_reward=0.0)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         id = decide(shop)["id"]
@@ -499,7 +499,7 @@ def test_a_file_that_cannot_be_written_is_told_and_loses_nothing(
     with running(tmp_path / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         kept = decide(shop, id="kept")
-        ledger = shop.engine._ledger
+        ledger = shop.engine._store
         append = ledger.append
 
         def fail(*arguments: Any, **settings: Any) -> None:

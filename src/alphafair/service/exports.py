@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from alphafair.engine import Unavailable
-from alphafair.engine.export_job import ExportJob
+from alphafair.engine.export import ExportJob
 from alphafair.service.errors import failure
 
 MOST = 2  # at a time
@@ -123,7 +123,7 @@ class Process:
         paths = os.pathsep.join(path for path in sys.path if path)  # the modules of this process, and no others
         self._lock = threading.Lock()  # nobody reads what is being closed
         self._popen = subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
-            [sys.executable, "-P", "-m", "alphafair.engine.export_job", json.dumps(job)],
+            [sys.executable, "-P", "-m", "alphafair.engine.export", json.dumps(job)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

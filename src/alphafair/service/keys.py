@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import Engine, RequestError, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 
@@ -253,7 +253,7 @@ def _find(connection: sqlite3.Connection, id: str) -> Key:
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     """The database, made if it is not there; a service that writes to it meanwhile is not in the way."""
     if path.exists():
-        Ledger(path, read_only=True).close()  # refuses what is no database of ours, or of another version
+        SqliteStore(path, read_only=True).close()  # refuses what is no database of ours, or of another version
     else:
         Engine.open(path).close()
     try:

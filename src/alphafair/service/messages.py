@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine.experiment import LONGEST_LABEL, GroupStatus
+from alphafair.engine import LONGEST_LABEL, GroupStatus
 
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
 
