@@ -58,7 +58,7 @@ def test_export_by_ending_or_by_name(file: Path, tmp_path: Path, monkeypatch: py
     assert {len(frame) for frame in frames} == {10}
     code, text = run("export", file, "-e", "hime")
     assert code == 2
-    assert "There are 'home'" in text
+    assert "The file has 'home'" in text
 
 
 def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:
@@ -74,5 +74,5 @@ def test_a_typo_is_one_line(tmp_path: Path) -> None:
     for command in (["verify"], ["export", "-e", "x"], ["erase", "-e", "x", "--context", "y"]):
         code, text = run(command[0], tmp_path / "shpo.db", *command[1:])
         assert code == 2
-        assert text.startswith("error: path must be a file that is there")
+        assert text.startswith("error: path must be an existing file")
     assert not list(tmp_path.iterdir())

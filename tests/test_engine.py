@@ -523,7 +523,7 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
     engine.close()
     with pytest.raises(RequestError, match="open"):
         engine.decide("home", "v")
-    with pytest.raises(InvalidArgument, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="an existing file"):
         Engine.open(tmp_path / "none.db", read_only=True)
 
 

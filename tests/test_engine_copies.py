@@ -280,7 +280,7 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     with pytest.raises((InvalidArgument, Unavailable)):
         restore(backup, tmp_path / "new.db")
     assert left(tmp_path) == before
-    with pytest.raises(InvalidArgument, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="an existing file"):
         restore(tmp_path / "nowhere.db", tmp_path / "new.db")
 
 

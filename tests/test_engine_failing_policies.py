@@ -672,7 +672,7 @@ def test_commands_tell_in_one_line_which_policy_fails(tmp_path: Path) -> None:
     ):
         result = CliRunner().invoke(program, command.split())
         assert result.exit_code == code, result.stderr
-        told = [line for line in result.stderr.splitlines() if "policy of home failed while being made" in line]
+        told = [line for line in result.stderr.splitlines() if "policy of home failed while being created" in line]
         assert len(told) == (0 if command.startswith("backup") else 1), result.stderr
         assert all(line.startswith("warning: ") for line in told)
         assert "Traceback" not in result.stderr

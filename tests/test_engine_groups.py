@@ -110,9 +110,9 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
         ({"groups": Groups(entitlements={"sofa": 2.0})}, "entitlements must be by arm"),
         ({"groups": Groups(LABELS, entitlements={"cyd": 2.0})}, "for groups among"),
         ({"groups": Groups(pull_floor=0.5)}, "one over 3 arms"),
-        ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge takes "),
-        ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive takes "),
-        ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive takes "),
+        ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge accepts "),
+        ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive accepts "),
+        ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive accepts "),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:
@@ -128,9 +128,9 @@ def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
         engine.create("plain", arms=ARMS)
         with pytest.raises(RequestError, match="every arm of this experiment has one"):
             engine.add_arm("home", "sofa")
-        with pytest.raises(RequestError, match="arms have none here"):
+        with pytest.raises(RequestError, match="arms have no groups"):
             engine.add_arm("plain", "sofa", group="ada")
-        with pytest.raises(RequestError, match="that of a new group"):
+        with pytest.raises(RequestError, match="left out for an existing group"):
             engine.add_arm("home", "sofa", group="ada", entitlement=2.0)
         with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
             engine.add_arm("plain", "sofa", entitlement=2.0)
@@ -183,7 +183,7 @@ def test_groups_are_said_in_four_ways(tmp_path: Path) -> None:
 
 def test_a_setting_that_a_policy_needs_is_asked_for(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
-        with pytest.raises(RequestError, match="horizon must be said: fair-cb cannot do without"):
+        with pytest.raises(RequestError, match="horizon must be passed: fair-cb requires it"):
             engine.create("home", arms=ARMS, policy="fair-cb")
         assert engine.experiments() == []
 

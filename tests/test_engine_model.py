@@ -510,7 +510,7 @@ class EngineAndModel(RuleBasedStateMachine):
             self.engine.erase(name, context)
             self.model.erase(experiment, context)
         else:
-            with pytest.raises(RequestError, match="one that was seen"):
+            with pytest.raises(RequestError, match="context must be a context of "):
                 self.engine.erase(name, context)
 
     # files

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB, Groups
 from alphafair.algorithms import BasePolicy
-from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward
-from alphafair.engine.experiment import GroupStatus
+from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, RequestError, Reward
+from alphafair.engine.decisions import RequestHandler
+from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
 
 ARMS = ("ada", "ben")
@@ -42,24 +45,31 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("arguments", "words"),
     [
-        ({"policy": "hedge"}, "policy must be left out, or 'alpha-fair-adaptive' as in start; got 'hedge'"),
+        (
+            {"policy": "hedge"},
+            "policy must be left out, or the same as in start (policy='alpha-fair-adaptive'); got 'hedge'",
+        ),
         ({"policy": "alpha-fare"}, "policy must be"),
-        ({"alpha": 0.5}, "alpha must be left out, or 0.9 as in start; got 0.5"),
+        ({"alpha": 0.5}, "alpha must be left out, or the same as in start (alpha=0.9); got 0.5"),
         ({"alpha": 1.5}, "alpha must be"),
-        ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive takes"),
-        ({"groups": ["x", "x"]}, "groups must be left out, or None as in start"),
-        ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or None as in start"),
+        ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive accepts"),
+        ({"groups": ["x", "x"]}, "groups must be left out, or the same as in start (groups=None)"),
+        ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or the same as in start (groups=None)"),
+        (
+            {"alpha": 0.5, "groups": ["x", "x"]},
+            "alpha, groups must be left out, or the same as in start (alpha=0.9, groups=None); got {'alpha': 0.5,",
+        ),
         ({"pull_floor": 0.1}, "pull_floor must be left out"),
         ({"seed": 3}, "seed must be left out"),
         ({"n_arms": 2}, "n_arms must be left out"),
     ],
 )
-def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, said: dict[str, Any], words: str) -> None:
+def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, arguments: dict[str, Any], words: str) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     with pytest.raises(InvalidArgument) as refusal:
-        engine.create("home", arms=ARMS, start=state, contexts=["v"], **said)
+        engine.create("home", arms=ARMS, start=state, contexts=["v"], **arguments)
     assert words in str(refusal.value)
     assert engine.experiments() == []
 
@@ -150,6 +160,50 @@ def test_a_context_that_was_refused_is_as_if_it_had_never_come(
         rows = engine._store.rows("select c.label, d.id from decision d join context c on c.number = d.context")
         assert sorted(rows) == [("other 0", "0"), ("other 1", "1"), ("other 2", "2"), ("refused", "a")]
         engine.verify()
+
+
+def add_contexts_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inject a fault: a context is added to memory before a draw that may be refused."""
+    decide = RequestHandler.decide
+
+    def faulty(handler: RequestHandler, request: Decide, batch: Batch) -> Receipt:
+        experiment = handler._live.experiments[request.experiment]
+        if request.context not in experiment.contexts:
+            number = experiment.n_contexts
+            experiment.add_context(request.context, number, experiment.policy_for(number))
+        return decide(handler, request, batch)
+
+    monkeypatch.setattr(RequestHandler, "decide", faulty)
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_verify_finds_a_context_that_was_added_before_its_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, is_faulty: bool
+) -> None:
+    """In memory after the refusal, in the file after the next decision, and once another label has its number."""
+    path = tmp_path / "shop.db"
+    if is_faulty:
+        add_contexts_before_the_draw(monkeypatch)
+    expected = pytest.raises(Mismatch, match=r"has no row") if is_faulty else nullcontext()
+    with Engine.open(path, seed=1) as engine:
+        engine.create("home", arms=ARMS, policy=policy)
+        engine.mask_arm("home", "ada")
+        with pytest.raises(RequestError):
+            engine.decide("home", "ann", "ann's", available=["ada"])
+        with expected:
+            engine.verify()
+        engine.decide("home", "ann", "ann's")
+        with expected:
+            engine.verify()
+    with Engine.open(path, read_only=True) as reader, expected:
+        reader.verify()
+    if is_faulty:  # ann's label was never written: a file in which bob has her number must not pass either
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("insert into context values (1, 0, 'bob')")
+        expected = pytest.raises(Mismatch, match=r"was not made for context 0, which is 'bob'")
+    with Engine.open(path, read_only=True) as reader, expected:
+        reader.verify()
 
 
 def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine: Engine) -> None:

@@ -169,7 +169,7 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
     with Engine.open(tmp_path / "shop.db") as again:
         assert kept(again)[-1] == position
         assert {seq for _, seq in pieces(again)} == {*kept(again)}
-        assert same_state(again._experiments["large"].policy.snapshot(), state)
+        assert same_state(again._live.experiments["large"].policy.snapshot(), state)
         again.verify()
 
 
@@ -187,10 +187,10 @@ def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces:
         assert reader.verify() == engine.position
     with Engine.open(path, seed=2) as again:
         assert again.experiment("large") == engine.experiment("large")
-        again._experiments["large"].unsaved = 1  # so that one is taken at the very same position
-        again._take_snapshots(least=1)
+        again._live.experiments["large"].unsaved = 1  # so that one is taken at the very same position
+        again._live.take_snapshots(least=1)
         assert kept(again) == [again.position]
-        assert pieces(again) == [(again._experiments["large"].key, again.position)]
+        assert pieces(again) == [(again._live.experiments["large"].key, again.position)]
     with Engine.open(path) as again:
         assert again.experiment("large") == engine.experiment("large")
         again.verify()
@@ -206,7 +206,7 @@ def test_a_piece_that_is_lost_or_changed_is_noticed(engine: Engine, tmp_path: Pa
             assert file.execute(damage).rowcount > 0
         ledger = SqliteStore(tmp_path / "shop.db", read_only=True)
         reader = Engine(ledger)
-        assert same_state(reader._experiments["large"].policy.snapshot(), state)
+        assert same_state(reader._live.experiments["large"].policy.snapshot(), state)
         reader.close()
 
 

@@ -1,4 +1,4 @@
-"""`alphafair backup`: a copy of an engine's file while it is in use."""
+"""`alphafair backup`: copy an engine's file while it is in use."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class LiveState:
     def find(self, name: Any) -> Experiment:
         experiment = self.experiments.get(name) if isinstance(name, str) else None
         if experiment is None:
-            repair = f"It has {validate.listed(self.experiments)}." if self.experiments else "Create it first."
+            repair = f"The file has {validate.listed(self.experiments)}." if self.experiments else "Create it first."
             raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
         return experiment
 
