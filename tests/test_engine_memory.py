@@ -156,6 +156,7 @@ def highest(name: str, variant: str, n_contexts: int) -> int:
 def test_a_loaded_policy_is_there_once(name: str, variant: str) -> None:
     state = made(name, variant, 500).snapshot()
     size = sum(array.nbytes for array in state.arrays.values())
+    load_policy(state)  # imports and compiles what it needs
     gc.disable()
     tracemalloc.start()
     try:

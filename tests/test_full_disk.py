@@ -15,6 +15,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, Reward, Unavailable
+from alphafair.engine.live import LiveState
 from tests.disks import WAYS, Disk, small_disk
 from tests.serving import running
 
@@ -90,7 +91,7 @@ def test_the_file_is_not_read_again_for_every_request_that_fails(tmp_path: Path)
         engine.create("home", arms=ARMS)
         disk.leave(engine, 65_536)
         fill(engine)
-        with mock.patch.object(Engine, "_load", autospec=True, side_effect=Engine._load) as load:
+        with mock.patch.object(LiveState, "load", autospec=True, side_effect=LiveState.load) as load:
             for n in range(10):
                 with pytest.raises(Unavailable):
                     engine.submit(group(1_000 + n))
