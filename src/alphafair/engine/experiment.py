@@ -349,12 +349,12 @@ class Experiment:
     def groups(self) -> GroupStatus | None:
         """The policy's groups; None where every arm is on its own, with equal entitlements and no floor."""
         groups = self.policy.groups
-        if groups is None or groups.are_plain:
+        if groups is None or groups.is_default:
             return None
         floors = groups.group_floors
         return GroupStatus(
             self.group_of or None,
-            None if groups.all_alike else self._by_group(groups.entitlements),
+            None if groups.equally_entitled else self._by_group(groups.entitlements),
             self._by_group(floors) if floors.any() else groups.arm_floor or None,
         )
 
