@@ -49,7 +49,7 @@ def reopened(engine: Engine, clock: Clock) -> Engine:
     return Engine(SqliteStore(path), seed=2, clock=clock)
 
 
-def test_the_same_id_gives_the_same_arm_for_ever(engine: Engine, clock: Clock) -> None:
+def test_a_repeated_id_returns_the_same_arm(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben", "cyd"])
     first = engine.decide("home", "visitor", id="order-1")
     for _ in range(20):
@@ -75,7 +75,7 @@ def test_a_reward_counts_once(engine: Engine, clock: Clock) -> None:
     engine.close()
 
 
-def test_one_group_answers_in_order_and_knows_its_own_decisions(engine: Engine) -> None:
+def test_one_batch_is_answered_in_order_and_finds_its_own_decisions(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     answers = engine.submit(
         [
@@ -112,7 +112,7 @@ def test_a_deferred_decision_counts_once_activated(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("default", [None, 0.25])
-def test_after_the_waiting_time_the_clock_settles(engine: Engine, clock: Clock, default: float | None) -> None:
+def test_overdue_decisions_are_settled(engine: Engine, clock: Clock, default: float | None) -> None:
     engine.create("home", arms=["ada", "ben"], reward_wait=60, default_reward=default)
     first, second = engine.decide("home", "v"), engine.decide("home", "v", deferred=True)
     clock.now += 30
@@ -141,7 +141,7 @@ def test_after_the_waiting_time_the_clock_settles(engine: Engine, clock: Clock, 
     engine.close()
 
 
-def test_time_never_runs_backwards_in_the_log(engine: Engine, clock: Clock) -> None:
+def test_times_in_the_log_never_fall(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"], reward_wait=60)
     engine.decide("home", "v")
     clock.now -= 3600
@@ -228,7 +228,7 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     engine.close()
 
 
-def test_the_decisions_that_a_rollback_closes_are_part_of_it(engine: Engine) -> None:
+def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     engine.create("next", arms=["ada", "ben"])
     for name in ("home", "next"):
@@ -317,7 +317,7 @@ def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Pa
     engine.close()
 
 
-def test_no_name_of_a_decision_stands_in_the_way_of_erasing(engine: Engine) -> None:
+def test_any_id_can_be_erased(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(1, 9):
         engine.decide("home", f"v{k % 2}", id=f"erased-{k:010x}")
@@ -345,7 +345,7 @@ def test_ids_that_the_engine_makes_cannot_be_guessed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_ids_that_are_made_together_are_neighbours_in_their_index(tmp_path: Path, seed: int | None) -> None:
+def test_ids_made_together_are_adjacent_in_the_index(tmp_path: Path, seed: int | None) -> None:
     """Otherwise every decision of a commit writes a page of its own, once there are many."""
     path = tmp_path / "a.db"
     with Engine.open(path, seed=seed) as engine:
@@ -358,7 +358,7 @@ def test_ids_that_are_made_together_are_neighbours_in_their_index(tmp_path: Path
     assert n_pages < 50
 
 
-def test_a_seed_repeats_ids_and_leaves_draws_alone(tmp_path: Path) -> None:
+def test_a_seed_repeats_ids_without_changing_draws(tmp_path: Path) -> None:
     paths: list[list[Any]] = []
     for k in range(2):
         with Engine.open(tmp_path / f"{k}.db", seed=3) as engine:
@@ -367,9 +367,7 @@ def test_a_seed_repeats_ids_and_leaves_draws_alone(tmp_path: Path) -> None:
     assert paths[0] == paths[1]
 
 
-def test_a_group_finds_its_own_changes_however_few_are_remembered(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_finds_its_own_decisions_with_a_small_cache(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alphafair.engine.decisions.RECENT", 1)
     engine.create("home", arms=["ada", "ben"])
     engine.decide("home", "v", id="a", deferred=True)
@@ -456,7 +454,7 @@ def test_warm_start(engine: Engine, clock: Clock) -> None:
     engine.close()
 
 
-def test_an_experiment_goes_on_from_the_log_of_another(engine: Engine) -> None:
+def test_an_experiment_starts_from_the_log_of_another(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(200):
         receipt = engine.decide("home", f"v{k % 2}")
@@ -527,7 +525,7 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
         Engine.open(tmp_path / "none.db", read_only=True)
 
 
-def test_files_from_elsewhere_or_the_future_are_refused(tmp_path: Path) -> None:
+def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database, but long enough to look at: " * 100)
     with pytest.raises(Unavailable, match="not a database"):
         Engine.open(tmp_path / "text.db")
@@ -545,7 +543,7 @@ def test_files_from_elsewhere_or_the_future_are_refused(tmp_path: Path) -> None:
         Engine.open(tmp_path / "shop.db")
 
 
-def test_migrations_are_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_migrations_are_atomic(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
     steps = [(1, "first", "create table a (x);\ncreate table b (x);"), (2, "broken", "create table c (x);\nnonsense;")]
     with pytest.raises(sqlite3.Error):
@@ -601,7 +599,7 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
             restore(tmp_path / "copy.db", tmp_path / target)
 
 
-def test_an_upgrade_keeps_the_state_and_is_written_down(
+def test_an_upgrade_keeps_the_state_and_is_recorded(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.create("home", arms=["ada", "ben"])
@@ -631,7 +629,7 @@ def test_an_upgrade_keeps_the_state_and_is_written_down(
     engine.close()
 
 
-def test_a_snapshot_that_cannot_be_read_is_done_without(engine: Engine, clock: Clock) -> None:
+def test_an_unreadable_snapshot_is_skipped(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(30):
         engine.reward(engine.decide("home", f"v{k % 3}").id, k / 30)
@@ -673,7 +671,7 @@ def test_many_threads_on_one_engine(engine: Engine) -> None:
     engine.verify()
 
 
-def test_snapshots_shorten_recovery_and_the_oldest_go(
+def test_snapshots_shorten_recovery_and_old_ones_are_removed(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alphafair.engine.live.SNAPSHOT_EVERY", 10)

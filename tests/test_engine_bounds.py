@@ -58,7 +58,7 @@ def test_rewards_by_label_are_found_without_going_through_all_arms(engine: Engin
     assert CountingLabel.comparisons <= 4 * len(ARMS)
 
 
-def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
+def test_masks_follow_retired_and_added_arms(engine: Engine) -> None:
     """Against sets of labels, while arms come, go, and are masked."""
     rng = random.Random(3)
     engine.create("home", arms=ARMS[:5], policy="uniform")
@@ -90,7 +90,7 @@ def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("available", [[3], ["arm 1", None], [["arm 1"]], [{}], ["arm 400"], ["arm 1", "x" * 100_000]])
-def test_an_available_arm_that_is_none_is_named_in_short(engine: Engine, available: Any) -> None:
+def test_an_unknown_available_arm_is_named_briefly(engine: Engine, available: Any) -> None:
     engine.create("home", arms=["é" * 199 + chr(97 + k) for k in range(20)])
     with pytest.raises(RequestError) as refusal:
         engine.decide("home", "v", available=available)

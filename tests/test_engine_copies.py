@@ -94,7 +94,7 @@ def test_nothing_is_written_beside_what_another_file_has_left(
     sound(dead)
 
 
-def test_the_command_says_so(tmp_path: Path, backup: Path) -> None:
+def test_the_command_refuses_leftover_files(tmp_path: Path, backup: Path) -> None:
     dead = crashed(tmp_path)
     dead.unlink()
     result = CliRunner().invoke(app, ["restore", str(backup), str(dead)])
@@ -104,7 +104,7 @@ def test_the_command_says_so(tmp_path: Path, backup: Path) -> None:
     assert not dead.exists()
 
 
-def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_path: Path, backup: Path) -> None:
+def test_leftover_files_beside_a_backup_are_refused(tmp_path: Path, backup: Path) -> None:
     dead = crashed(tmp_path)
     shutil.copy(f"{dead}-wal", f"{backup}-wal")
     target = tmp_path / "new.db"
@@ -117,7 +117,7 @@ def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_pa
             assert engine.verify() == n_events
 
 
-def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
+def test_restore_refuses_the_file_of_a_running_service(tmp_path: Path, backup: Path) -> None:
     path = filled(tmp_path / "shop.db", 1)
     with Engine.open(path) as engine:
         with pytest.raises(InvalidArgument, match="a new file"):
@@ -134,7 +134,7 @@ def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
     sound(path)
 
 
-def test_a_name_that_leads_nowhere_is_taken(tmp_path: Path, backup: Path) -> None:
+def test_a_dangling_link_is_refused(tmp_path: Path, backup: Path) -> None:
     (tmp_path / "new.db").symlink_to(tmp_path / "nowhere.db")
     with pytest.raises(InvalidArgument, match="a new file"):
         restore(backup, tmp_path / "new.db")
@@ -170,7 +170,7 @@ def test_a_backup_made_while_others_write(tmp_path: Path, monkeypatch: pytest.Mo
     sound(tmp_path / "copy.db")
 
 
-def test_the_backup_of_a_file_is_made_without_folding_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_does_not_replay_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "shop.db")
     monkeypatch.setattr("alphafair.engine.replay.Replay.run", None)
     result = CliRunner().invoke(app, ["backup", str(path), str(tmp_path / "copy.db")])
@@ -211,7 +211,7 @@ def copying(backup: Path, target: Path) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("verb", [0, 1], ids=["restore", "backup"])
 @pytest.mark.parametrize("function", ["fsync", "link"])
 @pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_fault_on_the_way(
+def test_an_interrupted_copy_leaves_nothing(
     tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, verb: int, function: str, problem: BaseException
 ) -> None:
     before = left(tmp_path)
@@ -295,7 +295,7 @@ def test_a_forged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     assert left(tmp_path) == before
 
 
-def test_what_a_killed_copy_has_left_is_swept_away(tmp_path: Path, backup: Path) -> None:
+def test_leftovers_of_a_killed_copy_are_removed(tmp_path: Path, backup: Path) -> None:
     for ending in ("", "-journal", "-wal", "-shm", ".lock"):
         (tmp_path / f"new.db.part{ending}").write_bytes(b"half of something" * 1000)
     assert restore(backup, tmp_path / "new.db") == 41
@@ -303,7 +303,7 @@ def test_what_a_killed_copy_has_left_is_swept_away(tmp_path: Path, backup: Path)
     sound(tmp_path / "new.db")
 
 
-def test_what_a_killed_copy_has_left_may_have_taken_its_name_already(tmp_path: Path, backup: Path) -> None:
+def test_a_renamed_leftover_of_a_killed_copy_is_kept(tmp_path: Path, backup: Path) -> None:
     """It was killed between the two: the operator's file is another name of what is swept away."""
     restore(backup, tmp_path / "new.db")
     os.link(tmp_path / "new.db", tmp_path / "new.db.part")
@@ -313,7 +313,9 @@ def test_what_a_killed_copy_has_left_may_have_taken_its_name_already(tmp_path: P
     sound(tmp_path / "new.db")
 
 
-def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_copies_is_made(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target, began, go_on = tmp_path / "new.db", threading.Event(), threading.Event()
     fsync = os.fsync
 
@@ -336,7 +338,9 @@ def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeyp
     sound(target)
 
 
-def test_who_comes_first_is_not_overwritten(tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service starts under the name, and makes its file there, while a copy is on its way to it."""
     target, link = tmp_path / "new.db", os.link
 

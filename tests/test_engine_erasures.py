@@ -75,7 +75,7 @@ def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
         assert traces(path, 7) == []
 
 
-def test_a_large_file_is_written_anew_when_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_rewritten_when_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
         monkeypatch.setattr(maintenance, "REWRITE_AT_ONCE", 0)
         engine.erase("home", label(3))
@@ -89,7 +89,7 @@ def test_a_large_file_is_written_anew_when_it_is_opened(path: Path, monkeypatch:
         engine.verify()
 
 
-def test_without_room_for_a_second_copy_the_erasure_stays_noted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_space_for_a_second_copy_the_erasure_stays_pending(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
         monkeypatch.setattr(engine._store, "rewrite", lambda: False)
         engine.erase("home", label(5))

@@ -78,7 +78,7 @@ def test_a_request_settles_a_page_and_is_answered(engine: Engine, clock: Clock) 
     engine.verify()
 
 
-def test_what_is_overdue_counts_as_expired_before_it_is_settled(engine: Engine, clock: Clock) -> None:
+def test_overdue_decisions_are_expired_before_they_are_settled(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=ARMS, reward_wait=60)
     with mock.patch("alphafair.engine.decisions.PAGE", 1):
         engine.submit([Decide("home", "v", f"{k}", None, k % 2 == 1) for k in range(20)])
@@ -93,7 +93,7 @@ def test_what_is_overdue_counts_as_expired_before_it_is_settled(engine: Engine, 
     engine.verify()
 
 
-def test_one_that_waits_does_not_hold_up_another_experiment(engine: Engine, clock: Clock) -> None:
+def test_a_waiting_decision_does_not_delay_other_experiments(engine: Engine, clock: Clock) -> None:
     engine.create("slow", arms=ARMS, reward_wait=1_000)
     engine.create("quick", arms=ARMS, reward_wait=10)
     engine.decide("slow", "v", "s")
@@ -107,7 +107,7 @@ def test_one_that_waits_does_not_hold_up_another_experiment(engine: Engine, cloc
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_against_a_book_that_looks_at_everything(tmp_path: Path, clock: Clock, seed: int) -> None:
+def test_expiry_agrees_with_a_full_scan(tmp_path: Path, clock: Clock, seed: int) -> None:
     """Random requests, pages of three and stretches of seven: after each step the same decisions are settled."""
     rng = random.Random(seed)
     waits = {"a": 10, "b": 10, "c": 25, "d": None}
@@ -182,7 +182,7 @@ def steps_of(engine: Engine, requests: list[Decide]) -> int:
 
 
 @pytest.mark.parametrize("kind", ["waiting", "activated", "rewarded", "of another experiment"])
-def test_what_waits_is_not_read_with_every_request(tmp_path: Path, clock: Clock, kind: str) -> None:
+def test_waiting_decisions_are_not_read_with_every_request(tmp_path: Path, clock: Clock, kind: str) -> None:
     """One decision becomes overdue with each request: the work is that of these, however many others there are."""
     with mock.patch("alphafair.engine.maintenance.STRETCH", 100):
         few, many = (work_with(tmp_path / f"{n}.db", clock, kind, n) for n in (100, 20_000))
@@ -219,7 +219,7 @@ def work_with(path: Path, clock: Clock, kind: str, n_more: int) -> list[int]:
         return found
 
 
-def test_a_failed_commit_leaves_nobody_out(engine: Engine, clock: Clock) -> None:
+def test_overdue_decisions_are_settled_after_a_failed_commit(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=ARMS, reward_wait=60)
     engine.submit([Decide("home", "v", f"{k}") for k in range(20)])
     clock.now += 61 * SECOND

@@ -182,7 +182,7 @@ def _small_snapshots() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("times", "after"), [(1, False), (1, True), (2, False)], ids=["before", "after", "and again"])
-def test_a_fault_wherever_the_disk_is_touched(tmp_path: Path, times: int, after: bool) -> None:
+def test_a_fault_at_every_disk_operation(tmp_path: Path, times: int, after: bool) -> None:
     peaceful = Session(tmp_path / "peaceful.db", Disk())
     peaceful.play()
     everywhere = range(1, peaceful.disk.touches + 1)
@@ -218,7 +218,7 @@ def earned(engine: Engine) -> float:
     return sum(engine.experiment("home").cumulative_rewards.values())
 
 
-def test_health_says_why_and_is_ready_again_by_itself(engine: Engine, disk: Disk) -> None:
+def test_health_gives_the_reason_and_recovers(engine: Engine, disk: Disk) -> None:
     receipt = engine.decide("home", "v")
     position = engine.position
     disk.first, disk.times = 0, 10**9
@@ -253,7 +253,7 @@ def test_a_failed_read_in_the_middle_of_a_group_leaves_nothing_behind(engine: En
     engine.verify()
 
 
-def test_a_slow_disk_lets_nobody_see_what_is_not_on_it(engine: Engine, disk: Disk, tmp_path: Path) -> None:
+def test_uncommitted_decisions_are_not_visible(engine: Engine, disk: Disk, tmp_path: Path) -> None:
     receipt = engine.decide("home", "v")
     disk.commits_wait = threading.Event()
     answers: list[Any] = []

@@ -54,7 +54,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("statement", HOSTILE.values(), ids=HOSTILE)
-def test_a_schema_of_another_hand_is_refused(path: Path, tmp_path: Path, statement: str) -> None:
+def test_a_changed_schema_is_refused(path: Path, tmp_path: Path, statement: str) -> None:
     execute(path, statement)
     before = path.read_bytes()
     for read_only in (True, False):
@@ -80,7 +80,7 @@ SLIPPED_IN = {
 
 
 @pytest.mark.parametrize(("old", "new"), SLIPPED_IN.values(), ids=SLIPPED_IN)
-def test_what_was_slipped_into_a_table_is_refused(path: Path, old: str, new: str) -> None:
+def test_a_changed_table_is_refused(path: Path, old: str, new: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute("pragma writable_schema = on")
     change = "update sqlite_master set sql = replace(sql, ?, ?) where name = 'api_key' and instr(sql, ?)"
@@ -142,7 +142,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with Engine.open(tmp_path / "shop.db") as engine:
@@ -156,7 +156,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert set(found.values()) == {0o600}
 
 
-def test_a_file_that_others_can_read_is_told(path: Path) -> None:
+def test_a_file_readable_by_others_is_reported(path: Path) -> None:
     path.chmod(0o644)
     with Engine.open(path) as engine:
         assert engine.readable_by_others

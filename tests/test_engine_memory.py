@@ -49,7 +49,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 # how many contexts
 
 
-def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> None:
+def test_too_many_contexts_are_refused_and_existing_ones_work(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1, max_contexts=3) as engine:
         engine.create("home", arms=ARMS)
         engine.create("other", arms=ARMS)
@@ -76,13 +76,13 @@ def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])
-def test_max_contexts_is_a_count(tmp_path: Path, value: Any) -> None:
+def test_max_contexts_must_be_a_positive_integer(tmp_path: Path, value: Any) -> None:
     with pytest.raises(ValueError, match="max_contexts must be"):
         Engine.open(tmp_path / "shop.db", max_contexts=value)
     assert not (tmp_path / "shop.db").exists()
 
 
-def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
+def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
     with mock.patch.object(live, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
         row = engine._live.experiments["wide"].policy._bytes_per_context
@@ -97,7 +97,7 @@ def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
         assert isinstance(engine.decide("wide", "0"), Receipt)
 
 
-def test_there_is_room_for_one_context_at_least(tmp_path: Path) -> None:
+def test_at_least_one_context_is_allowed(tmp_path: Path) -> None:
     with mock.patch.object(live, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS)
         assert engine.experiment("home").max_contexts == 1
@@ -124,7 +124,7 @@ def test_the_memory_of_this_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_what_is_counted_per_context_covers_what_it_takes(name: str, variant: str) -> None:
+def test_the_memory_per_context_is_not_underestimated(name: str, variant: str) -> None:
     """Growing, saving and loading, each measured at its highest."""
     few, many = 50, 850
     peaks = {n: highest(name, variant, n) for n in (few, many)}
@@ -153,7 +153,7 @@ def highest(name: str, variant: str, n_contexts: int) -> int:
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_a_loaded_policy_is_there_once(name: str, variant: str) -> None:
+def test_loading_a_policy_keeps_one_copy(name: str, variant: str) -> None:
     state = made(name, variant, 500).snapshot()
     size = sum(array.nbytes for array in state.arrays.values())
     load_policy(state)  # imports and compiles what it needs
@@ -182,7 +182,7 @@ def test_one_more_context_does_not_copy_all_others(name: str, variant: str) -> N
     assert taken < 20_000
 
 
-def test_a_context_that_finds_no_room_changes_nothing() -> None:
+def test_a_context_without_memory_changes_nothing() -> None:
     policy = made("independent-alpha-fair", "", 4)
     before, calls = policy.snapshot(), list[Any]()
 
@@ -202,7 +202,7 @@ def test_a_context_that_finds_no_room_changes_nothing() -> None:
     assert policy.choose(8).arm < 20
 
 
-def test_what_was_in_memory_is_gone_before_it_is_loaded_again(engine: Engine) -> None:
+def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     engine.create("idle", arms=ARMS)
     engine.reward(engine.decide("home", "v").id, 0.5)
     old = [weakref.ref(experiment.policy) for experiment in engine._live.by_key.values()]
@@ -278,7 +278,7 @@ def test_loading_is_not_tried_with_every_request(engine: Engine) -> None:
         assert run.call_count == 1
 
 
-def test_a_snapshot_that_does_not_fit_is_not_taken_for_a_damaged_one(engine: Engine, tmp_path: Path) -> None:
+def test_a_snapshot_without_memory_is_not_taken_for_damaged(engine: Engine, tmp_path: Path) -> None:
     """Beginning with the first event instead would take as much memory, and very long."""
     engine.reward(engine.decide("home", "v").id, 0.5)
     engine.close()
@@ -288,7 +288,7 @@ def test_a_snapshot_that_does_not_fit_is_not_taken_for_a_damaged_one(engine: Eng
         again.verify()
 
 
-def test_a_change_that_finds_no_memory_is_not_made(engine: Engine) -> None:
+def test_a_change_without_memory_is_not_made(engine: Engine) -> None:
     with mock.patch.object(Batch, "change", side_effect=MemoryError), pytest.raises(Unavailable, match="MemoryError"):
         engine.set_alpha("home", 0.25)
     assert engine.experiment("home").alpha != 0.25
@@ -296,7 +296,7 @@ def test_a_change_that_finds_no_memory_is_not_made(engine: Engine) -> None:
     assert engine.experiment("home").alpha == 0.25
 
 
-def test_a_snapshot_that_cannot_be_written_takes_no_answer_back(engine: Engine) -> None:
+def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
     """And what was written of it is not taken for a whole one."""
     append, failed = engine._store.append, list[Any]()
 
@@ -357,7 +357,7 @@ def test_a_process_of_limited_memory_loads_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiled
-def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
+def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path / "shop.db", seed=1, max_contexts=2)
     engine.create("home", arms=ARMS)
     with running(tmp_path / "shop.db", engine=engine) as shop:
@@ -387,7 +387,7 @@ def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
         engine.verify()
 
 
-def test_mismatches_stay_what_they_are(engine: Engine) -> None:
+def test_a_mismatch_is_raised_unchanged(engine: Engine) -> None:
     with mock.patch.object(Replay, "run", side_effect=Mismatch("changed by another hand")):
         engine._live.is_stale = True
         with pytest.raises(Mismatch, match="another hand"):

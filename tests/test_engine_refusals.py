@@ -66,7 +66,9 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
         ({"n_arms": 2}, "n_arms must be left out"),
     ],
 )
-def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, arguments: dict[str, Any], words: str) -> None:
+def test_arguments_that_differ_from_a_start_are_refused_by_name(
+    engine: Engine, arguments: dict[str, Any], words: str
+) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     with pytest.raises(InvalidArgument) as refusal:
         engine.create("home", arms=ARMS, start=state, contexts=["v"], **arguments)
@@ -74,7 +76,7 @@ def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, arguments: 
     assert engine.experiments() == []
 
 
-def test_what_agrees_with_a_start_may_be_said(engine: Engine) -> None:
+def test_arguments_equal_to_those_of_a_start_are_accepted(engine: Engine) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     engine.create("home", arms=ARMS, start=state, contexts=["v"], policy="alpha-fair-adaptive", alpha=0.9)
     state = AlphaFair(1, 2, groups=Groups(["x", "y"], pull_floor=[0.2, 0.1]), seed=0).snapshot()
@@ -130,7 +132,7 @@ class Door:
 
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair", "fair-cb"])
 @pytest.mark.parametrize("available", [None, ["ada", "ben"]])
-def test_a_context_that_was_refused_is_as_if_it_had_never_come(
+def test_a_refused_context_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, available: list[str] | None
 ) -> None:
     path = tmp_path / "shop.db"
@@ -275,7 +277,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("odd", range(len(ODD)))
-def test_an_odd_request_is_refused_alone(engine: Engine, odd: int) -> None:
+def test_an_invalid_request_does_not_affect_others(engine: Engine, odd: int) -> None:
     engine.create("home", arms=ARMS)
     engine.create("all", arms=ARMS, policy="alpha-fair")
     drawn = engine.submit([Decide("home", "v", "good"), Decide("all", "v", "full")])
@@ -293,7 +295,7 @@ def test_an_odd_request_is_refused_alone(engine: Engine, odd: int) -> None:
     engine.verify()
 
 
-def test_strings_of_other_libraries_are_strings(engine: Engine) -> None:
+def test_strings_of_other_libraries_are_accepted(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     for kind in (str, Name, np.str_):
         first = engine.decide(kind("home"), kind("v"), kind("a"), [kind("ada"), kind("ben")])
@@ -306,7 +308,7 @@ def test_strings_of_other_libraries_are_strings(engine: Engine) -> None:
     engine.verify()
 
 
-def test_numbers_of_other_libraries_are_numbers(engine: Engine) -> None:
+def test_numbers_of_other_libraries_are_accepted(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     for k, value in enumerate([np.float64(0.5), np.float32(0.5), np.int64(1), 1, np.array(0.5), np.array([0.5])[0]]):
         engine.decide("home", "v", str(k))
@@ -315,7 +317,7 @@ def test_numbers_of_other_libraries_are_numbers(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("context", [7, None, ["v"], {"v": 1}])
-def test_what_is_no_label_is_not_erased(engine: Engine, context: Any) -> None:
+def test_erasing_an_invalid_label_is_refused(engine: Engine, context: Any) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "v")
     with pytest.raises(RequestError):

@@ -125,7 +125,7 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
     engine.verify()
 
 
-def test_memory_is_looked_for_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_allocated_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In short steps, while it learns on: the snapshot is of the moment of the copy."""
     monkeypatch.setattr(maintenance, "ALLOCATED", 5_000)
     n_bytes, position = engine._live.experiments["large"].n_state_bytes, begin(engine)
@@ -210,7 +210,7 @@ def test_a_piece_that_is_lost_or_changed_is_noticed(engine: Engine, tmp_path: Pa
         reader.close()
 
 
-def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> None:
+def test_a_failed_snapshot_leaves_nothing_and_blocks_nothing(engine: Engine) -> None:
     ledger_of(engine).fails = True
     rounds(engine, 30)
     assert engine.health()["ready"]
@@ -225,7 +225,7 @@ def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> N
     engine.verify()
 
 
-def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_with_nan_is_not_saved(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = engine._live.experiments["large"].policy
     sound = policy.snapshot()
     arrays = {name: values * np.nan if values.ndim > 1 else values for name, values in sound.arrays.items()}
@@ -237,7 +237,7 @@ def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.Monkey
     monkeypatch.undo()
 
 
-def test_all_experiments_get_theirs(engine: Engine) -> None:
+def test_all_experiments_get_snapshots(engine: Engine) -> None:
     for _ in range(60):
         engine.submit([Decide("large", "v1"), Decide("small", "v1")])
     while engine.maintain():

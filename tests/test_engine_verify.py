@@ -182,7 +182,7 @@ EDITS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_does_not_belong_together_is_named(played: Path, tmp_path: Path, edit: str) -> None:
+def test_verify_names_rows_that_do_not_belong_together(played: Path, tmp_path: Path, edit: str) -> None:
     statements, words = EDITS[edit]
     path = edited(played, tmp_path, *statements)
     with pytest.raises(Mismatch) as found, Engine.open(path, read_only=True) as reader:
@@ -195,7 +195,7 @@ def test_what_does_not_belong_together_is_named(played: Path, tmp_path: Path, ed
 
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair", "fair-cb"])
 @pytest.mark.parametrize("numbers", ["arm = 2", "arm = -1", "arm = 1000000000", "arm = 1099511627776", "context = -1"])
-def test_numbers_that_cannot_be_reach_no_policy(tmp_path: Path, policy: str, numbers: str) -> None:
+def test_impossible_numbers_never_reach_a_policy(tmp_path: Path, policy: str, numbers: str) -> None:
     """Compiled code looks where it is told to."""
     path = tmp_path / "shop.db"
     settings: dict[str, Any] = {"horizon": 100} if policy == "fair-cb" else {}
@@ -225,7 +225,7 @@ def test_a_context_of_a_huge_number_takes_no_memory(tmp_path: Path, context: int
         Engine.open(path)
 
 
-def test_an_untouched_file_is_sound(played: Path, tmp_path: Path) -> None:
+def test_an_unchanged_file_verifies(played: Path, tmp_path: Path) -> None:
     with Engine.open(edited(played, tmp_path, "update decision set at = at")) as engine:
         assert engine.verify() == 14
 
@@ -264,7 +264,7 @@ def test_decisions_of_older_versions_have_no_checksum(played: Path, tmp_path: Pa
         engine.verify()
 
 
-def test_keys_and_masks_are_no_part_of_it(tmp_path: Path) -> None:
+def test_everything_else_that_an_engine_does_verifies(tmp_path: Path) -> None:
     """All else that an engine does leaves a file that is sound."""
     path = tmp_path / "shop.db"
     create_key(path, "read", "me")
