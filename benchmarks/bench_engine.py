@@ -90,19 +90,19 @@ def play(engine: Engine, n_events: int, threads: int = THREADS) -> None:
 
 
 def seconds_to_write(path: Path, n_events: int) -> float:
-    """The ledger alone: rows that are there already, in groups of as many as all threads ask for at once."""
+    """Time the store alone: prepared rows, in batches of as many as all threads submit at once."""
     decided = [
         (2 * k + 1, f"id-{k:012x}", 1, k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k, k * 40503)
         for k in range(n_events // 2)
     ]
     settled = [(2 * k + 2, 2 * k + 1, 0.5, "client", None, k) for k in range(n_events // 2)]
-    with SqliteStore(path) as ledger:
+    with SqliteStore(path) as store:
 
         def write() -> None:
             for first in range(0, n_events // 2, BATCH * THREADS // 2):
                 last = min(first + BATCH * THREADS // 2, n_events // 2)
                 rows = {Decided: decided[first:last], Settled: settled[first:last]}
-                ledger.append(2 * first, 2 * last, rows)
+                store.append(2 * first, 2 * last, rows)
 
         return seconds(write)
 

@@ -180,8 +180,8 @@ def exported(port: int) -> int:
 
 
 def snapshots(path: Path) -> int:
-    with SqliteStore(path, read_only=True) as ledger:
-        ((found,),) = ledger.rows("select max(seq) from snapshot")
+    with SqliteStore(path, read_only=True) as store:
+        ((found,),) = store.rows("select max(seq) from snapshot")
     return int(found or 0)
 
 

@@ -7,6 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,42 +31,21 @@ APPLIED = Outcome("applied")
 _new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
+@dataclass(slots=True, eq=False)
 class DecisionRecord:
     """What the engine knows of a decision that is on the disk, or will be with the next commit."""
 
-    __slots__ = (
-        "active",
-        "arm",
-        "context",
-        "experiment",
-        "has_late_reward",
-        "label",
-        "probabilities",
-        "propensity",
-        "seq",
-        "settled",
-        "waits_since",
-    )
-
-    def __init__(
-        self,
-        seq: int,
-        experiment: Experiment,
-        context: int,
-        label: str | None,
-        arm: int,
-        propensity: float,
-        active: bool,
-        waits_since: int,
-        probabilities: bytes | None,
-        settled: tuple[float | None, str, bytes | None] | None,
-        has_late_reward: bool = False,
-    ) -> None:
-        self.seq, self.experiment, self.context, self.label = seq, experiment, context, label
-        self.arm, self.propensity, self.active, self.waits_since = arm, propensity, active, waits_since
-        self.probabilities = probabilities
-        self.settled = settled  # reward, source, rewards of all arms
-        self.has_late_reward = has_late_reward
+    seq: int
+    experiment: Experiment
+    context: int
+    label: str | None
+    arm: int
+    propensity: float
+    active: bool
+    waits_since: int
+    probabilities: bytes | None
+    settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
+    has_late_reward: bool = False
 
 
 class DecisionCache:

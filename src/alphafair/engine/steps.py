@@ -140,32 +140,23 @@ def _found(steps: Steps, which: NDArray[np.bool_], by_seq: Mapping[int, Any]) ->
     return [(t, s) for t, s in zip(numbers.tolist(), steps.seq[numbers].tolist(), strict=True) if s in by_seq]
 
 
+@dataclass(eq=False)
 class Tally:
     """Counts of an experiment, saved with every snapshot because counting again would take long."""
 
-    def __init__(
-        self,
-        decisions: int = 0,
-        rewards: int = 0,
-        defaulted: int = 0,
-        expired: int = 0,
-        lapsed: int = 0,
-        rolled_back: int = 0,
-        pending: int = 0,
-        settled_to: int = 0,
-        pulls: Sequence[int] = (),
-        earned: Sequence[float] = (),
-    ) -> None:
-        self.decisions = decisions
-        self.rewards = rewards  # sent by clients
-        self.defaulted = defaulted  # decisions that got the default reward when their waiting time ended
-        self.expired = expired  # decisions closed without a reward when it ended
-        self.lapsed = lapsed  # deferred decisions that were not activated before it ended
-        self.rolled_back = rolled_back  # decisions closed by a rollback
-        self.pending = pending  # decisions that wait for their reward, or to be activated
-        self.settled_to = settled_to  # the position from which the search for overdue decisions continues
-        self.pulls = np.array(pulls, dtype=np.int64)
-        self.earned = np.array(earned, dtype=np.float64)  # by arm: client and default rewards, added in their order
+    decisions: int = 0
+    rewards: int = 0  # sent by clients
+    defaulted: int = 0  # decisions that got the default reward when their waiting time ended
+    expired: int = 0  # decisions closed without a reward when it ended
+    lapsed: int = 0  # deferred decisions that were not activated before it ended
+    rolled_back: int = 0  # decisions closed by a rollback
+    pending: int = 0  # decisions that wait for their reward, or to be activated
+    settled_to: int = 0  # the position from which the search for overdue decisions continues
+    pulls: Any = ()  # by arm; an array
+    earned: Any = ()  # by arm: client and default rewards, added in their order; an array
+
+    def __post_init__(self) -> None:
+        self.pulls, self.earned = np.array(self.pulls, dtype=np.int64), np.array(self.earned, dtype=np.float64)
 
     def add_arms(self, n_arms: int) -> None:
         """Count for at least `n_arms` arms."""
@@ -191,9 +182,6 @@ class Tally:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
-
-    def __repr__(self) -> str:
-        return f"Tally({', '.join(f'{name}={value}' for name, value in self.to_dict().items())})"
 
 
 class PendingUpdates:

@@ -151,8 +151,9 @@ def check_states(
     for key, experiment in experiments.items():
         again = repeated[key]
         again.tally.settled_to = experiment.tally.settled_to
-        if again.tally.to_dict() != experiment.tally.to_dict():
-            raise Mismatch(f"{experiment.name}: counted {experiment.tally}, but the log leads to {again.tally}.")
+        counted, expected = experiment.tally.to_dict(), again.tally.to_dict()
+        if counted != expected:
+            raise Mismatch(f"{experiment.name}: counted {counted}, but the log leads to {expected}.")
         if key not in replay.unproved and experiment.has_policy and again.has_policy:
             compare_state(again, experiment.policy.snapshot(), "the state in memory")
         else:
