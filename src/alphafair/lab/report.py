@@ -63,7 +63,7 @@ class Column:
 class Cell:
     text: str
     notes: tuple[str, ...] = ()  # in small print
-    style: str = ""  # a class of report.css
+    style: str = ""  # a class of report.css; by default that of its column
     colour: str = ""  # of a dot before the text
 
 
@@ -79,6 +79,10 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     style: str = ""
+
+    @property
+    def classes(self) -> str:
+        return f"stacked {self.style}".rstrip()
 
     def pairs(self, row: Row) -> list[tuple[Column, Cell]]:
         """The cells of a row after the first, with their columns."""
