@@ -34,7 +34,6 @@ from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
 
 LIMIT = paper.IMPOSSIBILITY[0]
-PICKLED = pickle.HIGHEST_PROTOCOL
 
 
 def run(experiment: Experiment, stream: Stream | None, folder: Path, **options: Any) -> Run:
@@ -206,18 +205,17 @@ def test_results_are_the_same_in_threads_and_in_processes(stream: Stream, tmp_pa
     """Tasks are picklable values; every table is the same to the last byte, and progress counts tasks."""
     experiments = (paper.SIGN.smoke(), LIMIT, arena.SHORT.experiments[-1].smoke())
     plan, given = Plan(experiments), {paper.SIGN.smoke().rounds: stream}
-    found = []
-    for number, executor in enumerate(
-        (ThreadPoolExecutor(1), ThreadPoolExecutor(3), ProcessPoolExecutor(2, mp_context=get_context("spawn")))
-    ):
+    for task in paper.SIGN.smoke().tasks(stream).values():
+        assert pickle.loads(pickle.dumps(task)) == task
+    n_compiled, found = len(runner.compile_tasks(plan)), []
+    processes = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    for number, executor in enumerate((ThreadPoolExecutor(1), ThreadPoolExecutor(3), processes)):
         told: list[int] = []
-        folder = tmp_path / str(number)
+        folder, options = tmp_path / str(number), {"streams": given, "progress": lambda *_, told=told: told.append}
         with executor:
-            for done in run_plan(plan, folder, streams=given, executor=executor, progress=lambda *_: told.append):
-                tasks = done.experiment.tasks(done.stream) if done.experiment is experiments[0] else {}
-                assert all(pickle.loads(pickle.dumps(task, PICKLED)) == task for task in tasks.values())
+            assert len([*run_plan(plan, folder, executor=executor, **options)]) == len(experiments)
         files = [*folder.glob("*/*.parquet")]
-        assert sum(told) == len(files) + len(runner.compile_tasks(plan))
+        assert sum(told) == len(files) + n_compiled
         found.append({path.relative_to(folder): path.read_bytes() for path in files})
     assert found[0] == found[1] == found[2]
 
@@ -227,10 +225,14 @@ def test_an_error_in_a_task_is_raised_after_finished_results_are_kept(stream: St
         raise ValueError("no")
 
     done = []
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="no"):
-        for name, result in runner.run_tasks({"one": lambda: 1, "two": fail, "three": lambda: 3}, pool):
-            done.append((name, result))
-    assert ("one", 1) in done
+
+    def collect() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            done.extend(runner.run_tasks({"one": lambda: 1, "two": fail}, pool))
+
+    with pytest.raises(ValueError, match="no"):
+        collect()
+    assert done == [("one", 1)]
 
 
 def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
@@ -447,8 +449,8 @@ def test_a_part_is_told_from_the_whole(release: reproduction.Release, monkeypatc
 def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """65 of 25 million ratings are a part; if 65 were all of them, they would have to be the paper's."""
     data = Data(small_copy(tmp_path / "ml-25m"))
-    monkeypatch.setattr(sources, "MOVIELENS_25M", replace(reproduction.MOVIELENS_25M, n_ratings=65))
-    monkeypatch.setattr(sources, "RELEASES", (reproduction.MOVIELENS_25M,))
+    monkeypatch.setattr(reproduction, "MOVIELENS_25M", replace(reproduction.MOVIELENS_25M, n_ratings=65))
+    monkeypatch.setattr(reproduction, "RELEASES", (reproduction.MOVIELENS_25M,))
     with pytest.raises(ValueError, match=r"experiment A must be \(33, 19, 4999\) on MovieLens 25M; got \(5, 4, 65\)"):
         reproduction.measure_all(data, tmp_path / "runs")
 
@@ -588,18 +590,22 @@ PLAYS = ("math/simplex.py", "algorithms/hedge.py", "streams/synthetic.py", "run.
 PLAYS += ("offline/interior_point.py", "metrics.py", "values/stream.py", "lab/plan.py", "lab/rivals.py")
 
 
-@pytest.mark.parametrize("name", [*SHOWS, *PLAYS])
-def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
-    """Both make the report again."""
-    package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    digested = code_digest.__wrapped__
-    before = [digested(patterns, package) for patterns in (runner.COMPUTING, REPORTED_CODE)]
+def test_code_that_computes_names_results_and_code_that_shows_does_not(tmp_path: Path) -> None:
+    """A change of either makes the report again."""
+    package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digests() -> list[str]:
+        return [code_digest.__wrapped__(patterns, package) for patterns in (runner.COMPUTING, REPORTED_CODE)]
+
+    before = digests()
     assert before[0] == code_digest(runner.COMPUTING)
-    with (package / name).open("a", encoding="utf-8") as file:
-        file.write("\n")
-    after = [digested(patterns, package) for patterns in (runner.COMPUTING, REPORTED_CODE)]
-    assert (before[0] != after[0]) == (name in PLAYS)
-    assert before[1] != after[1]
+    for name in (*SHOWS, *PLAYS):
+        with (package / name).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        after = digests()
+        assert (before[0] != after[0]) == (name in PLAYS), name
+        assert before[1] != after[1], name
+        before = after
 
 
 def imported(path: Path) -> set[Path]:
