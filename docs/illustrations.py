@@ -271,7 +271,9 @@ def price_of_fairness_toy() -> Figure:
         for policy in (Hedge(*size), Uniform(*size)):
             alone = frontier([simulate(policy, stream).final])
             point = float(alone.jain[0]), float(alone.reward[0])
-            axes.plot(*point, color=policy_style(policy.name).colour, marker=policy_style(policy.name).marker, markersize=8)
+            axes.plot(
+                *point, color=policy_style(policy.name).colour, marker=policy_style(policy.name).marker, markersize=8
+            )
             axes.annotate(policy.name, point, (0, -14), textcoords="offset points", fontsize=LABEL_SIZE, ha="center")
         axes.set_xlim(0.0, 1.0)
         axes.set_ylim(600.0, 1300.0)

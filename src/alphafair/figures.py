@@ -80,8 +80,8 @@ def policy_style(policy: str) -> Style:
     True
     """
     for kind in (*POLICIES.values(), *_subclasses(Policy)):
-        if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.look:
-            return Style(*kind.traits.look)
+        if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.style:
+            return Style(*kind.traits.style)
     marker, colour = divmod(zlib.crc32(policy.encode()), len(_OTHER_COLOURS))
     return Style(_OTHER_COLOURS[colour], _OTHER_MARKERS[marker % len(_OTHER_MARKERS)])
 

@@ -18,11 +18,10 @@ import polars as pl
 
 from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import POLICIES, BasePolicy
-from alphafair.algorithms.fitting import accepted, known_settings
 from alphafair.data.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.lab.rivals import GuaranteedLearner, OptimisticFrankWolfe, PublishedSign, PublishedStep
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
-from alphafair.run import simulate, simulate_against
+from alphafair.run import accepted, known_settings, simulate, simulate_against
 from alphafair.values import Adversary, Feedback, Matrix, Policy, Stream, Trace, Vector
 
 UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)

@@ -26,15 +26,14 @@ from alphafair.algorithms.alpha_fair_bandit import A as BANDIT_ARMS
 from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit
 from alphafair.algorithms.alpha_fair_bandit import S as BANDIT_SETTINGS
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.log_barrier import ADAPTIVE, absorb
-from alphafair.math.positions import positions
 from alphafair.math.simplex import project
 from alphafair.math.utility import earn, entry_accounts, marginal_utility
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 S = positions("alpha")
 N = positions("rounds")
@@ -107,7 +106,7 @@ class OptimisticFrankWolfe(BasePolicy):
     name: ClassVar[str] = "optimistic-frank-wolfe"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(look=("#117733", "D"))
+    traits = Traits(style=("#117733", "D"))
     algorithm = Algorithm(Layout(S, N, A, contexts=C), draw, learn, start, admit=admit, accounts="total")
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
@@ -127,7 +126,7 @@ class GuaranteedLearner(AlphaFairAdaptive):
 
     name: ClassVar[str] = "guaranteed-learner"
     feedback = Feedback.BANDIT
-    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), look=("#332288", "p"))
+    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"))
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ class PublishedSign(AlphaFairBandit):
 
     name: ClassVar[str] = "published-sign"
     algorithm = replace(AlphaFairBandit.algorithm, learn=learn_with_published_sign)
-    traits = replace(AlphaFairBandit.traits, look=("#661100", "*"))
+    traits = replace(AlphaFairBandit.traits, style=("#661100", "*"))
 
 
 class PublishedStep(AlphaFair):
@@ -184,5 +183,5 @@ class PublishedStep(AlphaFair):
 
     name: ClassVar[str] = "published-step"
     algorithm = replace(AlphaFair.algorithm, learn=learn_with_published_step, learn_in_order=None)
-    traits = replace(AlphaFair.traits, look=("#661100", "*"))
+    traits = replace(AlphaFair.traits, style=("#661100", "*"))
     surrogate_regret_bound = None
