@@ -267,7 +267,7 @@ class Drill:
         away = self.path.with_name("away")
         away.mkdir()
         refused = alphafair("restore", self.backup, self.path, code=2)
-        check("Move the old one away" in refused, refused)
+        check("Move it away first" in refused, refused)
         self.path.rename(away / self.path.name)
         refused = alphafair("restore", self.backup, self.path, code=2)
         check("-wal" in refused and not self.path.exists(), refused)

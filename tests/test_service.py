@@ -17,7 +17,7 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.service import keys
 from alphafair.service.client import Client, ServiceError
 from alphafair.service.connections import MAX_HEADER_BYTES
@@ -92,7 +92,7 @@ def test_every_outcome_has_its_status(shop: Running) -> None:
 
 def test_an_expired_decision_answers_410(tmp_path: Path) -> None:
     now = [1_000_000_000_000_000_000]
-    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, default_reward=0.0)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         id = decide(shop)["id"]
@@ -465,7 +465,7 @@ def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkey
     with running(tmp_path / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         kept = decide(shop, id="kept")
-        ledger = shop.engine._ledger
+        ledger = shop.engine._store
         append = ledger.append
 
         def fail(*arguments: Any, **settings: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alphafair.engine import Engine
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
@@ -59,7 +59,7 @@ def test_the_expiring_alert_is_silent_with_a_default_reward(tmp_path: Path, sett
     """Nobody clicks for an hour: with a default reward that is what was said to happen, without one it is a fault."""
     (rule,) = (rule for rule in RULES["groups"][0]["rules"] if rule["alert"] == "AlphafairExpiring")
     now = [1_700_000_000 * 10**9]
-    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, **settings)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         before = samples(shop)

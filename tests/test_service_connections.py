@@ -92,7 +92,7 @@ def answers(data: bytes, methods: list[str]) -> list[tuple[int, bytes]]:
 
 
 def decided(shop: Running, id: str) -> bool:
-    return bool(shop.engine._ledger.rows("select count(*) from decision where id = ?", (id,))[0][0])
+    return bool(shop.engine._store.rows("select count(*) from decision where id = ?", (id,))[0][0])
 
 
 # in pieces, behind each other

@@ -271,7 +271,7 @@ def test_a_failed_export_process_gives_its_reason(tmp_path: Path) -> None:
 
 
 def test_an_export_needs_no_kernels() -> None:
-    script = "import sys, alphafair.engine.export_job, alphafair.engine.export; print('numba' in sys.modules)"
+    script = "import sys, alphafair.engine.export; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -281,15 +281,15 @@ def test_an_export_needs_no_kernels() -> None:
 
 def test_pages_are_short_and_no_read_transaction_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slowly a file is taken: the write-ahead log can be moved into the main file meanwhile."""
-    monkeypatch.setattr(export, "CHUNK", 7)
+    monkeypatch.setattr(export, "PAGE_ROWS", 7)
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("home", arms=ARMS)
         fill(engine)
         sizes = []
-        for page in export.pages(engine._ledger, engine._experiments["home"], engine.position, "csv"):
+        for page in export.pages(engine._store, engine._live.experiments["home"], engine.position, "csv"):
             sizes.append(len(page))
             engine.decide("home", "v0")
-            assert engine._ledger.empty_log(), "somebody reads"
+            assert engine._store.checkpoint(), "somebody reads"
         assert (max(sizes), sum(sizes)) == (7, N_DECISIONS)
 
 

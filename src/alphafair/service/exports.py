@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from alphafair.engine import Unavailable
-from alphafair.engine.export_job import ExportJob
+from alphafair.engine.export import ExportJob
 from alphafair.service.errors import failure
 
 MAX_EXPORTS = 2  # at a time
@@ -123,7 +123,7 @@ class Process:
         paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
         self._lock = threading.Lock()  # held while reading and closing
         self._popen = subprocess.Popen(  # noqa: S603 - this interpreter and a module of this package
-            [sys.executable, "-P", "-m", "alphafair.engine.export_job", json.dumps(job)],
+            [sys.executable, "-P", "-m", "alphafair.engine.export", json.dumps(job)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import Engine, RequestError, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 
@@ -260,7 +260,7 @@ def _find(connection: sqlite3.Connection, id: str) -> Key:
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection to the database, which is created if it does not exist; a running service may write meanwhile."""
     if path.exists():
-        Ledger(path, read_only=True).close()  # raises if it is not a ledger, or one of another version
+        SqliteStore(path, read_only=True).close()  # raises if it is not a ledger, or one of another version
     else:
         Engine.open(path).close()
     try:

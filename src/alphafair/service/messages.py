@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine.experiment import LONGEST_LABEL, GroupStatus
+from alphafair.engine import LONGEST_LABEL, GroupStatus
 from alphafair.engine.requests import Outcome, Receipt
 from alphafair.service.keys import Caller, Role
 
