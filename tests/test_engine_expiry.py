@@ -241,7 +241,7 @@ def test_the_service_settles_in_pages_beside_requests(tmp_path: Path, clock: Clo
     clock.now += 61 * SECOND
     with (
         mock.patch("alphafair.engine.decisions.PAGE", 10),
-        mock.patch("alphafair.service.assemble.BREATH", 0.0),
+        mock.patch("alphafair.service.service.MAINTENANCE_PAUSE", 0.0),
         running(tmp_path / "shop.db", engine=engine) as shop,
     ):
         while engine.experiment("home").pending:

@@ -15,7 +15,7 @@ from alphafair.engine import Mismatch, Outcome, Unavailable
 from alphafair.engine.migrations import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
-from alphafair.service.serve import log_file
+from alphafair.service.server import log_file
 from tests.serving import ARMS, running
 from tests.test_service_process import refused, serving
 

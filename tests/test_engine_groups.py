@@ -213,8 +213,8 @@ def test_over_http(tmp_path: Path) -> None:
             assert answer.status_code == 422, answer.text
             assert error(answer)["message"]
         with Client(shop.url) as client:
-            sent = client.create("sent", ARMS, groups=Groups(np.array(LABELS), {"ben": 2.0}, {"ada": 0.2}))
-            assert sent["groups"] == groups
+            sent = client.create("sent", arms=ARMS, groups=Groups(np.array(LABELS), {"ben": 2.0}, {"ada": 0.2}))
+            assert vars(sent.groups) == groups
         for _ in range(20):
             decision = shop.post("/home/decisions", {"context": "v"}).json()
             shop.post("/home/rewards", {"id": decision["id"], "reward": 0.9})

@@ -17,7 +17,7 @@ from alphafair.engine import Engine, Unavailable, restore
 from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.service.serve import bound
+from alphafair.service.server import bound
 
 ARMS = ["ada", "ben"]
 
@@ -225,7 +225,7 @@ def test_a_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
         with bound(where) as listening:
             listening.listen()
             assert stat.S_IMODE(where.stat().st_mode) == 0o660
-            with pytest.raises(InvalidArgument, match="one that nobody listens on"), bound(where):
+            with pytest.raises(InvalidArgument, match="no other process listens on"), bound(where):
                 pass
             assert where.is_socket()
     finally:

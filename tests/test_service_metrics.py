@@ -164,7 +164,7 @@ def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
     books.shop.engine.verify()
 
 
-def test_counters_outlive_the_process_and_a_file_of_the_version_before(tmp_path: Path) -> None:
+def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     """From snapshots, from the log alone, and from a file that counted defaults and lapsed decisions as expired."""
     path, now = tmp_path / "shop.db", [1_700_000_000 * 10**9]
     with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as shop:
@@ -205,7 +205,7 @@ def tally_as_before(text: str) -> str:
     return json.dumps(tally)
 
 
-def test_what_was_not_written_is_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_commits_are_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     books.create("home")
     books.decide("home", "one")
     ledger = books.shop.engine._store
@@ -222,7 +222,7 @@ def test_what_was_not_written_is_not_counted(books: Bookkeeper, monkeypatch: pyt
     check_experiments(books)
 
 
-def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
+def test_every_command_of_a_large_batch_is_counted(books: Bookkeeper) -> None:
     """More rewards than one transaction of the engine takes: they wait behind each other and are written at once."""
     n_batches, size = 6, 1000
     books.create("home")
@@ -234,13 +234,13 @@ def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
     from alphafair.engine import Reward
 
     rewards = [Reward(f"{k}-{n}", 1.0, "home") for k in range(n_batches) for n in range(size)]
-    books.shop.application.state.writer._write(rewards)
+    books.shop.service.writer._write(rewards)
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size
     check_experiments(books)
 
 
-def test_the_time_of_every_answer_is_told_by_route(books: Bookkeeper) -> None:
+def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
     books.create("home")
     began = time.perf_counter()
     for k in range(5):
