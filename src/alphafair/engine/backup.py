@@ -1,8 +1,8 @@
-"""Copies of a database: sound under their own name when they are there, and nothing at all where one has failed.
+"""Copies of a database: complete when they have their name, and nothing at all where one has failed.
 
-A database in SQLite is more than one file: what lies in `-wal` or `-journal` beside a name is read into whatever file
-has that name. So a copy is made under another name, takes its own only where nothing of an older database is left and
-never over another file, and is then opened anew and checked.
+A database in SQLite is more than one file: SQLite reads `-wal` or `-journal` beside a name into whatever file has that
+name. So a copy is made under another name, is renamed only where nothing of an older database is left and never over
+another file, and is then opened and checked.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from pathlib import Path
 from typing import Final
 
 from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
-from alphafair.engine.ledger import check_application
+from alphafair.engine.store import check_application
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 
-def copy(
+def copy_database(
     source: str | os.PathLike[str],
     path: str | os.PathLike[str],
     prepare: Callable[[Path], None] = lambda part: None,
 ) -> int:
-    """Copy a database that may be in use to a new file, and `prepare` it before it takes its name; its events."""
+    """Copy a database that may be in use to a new file; return its number of events.
+
+    `prepare` is called with the copy before it gets its name.
+    """
     target = Path(path)
     if not Path(source).exists():
-        raise InvalidArgument("path", "a file that is there", str(source), "Look for a typo.")
+        raise InvalidArgument("path", "an existing file", str(source), "Check the path for a typo.")
     _check_new(target)
     try:
         with _part(target) as part:
@@ -40,7 +43,7 @@ def copy(
                 copied.execute("pragma journal_mode = delete")
             _sync(part)
             _check_new(target)
-            _take_name(part, target)
+            _rename(part, target)
             try:
                 n_events = n_events_of(target)
                 _sync(target.absolute().parent)
@@ -59,7 +62,7 @@ def copy(
 
 
 def n_events_of(path: Path) -> int:
-    """How many events a file has, opened anew; refused where SQLite finds it damaged."""
+    """Return how many events a file has; refused where SQLite finds it damaged."""
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copied:
         try:
             ((found,),) = copied.execute("pragma integrity_check(1)")
@@ -72,13 +75,13 @@ def n_events_of(path: Path) -> int:
 
 
 def _check_new(target: Path) -> None:
-    """Refuse a name that is taken, that something is left of, or that a process holds."""
+    """Refuse a name that exists, that files of SQLite are left of, or that a process has locked."""
     if os.path.lexists(target):
-        raise InvalidArgument("path", "a new file", str(target), "Move the old one away first: nothing is overwritten.")
+        raise InvalidArgument("path", "a new file", str(target), "Move it away first: files are never overwritten.")
     left = [target.name + ending for ending in COMPANIONS if os.path.lexists(f"{target}{ending}")]
     if left:
-        repair = f"Move {' and '.join(left)} away too: SQLite would read what is in there into the new file."
-        raise InvalidArgument("path", "a name that nothing is left of", left, repair)
+        repair = f"Move {' and '.join(left)} away, too: SQLite would read their content into the new file."
+        raise InvalidArgument("path", "a name without files of an older database beside it", left, repair)
     if lock_of(target).exists():
         handle = open_lock(target)
         try:
@@ -89,9 +92,9 @@ def _check_new(target: Path) -> None:
 
 @contextlib.contextmanager
 def _part(target: Path) -> Iterator[Path]:
-    """An empty file beside the target, for one copy at a time; gone at the end, with all that SQLite put beside it."""
+    """Yield an empty file beside the target, for one copy at a time; remove it at the end, with SQLite's own files."""
     part = target.with_name(target.name + ".part")
-    handle = _claimed(part, target)
+    handle = _create_locked(part, target)
     try:
         _remove_companions(part)
         yield part
@@ -101,8 +104,8 @@ def _part(target: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _claimed(part: Path, target: Path) -> int:
-    """A new file that is locked; one that a killed process has left is unlinked: it may have another name by now."""
+def _create_locked(part: Path, target: Path) -> int:
+    """Create and lock a file; one that a killed process has left is removed first."""
     import fcntl
 
     try:
@@ -120,11 +123,11 @@ def _claimed(part: Path, target: Path) -> int:
                 return handle
     except BlockingIOError:
         pass
-    raise Unavailable(f"{target}: another copy is being made under this name. Wait for its end.")
+    raise Unavailable(f"{target}: another copy is being made under this name. Wait until it ends.")
 
 
 def _copy_pages(source: Path, part: Path) -> None:
-    """What a reader sees now, whatever is written meanwhile."""
+    """Copy what a reader sees now, whatever is written meanwhile."""
     uri = f"{source.absolute().as_uri()}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as original:
         try:
@@ -135,8 +138,8 @@ def _copy_pages(source: Path, part: Path) -> None:
             original.backup(copied)
 
 
-def _take_name(part: Path, target: Path) -> None:
-    """Under its name from here on, never over another file."""
+def _rename(part: Path, target: Path) -> None:
+    """Give the copy its name, never over another file."""
     try:
         os.link(part, target)
     except FileExistsError:

@@ -10,7 +10,7 @@ import pytest
 from alphafair import Engine, Groups, Uniform
 from alphafair.algorithms import POLICIES
 from alphafair.jit import Bundle
-from alphafair.service.warm import DEFAULT, Kind, _policies, every_kind, kinds_in_use, warm
+from alphafair.service.precompile import DEFAULT, Kind, _policies, every_kind, kinds_in_use, precompile
 
 ARMS = ["ada", "ben", "cyd"]
 UNIFORM = Kind("uniform", "bandit", with_groups=False)
@@ -30,20 +30,20 @@ def is_interpreted() -> bool:
 
 
 @pytest.mark.compiled
-def test_a_policy_that_was_warmed_begins_with_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_precompiled_policy_starts_with_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "auto")
     assert is_interpreted()
-    warm([UNIFORM])
+    precompile([UNIFORM])
     assert not is_interpreted()
 
 
-def test_nothing_is_compiled_where_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_if_the_jit_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "off")
-    warm([UNIFORM])
+    precompile([UNIFORM])
     assert is_interpreted()
 
 
-def test_kinds_are_those_of_experiments_and_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_in_use_are_those_of_experiments_and_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "off")
     with Engine.open(tmp_path / "shop.db") as engine:
         assert kinds_in_use(engine) == {DEFAULT}
@@ -71,5 +71,5 @@ def test_there_is_a_policy_of_every_kind() -> None:
             assert (policy.groups is not None and not policy.groups.is_default) is kind.with_groups
 
 
-def test_a_policy_that_is_not_registered_is_left_out() -> None:
+def test_an_unregistered_policy_is_left_out() -> None:
     assert [*_policies(Kind("nobody's", "bandit", with_groups=False))] == []

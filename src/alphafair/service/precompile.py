@@ -1,8 +1,8 @@
-"""Machine code for decisions before the first one, so that no request waits for it.
+"""Compile the kernels of policies before the first request needs them.
 
-What is on disk (`NUMBA_CACHE_DIR`) is loaded, and what is not is compiled. Kinds of policies that come into use later
-start interpreted, and a helper process compiles for them: see `alphafair.jit`. `python -m alphafair.service.warm` does
-it for all kinds, with groups and without, while an image is built.
+Machine code on disk (`NUMBA_CACHE_DIR`) is loaded, the rest is compiled. A kind of policy that comes into use later
+starts interpreted while another process compiles it: see `alphafair.jit`. `python -m alphafair.service.precompile`
+compiles all kinds, with and without groups; an image is built with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARMS = ("a", "b")
 
 
 class Kind(NamedTuple):
-    """Policies that run the same kernels."""
+    """Policies that share their kernels."""
 
     policy: str
     feedback: str
@@ -34,7 +34,7 @@ DEFAULT = Kind("alpha-fair-adaptive", Feedback.BANDIT.value, with_groups=False)
 
 
 def kinds_in_use(engine: Engine) -> set[Kind]:
-    """The default, and those of experiments; as many as can be known while the file cannot be loaded."""
+    """The default kind and those of the experiments, if the file can be read."""
     found = {DEFAULT}
     with suppress(Mismatch, Unavailable):
         for status in map(engine.experiment, engine.experiments()):
@@ -43,7 +43,7 @@ def kinds_in_use(engine: Engine) -> set[Kind]:
 
 
 def every_kind() -> Iterator[Kind]:
-    """All that registered policies can be."""
+    """All kinds of the registered policies."""
     for name, registered in POLICIES.items():
         some = registered(1, len(ARMS), **next(iter(registered.traits.variants(1, len(ARMS)).values())))
         for feedback in registered.traits.feedbacks or (some.feedback,):
@@ -51,11 +51,11 @@ def every_kind() -> Iterator[Kind]:
                 yield Kind(name, feedback.value, with_groups)
 
 
-def warm(kinds: Iterable[Kind] = (DEFAULT,)) -> None:
-    """Decide and learn once with each that is registered, in a file that is then thrown away."""
+def precompile(kinds: Iterable[Kind] = (DEFAULT,)) -> None:
+    """Decide and learn once with each registered kind, in a temporary file."""
     if jit.mode() == "off":
         return
-    with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder) / "warm.db") as engine:
+    with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder) / "precompile.db") as engine:
         for kind in kinds:
             for number, policy in enumerate(_policies(kind)):
                 policy._bundle.switch()
@@ -67,7 +67,7 @@ def warm(kinds: Iterable[Kind] = (DEFAULT,)) -> None:
 
 
 def _policies(kind: Kind) -> Iterator[BasePolicy]:
-    """Small policies of a kind, in all variants that may have kernels of their own."""
+    """Small policies of a kind, one per variant that may have kernels of its own."""
     registered: Any = POLICIES.get(kind.policy)
     groups = {"groups": Groups(ARMS, pull_floor={ARMS[0]: 0.1})} if kind.with_groups else {}
     for settings in registered.traits.variants(1, len(ARMS)).values() if registered is not None else ():
@@ -77,4 +77,4 @@ def _policies(kind: Kind) -> Iterator[BasePolicy]:
 
 
 if __name__ == "__main__":
-    warm(every_kind())
+    precompile(every_kind())

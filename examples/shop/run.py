@@ -1,4 +1,4 @@
-"""Start a service on shop.db, let the shop's visitors come, and leave the service running until Ctrl-C."""
+"""Start a service on shop.db, simulate visitors, and leave the service running until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ URL = "http://127.0.0.1:8000"
 def main() -> None:
     service = subprocess.Popen([sys.executable, "-m", "alphafair", "serve", "--db", "shop.db"])
     try:
-        print("Starting; the first time on a machine kernels are compiled, for half a minute.")
+        print("Starting the service. The first start on a machine compiles kernels, which takes half a minute.")
         while not ready():
             if service.poll() is not None:
                 sys.exit(service.returncode)
             time.sleep(0.2)
         subprocess.run([sys.executable, str(Path(__file__).with_name("shop.py")), "--url", URL], check=True)
-        print(f"\nThe service goes on: {URL}/docs. Ctrl-C stops it.")
+        print(f"\nThe service is still running: {URL}/docs. Press Ctrl-C to stop it.")
         service.wait()
     except KeyboardInterrupt:
-        print("\nStopped; shop.db has everything.")
+        print("\nStopped. All decisions and rewards are in shop.db.")
     finally:
         service.terminate()
         service.wait()
@@ -33,7 +33,7 @@ def ready() -> bool:
     try:
         with urllib.request.urlopen(f"{URL}/ready", timeout=2.0):
             return True
-    except OSError:  # nobody listens yet, or it says 503
+    except OSError:  # not listening yet, or 503
         return False
 
 
