@@ -229,7 +229,7 @@ def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, twice: everything there, nothing run again, the same bytes; and no data set is needed."""
-    for module in (sources, sys.modules["alphafair.data.movielens_small"]):
+    for module in (sources, sys.modules["alphafair.data.movielens"]):
         monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
 

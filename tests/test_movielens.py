@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from alphafair import streams
 from alphafair.cli import app
 from alphafair.data import downloads
-from alphafair.data.movielens_small import FILE
+from alphafair.data.movielens import FILE
 from alphafair.streams import movielens, movielens_small
 from alphafair.values import Stream
 from benchmarks.make_movielens import make as make_up
@@ -526,7 +526,7 @@ print("polars" in sys.modules)
 
 def test_functions_win_over_the_modules_of_their_name() -> None:
     code = """
-import alphafair.data.movielens, alphafair.data.table, alphafair.data.movielens_small
+import alphafair.data.movielens, alphafair.data.table, alphafair.data.movielens
 import alphafair.data.open_bandit
 from alphafair import streams
 print(all(callable(f) for f in (streams.movielens, streams.table, streams.movielens_small, streams.open_bandit)))
@@ -543,7 +543,7 @@ def test_without_a_copy_latest_small_is_downloaded_once(
     unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a server on this machine: right bytes give the same rounds, wrong ones are refused and not kept."""
-    here, small = movielens_small(rows=5000), sys.modules["alphafair.data.movielens_small"]
+    here, small = movielens_small(rows=5000), sys.modules["alphafair.data.movielens"]
     archive = zipped(unpacked, "ml-latest-small/")
     with serving(archive.parent) as (address, asked):
         url, digest = f"{address}/{archive.name}", hashlib.sha256(archive.read_bytes()).hexdigest()

@@ -36,6 +36,7 @@ FAINT = "#8c8c8c"
 SUFFIXES = (".png", ".svg", ".pdf")
 LEFT, RIGHT = 0.06, 0.985  # margins of a whole picture
 LABEL_SIZE = 9.0
+WIDTH, HEIGHT = 7.2, 4.2  # of a report's figure, in inches
 MOST_STEMS = 300  # of more arms every so many are drawn
 MOST_BARS = 25  # of more arms those that get most
 
@@ -390,6 +391,17 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.set_title(f"Who gets what at the fair optimum{part}")
         figure.legend(title=ALPHA, frameon=False, loc="outside right center")
     return figure
+
+
+@contextmanager
+def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> Iterator[tuple[Figure, float]]:
+    """An empty figure of a report with its title and notes, and the height in inches that is left below them."""
+    with style():
+        figure = Figure(figsize=(WIDTH, height))
+        text = textwrap.fill("; ".join(filter(None, notes)), 106)
+        figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
+        figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
+        yield figure, height - 0.72 - 0.17 * text.count("\n")
 
 
 def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.data.csv_text import marked
+from alphafair.tables import escape_formulas
 from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
 from alphafair.errors import InvalidArgument, RequestError
@@ -183,7 +183,7 @@ def write(
             handle.write((",".join(schema(experiment, format)) + "\n").encode())
         for page in counted():
             if format == "csv":
-                page = page.with_columns(marked(pl.col("id", "context", "arm")))
+                page = page.with_columns(escape_formulas(pl.col("id", "context", "arm")))
                 page.write_csv(handle, include_header=False)
             else:
                 page.write_ndjson(handle)
