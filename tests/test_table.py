@@ -482,7 +482,7 @@ def test_a_table_without_a_place_in_memory_is_refused_before_it_is_read(tmp_path
     path = tmp_path / name
     frame = pl.select(pl.repeat("v", 300_000).alias("context"), pl.repeat(0.5, 300_000).alias("jazz"))
     (frame.write_parquet if name == "a.parquet" else frame.write_ipc)(path)
-    with mock.patch("alphafair.data.table.memory_limit", return_value=10**6):
+    with mock.patch("alphafair.tables.memory_limit", return_value=10**6):
         with pytest.raises(
             InvalidArgument, match=r"rows must be at most 62500 rows, for which there is memory; got 300000"
         ):
@@ -498,7 +498,7 @@ def test_a_compressed_file_without_a_place_in_memory_is_refused_before_it_is_rea
     path.write_bytes(gzip.compress(b"context,jazz\n" + b"v,0.5\n" * 300_000))
     assert path.stat().st_size < 10_000
     with (
-        mock.patch("alphafair.data.table.memory_limit", return_value=10**6),
+        mock.patch("alphafair.tables.memory_limit", return_value=10**6),
         pytest.raises(InvalidArgument, match=r"at most 500000 bytes once it is unpacked"),
     ):
         table(path)

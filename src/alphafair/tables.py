@@ -565,5 +565,3 @@ def _plain_column(column: Any) -> Any:
         return column.to_numpy()
     values = (value.tolist() if isinstance(value, np.ndarray) else value for value in column)
     return [None if gap else value for value, gap in zip(values, missing, strict=True)]
-
-

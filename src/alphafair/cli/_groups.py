@@ -46,7 +46,9 @@ def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull
     frame = table.read()
     found = table.column(frame, Column("arm")).to_list()
     if sorted(found) != sorted(labels):
-        missing, unknown = ([arm for arm in some if arm not in {*others}] for some, others in ((labels, found), (found, labels)))
+        missing, unknown = (
+            [arm for arm in some if arm not in {*others}] for some, others in ((labels, found), (found, labels))
+        )
         repeated = [arm for arm, times in Counter(found).items() if times > 1]
         repair = f"Missing: {missing[:5]}; unknown: {unknown[:5]}; more than once: {repeated[:5]}."
         raise InvalidArgument(f"{table.label}: arm", "every arm of the data, once", f"{len(found)} rows", repair)

@@ -29,10 +29,13 @@ File = Annotated[
 ]
 Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]
 Arm = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of arms shown.")]
-Reward = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of rewards; rows without a reward are left out.")]
+Reward = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The log's column of rewards; rows without a reward are left out.")
+]
 Propensity = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of probabilities, in (0, 1].")]
 User = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The log's column of users, whose rounds are then resampled together.")
+    str | None,
+    typer.Option(metavar="COLUMN", help="The log's column of users, whose rounds are then resampled together."),
 ]
 Available = Annotated[
     str,
@@ -47,15 +50,17 @@ Replicates = Annotated[int, typer.Option(metavar="N", help="Number of bootstrap 
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap and of the draws of policies that learn.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="Write a page, its figure and numbers there. Default: no files."),
+    typer.Option(
+        "--output", "-o", metavar="FOLDER", help="Write a page, its figure and numbers there. Default: no files."
+    ),
 ]
 
 LONGEST_NUMBER = 40  # characters, with its interval
 SHORT = 15  # characters: a column of at most as many is not broken
 LONGEST_WORD = 20  # characters that are not broken in a table
 ASSUMPTIONS = (
-    "Rounds are exchangeable: future contexts and rewards are distributed as in the log, and the arm shown in one round "
-    "does not affect later rounds.",
+    "Rounds are exchangeable: future contexts and rewards are distributed as in the log, and the arm shown in one "
+    "round does not affect later rounds.",
     "Propensities are true, and every arm that the policy would show was sometimes shown in the same context.",
     "Accounts, of arms or of groups, are the expected rewards of the policy on as many rounds as the log has, plus an "
     "initial 1 each.",

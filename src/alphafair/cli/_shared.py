@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
 Arms = Annotated[
     list[str] | None,
-    typer.Option("--arm", metavar="COLUMN", help="A column of rewards of the file; may be repeated. Default: all others."),
+    typer.Option(
+        "--arm", metavar="COLUMN", help="A column of rewards of the file; may be repeated. Default: all others."
+    ),
 ]
 Time = Annotated[
     str | None,
@@ -42,9 +44,7 @@ Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)
 ]
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Threads at work; default: one per core.")]
 Show = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
@@ -62,8 +62,8 @@ def read_rounds(
     import numpy as np
 
     from alphafair import rescale_rewards, streams
-    from alphafair.tables import place
     from alphafair.formatting import exact
+    from alphafair.tables import place
 
     low, high = reward_range or (0.0, most)
     if reward_range is not None and not -math.inf < low < high < math.inf:
@@ -81,7 +81,7 @@ def read_rounds(
             least, greatest = min(least, 0.0), max(greatest, 0.0)
         repair = f"Pass --reward-range {exact(least)} {exact(greatest)}, or the columns of rewards with --arm."
         if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
-            repair = "These look like totals: map the rewards before adding them up, or pass the columns of rewards with --arm."
+            repair = "These look like totals: map the rewards before adding them up, or pass reward columns with --arm."
         raise InvalidArgument(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 

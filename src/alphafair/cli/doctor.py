@@ -17,8 +17,12 @@ def command(
     arm: _logs.Arm = "arm",
     reward: _logs.Reward = "reward",
     propensity: _logs.Propensity = "propensity",
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="The log's column of times, which should not go backwards.")] = None,
-    id: Annotated[str | None, typer.Option(metavar="COLUMN", help="The log's column of decision ids, which should be unique.")] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The log's column of times, which should not go backwards.")
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The log's column of decision ids, which should be unique.")
+    ] = None,
     available: _logs.Available = "available",
     output: _logs.Output = None,
     as_json: AsJson = False,

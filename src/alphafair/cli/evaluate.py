@@ -58,9 +58,9 @@ def command(
     """Estimate what policies would have earned on a log, and how fairly.
 
     The log has decisions with the probabilities of the arms that were shown. Every number has an interval, and every
-    policy a verdict: trustworthy, thin, or do not use. A learning policy is replayed on the rounds that match its draws,
-    and simulated on a model of the log; both state their assumptions. An option that affects none of the policies is an
-    error; for one that affects only some of them the output lists the others.
+    policy a verdict: trustworthy, thin, or do not use. A learning policy is replayed on the rounds that match its
+    draws, and simulated on a model of the log; both state their assumptions. An option that affects none of the
+    policies is an error; for one that affects only some of them the output lists the others.
     """
     from alphafair import Log
     from alphafair.evaluation import Learned, LogFile, evaluate_all
@@ -73,8 +73,14 @@ def command(
     groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)
     unaffected = list(_unaffected(ctx, names, learning, groups))
     common: dict[str, Any] = {"alpha": alpha, "groups": groups, "confidence": confidence, "seed": seed}
-    tables = {name: name if name in FIXED else read_distributions(Path(name), source) for name in names if _is_fixed(name)}
-    fixed = evaluate_all(source, tables, **common, estimator=estimator, n_replicates=replicates, progress=True) if tables else {}
+    tables = {
+        name: name if name in FIXED else read_distributions(Path(name), source) for name in names if _is_fixed(name)
+    }
+    fixed = (
+        evaluate_all(source, tables, **common, estimator=estimator, n_replicates=replicates, progress=True)
+        if tables
+        else {}
+    )
     found: dict[str, Measured] = {}
     for name in names:
         if name in fixed:
@@ -92,8 +98,8 @@ def command(
         lead=f"What policies would have earned on {sizes} of {log.name}, at alpha {alpha:g}",
         headings=("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
-        caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the number "
-        "of the policy's own rounds with as much information.",
+        caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
+        "number of the policy's own rounds with as much information.",
         sentences=[*reasons, *assumed, *unaffected],
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.command_line(),

@@ -32,11 +32,15 @@ def command(
     ] = None,
     least_share: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0, max=1, help="Find the alpha at which no arm has less than this share of all reward."),
+        typer.Option(
+            metavar="S", min=0, max=1, help="Find the alpha at which no arm has less than this share of all reward."
+        ),
     ] = None,
     cost: Annotated[
         float | None,
-        typer.Option(metavar="PERCENT", min=0, max=100, help="Find the alpha that costs at most this percentage of the reward."),
+        typer.Option(
+            metavar="PERCENT", min=0, max=100, help="Find the alpha that costs at most this percentage of the reward."
+        ),
     ] = None,
     optimum: Annotated[
         str,
@@ -77,7 +81,7 @@ def command(
     answers = {}
     if least_share is not None:
         unit = "group" if groups.named else "arm"
-        answers[f"no {unit} has less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
+        answers[f"no {unit} gets less than {least_share:.2%} of all reward"] = found.alpha_for_least_share(least_share)
     if cost is not None:
         answers[f"at most {cost:g}% of the average reward is lost"] = found.alpha_for_cost(cost)
     sizes = _logs.sizes(file, groups)
@@ -87,7 +91,9 @@ def command(
     written = {"jain_index": "{:.3f}", "least_share": "{:.2%}", "greatest_share": "{:.2%}"}
     rows = []
     for k, value in enumerate(alphas):
-        cells = [interval(Interval(*(side[k] for side in c)), written.get(name, "{:.4g}")) for name, c in curves.items()]
+        cells = [
+            interval(Interval(*(side[k] for side in c)), written.get(name, "{:.4g}")) for name, c in curves.items()
+        ]
         rows.append([f"{value:g}", *cells])
     numbers = {"log": log.name, **found.as_dict(), **plain({"curves": curves, "answers": answers, "regret": worst})}
     page = LogPage(

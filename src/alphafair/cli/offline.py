@@ -24,9 +24,7 @@ def command(
     arm: Arms = None,
     time: Time = None,
     reward_range: RewardRange = None,
-    alpha: Annotated[
-        list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); may be repeated.")
-    ] = None,
+    alpha: Annotated[list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); may be repeated.")] = None,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Relative gap at which to stop.")] = 1e-9,
@@ -47,8 +45,8 @@ def command(
     import polars as pl
 
     from alphafair import figures, metrics, validate
-    from alphafair.tables import escape_labels
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
+    from alphafair.tables import escape_labels
 
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)

@@ -140,7 +140,9 @@ def first_rating(folder_or_zip: str | Path) -> str:
         return lines[1] if copy.extension == "csv" else lines[0]
 
 
-def check_settings(rows: int | None, min_ratings: int | None, reward_floor: float) -> tuple[int | None, int | None, float]:
+def check_settings(
+    rows: int | None, min_ratings: int | None, reward_floor: float
+) -> tuple[int | None, int | None, float]:
     """Check the settings that all streams of ratings share."""
     return (
         None if rows is None else validate.integer("rows", rows, low=1),
@@ -409,12 +411,16 @@ def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) ->
     lines = block.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
     rows = [text.removesuffix("\r").split(",") for text in lines]
     short = next((row for row, fields in enumerate(rows) if len(fields) != len(header)), len(rows))
-    columns = {name: pl.Series([fields[k] for fields in rows[:short]], dtype=pl.String) for k, name in enumerate(header)}
+    columns = {
+        name: pl.Series([fields[k] for fields in rows[:short]], dtype=pl.String) for k, name in enumerate(header)
+    }
 
     def where(row: int) -> str:
         return f"{label}, line {line + row}"
 
-    bad = [(min(rows, default=short), column) for column in _RATINGS for rows in [column.bad_rows(columns[column.name])]]
+    bad = [
+        (min(rows, default=short), column) for column in _RATINGS for rows in [column.bad_rows(columns[column.name])]
+    ]
     row, column = min(bad, key=lambda each: each[0])
     if row < short:
         raise replace(column, kind="label").error(columns[column.name], row, where)

@@ -18,10 +18,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.tables import escape_formulas
 from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
 from alphafair.errors import InvalidArgument, RequestError
+from alphafair.tables import escape_formulas
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
 if TYPE_CHECKING:

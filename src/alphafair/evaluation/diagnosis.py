@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
 from alphafair.evaluation.estimators import ESTIMATORS, SQUARE, WEIGHT, Scoring, score
-from alphafair.evaluation.log_rows import AnyLog, LogFile, Rows, arm_names, batches, check_log, has_available
+from alphafair.evaluation.log_rows import AnyLog, LogFile, arm_names, batches, check_log, has_available
 from alphafair.evaluation.optima import survey
 from alphafair.formatting import clipped, counted, listed, number, percent
 from alphafair.tables import Where
@@ -85,8 +85,8 @@ def doctor(
 ) -> Diagnosis:
     """Check a log, and name the rows that are wrong.
 
-    `source` is a `Log`, a `LogFile`, or a table with the parameters of `Log.from_table`. The rows of a table are checked
-    first: values that are not allowed, repeated ids, times that go backwards. Then the log as a whole: inverse
+    `source` is a `Log`, a `LogFile`, or a table with the parameters of `Log.from_table`. The rows of a table are
+    checked first: values that are not allowed, repeated ids, times that go backwards. Then the log as a whole: inverse
     propensities that do not average to one, arms never shown, contexts with few rounds.
 
     Where decisions were not always drawn among all arms (`available`), inverse propensities are averaged over the
@@ -200,7 +200,9 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
     shown = cells.counts.sum(axis=0)
     never = [clipped(names[arm], 24) for arm in np.flatnonzero(shown == 0.0)]
     if never:
-        yield Finding("look", f"{counted(len(never), 'arm')} never shown, so there is no information about: {_some(never)}")
+        yield Finding(
+            "look", f"{counted(len(never), 'arm')} never shown, so there is no information about: {_some(never)}"
+        )
     few = cells.visits < log.n_arms
     if few.any():
         part = percent(float(cells.visits[few].sum()) / n_rounds)

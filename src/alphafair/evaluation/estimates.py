@@ -149,7 +149,12 @@ def evaluate(
     >>> estimate.verdict, estimate.jain_index.low < estimate.jain_index.value < estimate.jain_index.high
     ('trustworthy', True)
     """
-    settings = {"estimator": estimator, "groups": groups, "confidence": confidence, "n_replicates": n_replicates}
+    settings: dict[str, Any] = {
+        "estimator": estimator,
+        "groups": groups,
+        "confidence": confidence,
+        "n_replicates": n_replicates,
+    }
     return evaluate_all(log, {"policy": distributions}, alpha, **settings, seed=seed, progress=progress)["policy"]
 
 
@@ -167,8 +172,9 @@ def evaluate_all(
 ) -> dict[str, Estimate]:
     """Estimate what several fixed policies would have earned, in at most two passes over the log.
 
-    `policies` are distributions by name, as in `evaluate`, or one of three strings: "logged" (the frequencies of arms in
-    the log), "uniform" and "fair" (the best fixed policy, learned from each half of the rounds and scored on the other).
+    `policies` are distributions by name, as in `evaluate`, or one of three strings: "logged" (the frequencies of arms
+    in the log), "uniform" and "fair" (the best fixed policy, learned from each half of the rounds and scored on the
+    other).
 
     >>> from alphafair import Uniform, simulate, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
@@ -333,6 +339,7 @@ def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None
     with progress_bar(disable=not progress) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
+
 
 def plain(value: Any) -> Any:
     """A value for JSON: named tuples as objects, arrays as lists, and None for NaN and infinity."""

@@ -17,8 +17,8 @@ has no part in the model as it is.
 Where not all arms were available, pi is restricted to those that were: renormalised over them, as policies do with
 masks, or set to 0 for the others.
 
-Scores are summed within clusters of rows. Each cluster belongs to a fold, and each fold has a policy of its own, so that
-a policy learned from some rows is scored on the others.
+Scores are summed within clusters of rows. Each cluster belongs to a fold, and each fold has a policy of its own, so
+that a policy learned from some rows is scored on the others.
 """
 
 from __future__ import annotations
@@ -173,15 +173,9 @@ class ScoreSums:
         self.scoring, self._limits = scoring, scoring.estimator.limits(log.n_rounds)
         self._folds = np.zeros(n_clusters, dtype=np.int64) if scoring.folds is None else scoring.folds
         self._model = Model.zero(n_arms) if scoring.model is None else scoring.model
-        self.tally = Tally(
-            np.zeros((n_clusters, n_arms)),
-            np.zeros(n_clusters),
-            np.zeros(n_clusters),
-            np.zeros(scoring.policies.shape[:2]),
-            *np.zeros((3, log.n_contexts, n_arms)),
-            np.zeros((N_ARM_WEIGHTS, n_arms)),
-            np.zeros(n_arms),
-        )
+        of_clusters, of_cells, of_arms = (n_clusters, n_arms), (log.n_contexts, n_arms), (N_ARM_WEIGHTS, n_arms)
+        shapes = (of_clusters, n_clusters, n_clusters, scoring.policies.shape[:2], *[of_cells] * 3, of_arms, n_arms)
+        self.tally = Tally._make(np.zeros(shape) for shape in shapes)
 
     def add(self, rows: Rows) -> None:
         policies, estimator = self.scoring.policies, self.scoring.estimator

@@ -51,11 +51,10 @@ class Level(NamedTuple):
         return self.t / NormalDist().inv_cdf(self.tail)
 
 
-def replicates(
-    scores: Sequence[Scores], n_replicates: int, seed: int, advance: Advance = silent
-) -> list[Matrix]:
+def replicates(scores: Sequence[Scores], n_replicates: int, seed: int, advance: Advance = silent) -> list[Matrix]:
     """R of every replicate, (n_replicates, n_arms), for each of the scores, which have the same clusters."""
-    generator, found = np.random.default_rng(seed), [[] for _ in scores]
+    generator = np.random.default_rng(seed)
+    found: list[list[Matrix]] = [[] for _ in scores]
     for first in range(0, n_replicates, BLOCK) if scores else ():
         shape = (min(BLOCK, n_replicates - first), len(scores[0].shares))
         weights = generator.poisson(1.0, shape).astype(np.float64)

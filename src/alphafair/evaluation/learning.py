@@ -157,7 +157,9 @@ def _check(log: Log, policy: Policy) -> None:
     check_log(check_in_memory(log))
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
-        raise InvalidArgument("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log's contexts and arms.")
+        raise InvalidArgument(
+            "policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log's contexts and arms."
+        )
     validate.learnable(log.rewards, policy.traits.reward_range)
 
 

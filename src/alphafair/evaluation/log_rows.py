@@ -59,7 +59,10 @@ class LogFile:
             rewards, propensities = (self._table.table.column(frame, checks[name]) for name in ("reward", "propensity"))
             self._at_least(reward, rewards.min(), 0.0, "Map the rewards onto [0, 1] first.")
             self._at_least(propensity, propensities.min(), LEAST_PROPENSITY, IMPROBABLE)
-            self.n_rounds, self.most_reward = self.n_rounds + len(frame), max(self.most_reward, float(rewards.max()))
+            self.n_rounds, self.most_reward = (
+                self.n_rounds + len(frame),
+                max(self.most_reward, rewards.to_numpy().max()),
+            )
         self._table.refuse_empty(self.n_rounds)
         self._labels = Labels.of(contexts, arms)
         self.context_labels, self.arm_labels = (tuple(each) for each in self._labels)
@@ -208,9 +211,13 @@ def batches(log: AnyLog) -> Iterator[tuple[int, Rows]]:
             own = np.arange(first + start, first + stop) if piece.users is None else piece.users[rows]
             is_own = not log.has_users and log.n_rounds <= n_clusters
             clusters = own if is_own else (scatter(own) % np.uint64(n_clusters)).astype(np.int64)
-            sets, of_rounds = (every.sets, every.of_rounds[: stop - start]) if piece.available is None else (
-                piece.available.sets,
-                piece.available.of_rounds[rows],
+            sets, of_rounds = (
+                (every.sets, every.of_rounds[: stop - start])
+                if piece.available is None
+                else (
+                    piece.available.sets,
+                    piece.available.of_rounds[rows],
+                )
             )
             columns = (piece.contexts[rows], piece.arms[rows], piece.rewards[rows] / unit, piece.propensities[rows])
             yield part, Rows(*columns, clusters, of_rounds, sets, first + start)

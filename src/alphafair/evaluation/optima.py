@@ -2,8 +2,8 @@
 
 The best fixed policy has a distribution for every situation, which is a context with a set of available arms. Its
 rewards depend only on how often it shows each arm in each context, if the reward of an arm does not depend on which
-others are available. One table shows arms as often, up to any precision: weights u per context and arm, renormalised over
-the set S of available arms, u_i / sum_{k in S} u_k. They maximise the concave likelihood
+others are available. One table shows arms as often, up to any precision: weights u per context and arm, renormalised
+over the set S of available arms, u_i / sum_{k in S} u_k. They maximise the concave likelihood
 
     sum_i E_i log u_i - sum_S n_S log sum_{k in S} u_k,     where arm i is expected E_i times
 

@@ -1,4 +1,4 @@
-"""The price of fairness: the fair optimum from a log along alpha, and an upper bound on the regret of the logged run."""
+"""The price of fairness: the fair optimum from a log along alpha, and a bound on the regret of the logged run."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Frontier:
     """The best fixed policies along alpha, from a log.
 
     The `optimum` is that of the rewards of every arm in these rounds ("realised"), or of their expectations given the
-    rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the other
-    (`held_out`) is worse than the optimum, one scored on the rounds that it was learned from (`flattered`) looks better,
-    and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of every
+    rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the
+    other (`held_out`) is worse than the optimum, one scored on the rounds that it was learned from (`flattered`) looks
+    better, and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of every
     metric covers the intervals of all three, the last simultaneous for all alphas (Bonferroni). The value is the
     held-out one: what a policy earns that was learned from as many rounds.
     """
@@ -138,7 +138,7 @@ def frontier(
     seed: int = 0,
     progress: bool = False,
 ) -> Frontier:
-    """The price of fairness from a log: the best fixed policy at every alpha, scored on rounds that it was not learned from.
+    """The price of fairness from a log: the best fixed policy at every alpha, on rounds that it was not learned from.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A model of rewards: the mean of every context and arm, estimated from a log, and rewards that are plausible given it.
 
 The optimum of estimated rewards is not an estimate of the optimum: noise makes arms look better in one context than in
-another, and shrinkage makes them look alike. Rewards drawn given the log (`plausible_totals`) differ as much as the true
+another, and shrinkage makes them look alike. Rewards drawn given the log (`plausible_totals`) differ as much as true
 ones do. Means of contexts are normal around the arm's, with one covariance T for all contexts; T by moments, and given
 the log
 
@@ -78,12 +78,12 @@ class FoldCells:
 
     @property
     def by_fold(self) -> list[Cells]:
-        return [Cells(*fold, self.unit) for fold in self.table]
+        return [Cells._make([*fold, self.unit]) for fold in self.table]
 
     @property
     def together(self) -> Cells:
         """The cells of all folds."""
-        return Cells(*np.sum(self.table, axis=0), self.unit)
+        return Cells._make([*np.sum(self.table, axis=0), self.unit])
 
 
 @long_kernel
@@ -206,7 +206,9 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = 
         means = np.concatenate(
             [
                 _drawn(precision, counts[rows] / noise, apart[rows], generator)
-                for rows in (slice(first, first + CONTEXTS_AT_ONCE) for first in range(0, len(counts), CONTEXTS_AT_ONCE))
+                for rows in (
+                    slice(first, first + CONTEXTS_AT_ONCE) for first in range(0, len(counts), CONTEXTS_AT_ONCE)
+                )
             ]
         )
         if expected:
@@ -244,7 +246,7 @@ def _noise(counts: Matrix, sums: Matrix, squares: Vector) -> Vector:
 
 
 def _precision(counts: Matrix, apart: Matrix, noise: Vector) -> Matrix:
-    """T^-1, T from products of deviations, without the part of the squares that is noise, and made positive definite."""
+    """T^-1, T from products of deviations, without the noise in the squares, and made positive definite."""
     weighted = counts * apart
     pairs = np.maximum(counts.T @ counts, 1.0)
     found = (weighted.T @ weighted - np.diag((counts * noise).sum(axis=0))) / pairs

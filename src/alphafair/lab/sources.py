@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from alphafair import streams
-from alphafair.data.movielens import Genres, Ratings, read_movielens
-from alphafair.data.movielens import read_movielens_small
+from alphafair.data.movielens import Genres, Ratings, read_movielens, read_movielens_small
 from alphafair.errors import InvalidArgument
 from alphafair.lab.results import DataFacts, Part
 from alphafair.values import Stream

@@ -157,12 +157,15 @@ class Log:
     @classmethod
     def from_decisions(cls, found: Decisions, labels: Labels) -> Log:
         """A log of decoded rows of a table."""
-        dated = found.times is not None and found.times.dtype.is_temporal()
+        times = found.times
+        if times is not None:
+            dated = times.dtype.is_temporal()
+            times = times.dt.cast_time_unit("us").dt.replace_time_zone(None) if dated else None
         return cls(
             *found[:4],
             users=found.users,
             positions=found.positions,
-            timestamps=found.times.dt.cast_time_unit("us").dt.replace_time_zone(None).to_numpy() if dated else None,
+            timestamps=None if times is None else times.to_numpy(),
             available=found.available,
             context_labels=tuple(labels.contexts),
             arm_labels=tuple(labels.arms),

@@ -171,8 +171,8 @@ class LogTable:
 
 def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:
     """The same decisions in another order."""
-    columns = {name: None if value is None else value[order] for name, value in found._asdict().items() if name != AVAILABLE}
-    return Decisions(**columns, available=None if found.available is None else found.available.take(order))
+    columns: list[Any] = [None if column is None else column[order] for column in found[:-1]]
+    return Decisions._make([*columns, None if found.available is None else found.available.take(order)])
 
 
 def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
