@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from alphafair import (
     offline_optimum,
     simulate,
 )
-from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, intervals
+from alphafair.errors import InvalidArgument
+from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, evaluate_all, frontier, intervals, logged_policy
 from alphafair.evaluation.estimates import METRICS, PLUG_IN, rewarded_rounds
-from alphafair.evaluation.estimators import Scores, Scoring, score
+from alphafair.evaluation.estimators import Scores, ScoreSums, Scoring, score
 from alphafair.evaluation.intervals import Level
-from alphafair.evaluation.log_rows import batches, cluster_count
-from alphafair.evaluation.optima import survey
-from alphafair.evaluation.reward_model import fit
+from alphafair.evaluation.log_rows import add_up, batches, cluster_count
+from alphafair.evaluation.optima import SituationCounts, survey
+from alphafair.evaluation.reward_model import FoldCells, fit
 from tests import naive_evaluation as naive
 
 
@@ -139,6 +141,51 @@ def test_a_log_in_pieces_is_the_same_log(tmp_path: Path, monkeypatch: Any) -> No
     whole, parts = evaluate(log, target, n_replicates=200), evaluate(file, target, n_replicates=200)
     np.testing.assert_allclose(parts.cumulative_rewards, whole.cumulative_rewards, rtol=1e-12)
     assert parts.jain_index == pytest.approx(whole.jain_index, rel=1e-9)
+
+
+def test_sums_of_parts_merge_in_order_to_the_same_bits(monkeypatch: Any) -> None:
+    """Parts that are added up on their own, as workers would, and merged in order give the bits of a single pass."""
+    means, visits, logging, target = world(6, 3, 4)
+    log = made_log(np.random.default_rng(6), 5000, means, visits, logging)
+    log = replace(log, rewards=log.rewards * np.random.default_rng(7).random(5000))
+    monkeypatch.setattr("alphafair.evaluation.log_rows.PART", 700)
+    folds, model = np.arange(5000) % 2, fit(survey(log).cells)
+    policies = np.stack([target, logging])
+
+    def sums() -> list[Any]:
+        scoring = Scoring(policies, ESTIMATORS["dr"], model, folds)
+        return [ScoreSums(scoring, log), FoldCells(folds, 3, 4, 1.0), SituationCounts(5000, 4)]
+
+    monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", 5000)
+    whole, parts = add_up(log, sums), {}
+    for number, rows in batches(log):
+        for each in parts.setdefault(number, sums()):
+            each.add(rows)
+    assert len(parts) == 8
+    first = parts.pop(0)
+    for number in sorted(parts):
+        for each, later in zip(first, parts[number], strict=True):
+            each.merge(later)
+    for one, other in zip(whole[0].tally, first[0].tally, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(whole[1].table, first[1].table)
+    assert whole[2].found == first[2].found
+    monkeypatch.setattr("alphafair.evaluation.log_rows.PART", 1 << 20)
+    one_part = add_up(log, sums)
+    for one, other in zip(whole[0].tally, one_part[0].tally, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert whole[2].found == one_part[2].found
+
+
+def test_several_policies_at_once_are_each_policy_alone() -> None:
+    log, target = small_log()
+    together = evaluate_all(log, {"a": target, "b": "uniform", "c": "fair", "d": "logged"}, 0.5, n_replicates=100)
+    alone = {"a": target, "b": np.full((5, 4), 0.25), "d": logged_policy(log)}
+    for name, policy in alone.items():
+        assert together[name].as_dict() == evaluate(log, policy, 0.5, n_replicates=100).as_dict()
+    assert together["c"].as_dict() == frontier(log, [0.5], n_replicates=100).held_out[0].as_dict()
+    with pytest.raises(InvalidArgument, match="policies must be one of 'logged', 'uniform', 'fair'; got 'best'"):
+        evaluate_all(log, {"a": "best"})
 
 
 def test_random_clusters_have_the_spread_of_rows(monkeypatch: Any) -> None:

@@ -119,14 +119,14 @@ class Column:
         """The error for the value of a row."""
         number = _numbers(values[row : row + 1], decimal_comma)[0] if self.kind in ("number", "integer") else None
         is_finite = number is not None and math.isfinite(number)
-        got = number if is_finite else values[row]
+        got = number if is_finite else values[row : row + 1].to_list()[0]
         return InvalidArgument(f"{where(row)}: {self.name}", self._allowed(got, is_finite), got, self.repair)
 
     def _allowed(self, got: object, is_finite: bool) -> str:
         if self.allowed:
             return self.allowed
         if self.kind == "label":
-            return "a value" if got is None else "a string or a number"
+            return "a value" if got is None or isinstance(got, float) else "a string or a number"
         if self.kind == "time":
             return "a value" if got is None else "a number or a date"
         if self.kind == "number" and not is_finite:

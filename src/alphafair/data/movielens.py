@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -348,7 +348,7 @@ def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -
             except pl.exceptions.PolarsError:
                 sound = False
             if not (sound and block.endswith(b"\n")):
-                _refuse_block(label, line, block, header)
+                _refuse_block(label, line, block, schema)
             parts.append(_numbered(frame, movie_ids, label, line))
             line += len(frame)
     if not parts:
@@ -404,29 +404,28 @@ def _refuse_truncated(label: str, line: int) -> NoReturn:
     raise InvalidArgument(f"{label}, line {line}", "ended by a line break", "the end of the file", repair)
 
 
-def _refuse_block(label: str, line: int, block: bytes, header: Sequence[str]) -> NoReturn:
+def _refuse_block(label: str, line: int, block: bytes, schema: pl.Schema) -> NoReturn:
     """Refuse the first bad line of a block that could not be read as a whole."""
     import polars as pl
 
-    lines = block.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
-    rows = [text.removesuffix("\r").split(",") for text in lines]
-    short = next((row for row, fields in enumerate(rows) if len(fields) != len(header)), len(rows))
-    columns = {
-        name: pl.Series([fields[k] for fields in rows[:short]], dtype=pl.String) for k, name in enumerate(header)
-    }
+    lines = block.removesuffix(b"\n").split(b"\n")
+    rows = [text.removesuffix(b"\r").decode("utf-8", errors="replace").split(",") for text in lines]
+    short = next((row for row, fields in enumerate(rows) if len(fields) != len(schema)), len(rows))
 
     def where(row: int) -> str:
         return f"{label}, line {line + row}"
 
-    bad = [
-        (min(rows, default=short), column) for column in _RATINGS for rows in [column.bad_rows(columns[column.name])]
-    ]
-    row, column = min(bad, key=lambda each: each[0])
-    if row < short:
-        raise replace(column, kind="label").error(columns[column.name], row, where)
+    if short:
+        settings: dict[str, Any] = {"has_header": False, "schema": schema, "quote_char": None, "ignore_errors": True}
+        frame = pl.read_csv(b"\n".join([*lines[:short], b""]), **settings)
+        bad = {column: found[0] for column in _RATINGS if (found := column.bad_rows(frame[column.name]))}
+        if bad:
+            column, row = min(bad.items(), key=lambda each: each[1])
+            got = rows[row][schema.names().index(column.name)]
+            raise InvalidArgument(f"{where(row)}: {column.name}", column.allowed, got, column.repair)
     if short < len(rows):
-        repair = f"The file may be truncated there. {AGAIN}"
-        raise InvalidArgument(where(short), f"{len(header)} columns", lines[short], repair)
+        repair, got = f"The file may be truncated there. {AGAIN}", lines[short].decode("utf-8", errors="replace")
+        raise InvalidArgument(where(short), f"{len(schema)} columns", got, repair)
     if not block.endswith(b"\n"):
         _refuse_truncated(label, line + len(lines) - 1)
     allowed, got = "rows of numbers", "another kind of text"

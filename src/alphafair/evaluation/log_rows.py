@@ -64,8 +64,8 @@ class LogFile:
                 max(self.most_reward, rewards.to_numpy().max()),
             )
         self._table.refuse_empty(self.n_rounds)
-        self._labels = Labels.of(contexts, arms)
-        self.context_labels, self.arm_labels = (tuple(each) for each in self._labels)
+        self.labels = Labels.of(contexts, arms)
+        self.context_labels, self.arm_labels = (tuple(each) for each in self.labels)
         self.n_contexts, self.n_arms = len(self.context_labels), len(self.arm_labels)
 
     def _at_least(self, name: str, value: Any, low: float, repair: str) -> None:
@@ -76,7 +76,7 @@ class LogFile:
         """The rows in batches; one pass over the file."""
         for frame in self._table.rewarded.batches():
             if len(frame):
-                yield self._table.decode(frame, self._labels)
+                yield self._table.decode(frame, self.labels)
 
 
 AnyLog = Log | LogFile

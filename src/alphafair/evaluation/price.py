@@ -49,8 +49,8 @@ class Frontier:
     The `optimum` is that of the rewards of every arm in these rounds ("realised"), or of their expectations given the
     rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the
     other (`held_out`) is worse than the optimum, one scored on the rounds that it was learned from (`flattered`) looks
-    better, and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of every
-    metric covers the intervals of all three, the last simultaneous for all alphas (Bonferroni). The value is the
+    better, and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of
+    every metric covers the intervals of all three, the last simultaneous for all alphas (Bonferroni). The value is the
     held-out one: what a policy earns that was learned from as many rounds.
     """
 

@@ -177,7 +177,6 @@ def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:
 
 def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
     """The set of available arms of every row, which must contain the shown arm."""
-    import polars as pl
 
     lists, rows = _arm_lists(column, where)
     numbers, n_arms = SetNumbers(len(arms)), len(arms)
@@ -192,8 +191,7 @@ def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where
     missing = np.flatnonzero(~found.includes(shown))
     if len(missing):
         row = int(missing[0])
-        got = column[row].to_list() if isinstance(column[row], pl.Series) else column[row]
-        allowed = f"a list with the shown arm, {list(arms)[shown[row]]!r}"
+        allowed, got = f"a list with the shown arm, {list(arms)[shown[row]]!r}", column[row : row + 1].to_list()[0]
         repair = "List all arms that the decision was drawn among."
         raise InvalidArgument(f"{where(row)}: {column.name}", allowed, got, repair)
     return found
@@ -209,7 +207,7 @@ def _arm_lists(column: pl.Series, where: Where) -> tuple[pl.Series, NDArray[np.i
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
         repair = f"Correct it, or choose another column (available=, --{AVAILABLE}; None or '' for none)."
-        return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row], repair)
+        return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row : row + 1].to_list()[0], repair)
 
     given = column.drop_nulls()
     if given.dtype in (pl.Categorical, pl.Enum):
