@@ -25,7 +25,6 @@ from alphafair import (
     offline_optimum,
     simulate,
 )
-from alphafair.errors import InvalidArgument
 from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, evaluate_all, frontier, intervals, logged_policy
 from alphafair.evaluation.estimates import METRICS, PLUG_IN, rewarded_rounds
 from alphafair.evaluation.estimators import Scores, ScoreSums, Scoring, score
