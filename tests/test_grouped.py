@@ -51,32 +51,32 @@ GROUPS: dict[str, dict[str, Any]] = {
 EVENTS = [0.45, 0.17, 0.12, 0.08, 0.08, 0.04, 0.06]
 
 
-def a_pair(kind: str, owed: dict[str, Any], alpha: float = 0.8) -> tuple[Any, Any]:
+def a_pair(kind: str, terms: dict[str, Any], alpha: float = 0.8) -> tuple[Any, Any]:
     ours, oracle, options = KINDS[kind]
-    said = naive_groups.Owed(owed["labels"], owed.get("entitlements", {}), owed.get("pull_floor", 0.0))
-    return ours(2, 4, alpha=alpha, **options, groups=Groups(**owed)), oracle(2, said, alpha=alpha, **options)
+    said = naive_groups.GroupTerms(terms["labels"], terms.get("entitlements", {}), terms.get("pull_floor", 0.0))
+    return ours(2, 4, alpha=alpha, **options, groups=Groups(**terms)), oracle(2, said, alpha=alpha, **options)
 
 
 def agree(ours: Any, oracle: Any) -> None:
-    owed = oracle.owed
-    assert ours.live_arms.tolist() == owed.live
+    terms = oracle.terms
+    assert ours.live_arms.tolist() == terms.live
     for context in range(ours.n_contexts):
         p = ours.probabilities(context)
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(p[owed.live], oracle.probabilities(context), rtol=1e-9, atol=1e-10)
-        assert not np.delete(p, owed.live).any()
-    np.testing.assert_allclose(ours.cumulative_rewards + 1.0, owed.own, rtol=1e-10)
+        np.testing.assert_allclose(p[terms.live], oracle.probabilities(context), rtol=1e-9, atol=1e-10)
+        assert not np.delete(p, terms.live).any()
+    np.testing.assert_allclose(ours.cumulative_rewards + 1.0, terms.own, rtol=1e-10)
     accounts = dict(zip(ours.groups.labels, ours.accounts.tolist(), strict=True))
-    assert accounts == pytest.approx(owed.accounts, rel=1e-10)
+    assert accounts == pytest.approx(terms.accounts, rel=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(1 if INTERPRETED else 4))
-@pytest.mark.parametrize("owed", GROUPS)
+@pytest.mark.parametrize("terms", GROUPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: int) -> None:
+def test_any_order_of_events_agrees_with_the_oracle(kind: str, terms: str, seed: int) -> None:
     """Choices, late rewards, arms that join groups, old and new ones, and leave, new contexts, snapshots."""
-    rng = np.random.default_rng([seed, len(kind), len(owed)])
-    ours, oracle = a_pair(kind, GROUPS[owed])
+    rng = np.random.default_rng([seed, len(kind), len(terms)])
+    ours, oracle = a_pair(kind, GROUPS[terms])
     waiting: list[tuple[Any, Any]] = []
     for k in range(150):
         event = rng.choice(["now", "later", "late", "arms", "retire", "contexts", "snapshot"], p=EVENTS)
@@ -87,7 +87,7 @@ def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: 
             waiting.append((decision, reward))
             if kind == "adaptive":
                 ours.expect(decision)
-                oracle.expect(oracle.owed.live.index(decision.arm))
+                oracle.expect(oracle.terms.live.index(decision.arm))
         if event in ("now", "late") and waiting:
             decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
             ours.update(decision, reward)
@@ -95,7 +95,7 @@ def test_any_order_of_events_agrees_with_the_oracle(kind: str, owed: str, seed: 
         if event == "arms" and len(ours.live_arms) < 8:
             new, s = [str(rng.choice(["a", "b", "c", f"new {k}"])) for _ in range(int(rng.integers(1, 3)))], {}
             fresh = [g for g in new if g not in ours.groups.labels]
-            if fresh and "entitlements" in GROUPS[owed]:
+            if fresh and "entitlements" in GROUPS[terms]:
                 s = dict.fromkeys(fresh, 2.0)
             account = [None, 1.0, 5.0][rng.integers(3)]
             ours.grow(
@@ -132,12 +132,12 @@ def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
         np.testing.assert_array_equal(plain.probabilities(context), grouped.probabilities(context))
 
 
-@pytest.mark.parametrize("owed", GROUPS)
+@pytest.mark.parametrize("terms", GROUPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -> None:
+def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, terms: str) -> None:
     made, _, options = KINDS[kind]
     stream = streams.ratings(n_rounds=400, n_contexts=3, n_arms=4, seed=3)
-    one, two, three = (made(3, 4, alpha=0.7, **options, groups=Groups(**GROUPS[owed])) for _ in range(3))
+    one, two, three = (made(3, 4, alpha=0.7, **options, groups=Groups(**GROUPS[terms])) for _ in range(3))
     whole, steps = simulate(one, stream, log=True), simulate(two, stream, compiled=False)
     np.testing.assert_array_equal(whole.accounts, steps.accounts)
     for name, array in one.snapshot().arrays.items():
@@ -287,12 +287,12 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
 
 def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
     policy = AlphaFair(1, 4, groups=Groups(pull_floor=0.25))
-    with pytest.raises(InvalidArgument, match="one over 5 arms"):
+    with pytest.raises(InvalidArgument, match="1 over 5 arms"):
         policy.grow(n_arms=5)
     assert policy.n_arms == 4
     with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
         AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
-    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="this policy has no groups"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
     with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for arms that come later"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
@@ -346,14 +346,14 @@ LONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("owed", LONG)
+@pytest.mark.parametrize("terms", LONG)
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
-def test_accounts_approach_the_optimum_s(feedback: str, owed: str) -> None:
+def test_accounts_approach_the_optimum_s(feedback: str, terms: str) -> None:
     """On a stationary stream: every group's account, and the value, which never exceeds the optimum's certificate."""
     stream = world(60_000)
-    policy = AlphaFairAdaptive(3, 6, alpha=0.9, feedback=feedback, groups=Groups(**LONG[owed]))  # type: ignore[arg-type]
+    policy = AlphaFairAdaptive(3, 6, alpha=0.9, feedback=feedback, groups=Groups(**LONG[terms]))  # type: ignore[arg-type]
     simulate(policy, stream)
-    best = offline_optimum(context_reward_totals(stream), 0.9, groups=Groups(**LONG[owed]))
+    best = offline_optimum(context_reward_totals(stream), 0.9, groups=Groups(**LONG[terms]))
     s = policy.groups.entitlements
     value = metrics.alpha_performance(policy.accounts, 0.9, groups=Groups(entitlements=s))
     assert value >= 0.99 * best.value
@@ -475,7 +475,7 @@ def test_groups_of_a_stream_that_do_not_fit_are_refused_and_change_nothing() -> 
     stream = Stream.from_arrays([0] * 4, np.full((4, 3), 0.5), arrivals=[0, 0, 2])
     odd: list[tuple[Any, Any, str]] = [
         (AlphaFair(1, 2, groups=["a", "b"]), 5, "3 labels"),
-        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "those of the policy"),
+        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "the labels of the policy"),
         (Hedge(1, 2), ["a", "b", "a"], "hedge has none"),
     ]
     for policy, groups, said in odd:
@@ -501,13 +501,13 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
         policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)
 
 
-@pytest.mark.parametrize("owed", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
+@pytest.mark.parametrize("terms", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, owed: dict[str, Any]) -> None:
+def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, terms: dict[str, Any]) -> None:
     """Without groups: as the same policy with one group per arm, through all that is made of it."""
     made, _, options = KINDS[kind]
     alone, grouped = (
-        made(1, 3, alpha=0.6, seed=3, **options, groups=Groups(labels, **owed)) for labels in (None, list("abc"))
+        made(1, 3, alpha=0.6, seed=3, **options, groups=Groups(labels, **terms)) for labels in (None, list("abc"))
     )
     late = [policy.choose(0) for policy in (alone, grouped)]
     for t in range(60):

@@ -24,7 +24,7 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.lab import experiment
+from alphafair.lab import plan
 from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 
@@ -337,7 +337,7 @@ def test_certificate_three_is_asked_of_every_run() -> None:
 
     with pytest.raises(AssertionError, match="alpha-fair breaks its certificate"):
         simulate(Asleep(1, 2, alpha=0.5), Stream.from_arrays([0] * 50, [[1.0, 0.0]] * 50), compiled=False)
-    assert simulate is checks.learning.simulate is experiment.simulate
+    assert simulate is checks.learning.simulate is plan.simulate
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_refusals(totals: Any, alpha: float, words: str) -> None:
 
 @pytest.mark.parametrize("rounds", [[0, 1], [2, 1], [1, 1], [99]])
 def test_curve_refusals(rounds: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"rounds(\[0\])? must be (rising|whole numbers in \[1, 5\]); got"):
+    with pytest.raises(ValueError, match=r"rounds(\[0\])? must be (strictly increasing|integers in \[1, 5\]); got"):
         offline_curve(streams.ratings(5, 2, 3), 0.5, rounds)
     with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be in \[0, 1e\+100\]; got -1.0"):
         offline_curve(Stream.from_arrays([0], [[-1.0]]), 0.5, [1])

@@ -71,7 +71,7 @@ def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull
 
 def group_settings(groups: ArmGroups) -> dict[str, Any]:
     """The settings of groups for JSON; empty where there are none."""
-    return {} if groups.are_plain else {"groups": groups.settings()}
+    return {} if groups.is_default else {"groups": groups.settings()}
 
 
 def _by_group(

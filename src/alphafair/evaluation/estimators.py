@@ -45,7 +45,7 @@ from alphafair.evaluation.log_rows import (
 from alphafair.evaluation.reward_model import Model, divide, left_out
 from alphafair.groups import ArmGroups
 from alphafair.jit import kernel, long_kernel
-from alphafair.math.draw import mask_distribution
+from alphafair.math.distributions import mask_distribution
 from alphafair.values import Matrix, Vector
 
 UNLIKELY = 1e-6
