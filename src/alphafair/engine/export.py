@@ -217,13 +217,13 @@ def write_log(
 def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO[bytes], format: str) -> None:
     import polars as pl
 
-    from alphafair.data.csv_text import marked
+    from alphafair.tables import escape_formulas
 
     if format == "csv":
         file.write((",".join(columns) + "\n").encode())
     for page in found:
         if format == "csv":
-            page.with_columns(marked(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
+            page.with_columns(escape_formulas(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
         else:
             page.write_ndjson(file)
 
