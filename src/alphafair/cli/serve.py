@@ -73,12 +73,13 @@ def command(
     What was accepted when it is told to stop is answered first. The page /docs tells of every route. Logs are lines of
     JSON on standard error.
     """
-    from alphafair.cli._shared import service_module
+    from alphafair.service.assemble import Limits
+    from alphafair.service.connections import Timeouts
+    from alphafair.service.serve import serve
 
-    serve, assemble = service_module("serve"), service_module("assemble")
-    timeouts = assemble.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
-    limits = assemble.Limits(max_body, max_waiting, rate, max_connections, timeouts)
-    serve.serve(
+    timeouts = Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
+    limits = Limits(max_body, max_waiting, rate, max_connections, timeouts)
+    serve(
         db,
         host=host,
         port=port,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
@@ -22,6 +21,7 @@ from alphafair.data.csv_text import marked
 from alphafair.engine.events import Change
 from alphafair.engine.ledger import Ledger
 from alphafair.errors import InvalidArgument, RequestError
+from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ ROWS = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.
     left join reward r on r.decision = d.seq and r.seq <= ?3
     left join context c on c.experiment = d.experiment and c.number = d.context
     where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
-TIME = pl.Datetime("us", "UTC")
 
 
 class Exported(Protocol):
@@ -128,6 +127,7 @@ def pages(ledger: Ledger, experiment: Exported, until: int, format: str) -> Iter
 
 def schema(experiment: Exported, format: str) -> dict[str, Any]:
     """The columns of an exported log, which are the same however few rows there are."""
+    time = pl.Datetime("us", "UTC")
     return {
         "seq": pl.Int64,
         "id": pl.String,
@@ -136,8 +136,8 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
         "propensity": pl.Float64,
         "reward": pl.List(pl.Float64) if experiment.full else pl.Float64,
         "reward_source": pl.String,
-        "decided_at": TIME,
-        "rewarded_at": TIME,
+        "decided_at": time,
+        "rewarded_at": time,
         "policy_version": pl.Int64,
         "available": pl.String if format == "csv" else pl.List(pl.String),
     }
@@ -172,10 +172,8 @@ def write(
             yield page
 
     if format == "parquet":
-        from polars.io.plugins import register_io_source
-
         sink = Path(target) if isinstance(target, str | os.PathLike) else target
-        register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
+        pl.io.plugins.register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
         return n_rows
     handle = open(target, "wb") if isinstance(target, str | os.PathLike) else target  # noqa: SIM115 - closed below, if ours
     try:
