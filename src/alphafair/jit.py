@@ -45,7 +45,7 @@ Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
 # where kernels are: files and folders
-FOLDERS = ("math", "algorithms", "loops", "offline", "evaluation", "experiments/rival", "experiments/published")
+FOLDERS = ("math", "algorithms", "policy/loops", "offline", "evaluation", "lab/rival", "lab/published")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
     "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
