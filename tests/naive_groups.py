@@ -33,8 +33,8 @@ def project_on_floors(v: Vector, groups: list[Any], floors: dict[Any, float]) ->
     return x
 
 
-class Owed:
-    """Who is owed what: groups of all arms ever, accounts by group, floors."""
+class GroupTerms:
+    """Who is terms what: groups of all arms ever, accounts by group, floors."""
 
     def __init__(self, groups: list[Any], entitlements: dict[Any, float], pull_floor: Any) -> None:
         self.groups, self.entitlements, self.pull_floor = list(groups), dict(entitlements), pull_floor
@@ -99,49 +99,49 @@ class Owed:
 
 
 class AlphaFair(naive.AlphaFair):
-    def __init__(self, n_contexts: int, owed: Owed, **options: Any) -> None:
-        super().__init__(n_contexts, len(owed.live), **options)
-        self.owed = owed
+    def __init__(self, n_contexts: int, terms: GroupTerms, **options: Any) -> None:
+        super().__init__(n_contexts, len(terms.live), **options)
+        self.terms = terms
         self.keep_floors()
 
     def keep_floors(self) -> None:
-        if self.owed.floors:
-            rows = [project_on_floors(x, self.owed.live_groups, self.owed.floors) for x in self.distributions]
+        if self.terms.floors:
+            rows = [project_on_floors(x, self.terms.live_groups, self.terms.floors) for x in self.distributions]
             self.distributions = np.array(rows)
 
     def stepped(self, context: int, rewards: Any, at: Vector) -> tuple[Vector, float]:
-        scale = self.owed.keep if self.owed.nu > 0 else 1.0
+        scale = self.terms.keep if self.terms.nu > 0 else 1.0
         g = at**-self.alpha * (scale * np.asarray(rewards))
         x, norm = self.distributions[context], float(self.norms[context] + (g**2).sum())
         if not g.any():
             return x.copy(), norm
         v = x + g / np.sqrt(norm)
-        if self.owed.floors:
-            return project_on_floors(v, self.owed.live_groups, self.owed.floors), norm
+        if self.terms.floors:
+            return project_on_floors(v, self.terms.live_groups, self.terms.floors), norm
         return naive.project_on_simplex(v), norm
 
     def current(self, context: int) -> tuple[Vector, float]:
-        return self.stepped(context, self.pending.get(context, 0.0), self.owed.levels())
+        return self.stepped(context, self.pending.get(context, 0.0), self.terms.levels())
 
     def probabilities(self, context: int) -> Vector:
         x = self.current(context)[0]
-        return x if self.owed.floors else self.owed.floored(x)
+        return x if self.terms.floors else self.terms.floored(x)
 
     def learn(self, context: int, arm: int, propensity: float, p: Any, outcome: Any) -> None:
         """p and rewards of all arms of then, by number."""
-        live, before = self.owed.live, self.owed.levels()
-        used, rewards = (np.append(each, np.zeros(len(self.owed.groups) - len(each))) for each in (p, outcome))
+        live, before = self.terms.live, self.terms.levels()
+        used, rewards = (np.append(each, np.zeros(len(self.terms.groups) - len(each))) for each in (p, outcome))
         gone = [i for i in range(len(rewards)) if i not in live]
         for i in gone:
-            self.owed.earn(i, used[i] * rewards[i])
-        before = self.owed.levels()
+            self.terms.earn(i, used[i] * rewards[i])
+        before = self.terms.levels()
         now = self.current(context)
         for i in live:
-            self.owed.earn(i, used[i] * rewards[i])
+            self.terms.earn(i, used[i] * rewards[i])
         if self.marginal == "next_visit":
             new, self.pending[context] = now, rewards[live]
         else:
-            new = self.stepped(context, rewards[live], before if self.marginal == "before" else self.owed.levels())
+            new = self.stepped(context, rewards[live], before if self.marginal == "before" else self.terms.levels())
         self.distributions[context], self.norms[context] = new
 
     def grow(self, n_contexts: int) -> None:
@@ -149,49 +149,49 @@ class AlphaFair(naive.AlphaFair):
         self.keep_floors()
 
     def change(self, arm: int | None, new_groups: list[Any], account: float | None, s: dict[Any, float]) -> None:
-        place = [k for k, i in enumerate(self.owed.live) if i != arm]
+        place = [k for k, i in enumerate(self.terms.live) if i != arm]
         super().change_arms(place, [1.0] * len(new_groups))  # accounts are ours
-        self.owed.change(arm, new_groups, account, s)
+        self.terms.change(arm, new_groups, account, s)
         self.keep_floors()
 
 
 class AlphaFairBandit(naive.AlphaFairBandit):
-    def __init__(self, n_contexts: int, owed: Owed, **options: Any) -> None:
-        super().__init__(n_contexts, len(owed.live), **options)
-        self.owed = owed
+    def __init__(self, n_contexts: int, terms: GroupTerms, **options: Any) -> None:
+        super().__init__(n_contexts, len(terms.live), **options)
+        self.terms = terms
 
     def probabilities(self, context: int) -> Vector:
-        return self.owed.floored(super().probabilities(context))
+        return self.terms.floored(super().probabilities(context))
 
     def learn(self, context: int, arm: int, propensity: float, p: Any, outcome: Any) -> None:
-        if arm in self.owed.live:
-            place = self.owed.live.index(arm)
-            gain = self.owed.levels()[place] ** -self.alpha * outcome
+        if arm in self.terms.live:
+            place = self.terms.live.index(arm)
+            gain = self.terms.levels()[place] ** -self.alpha * outcome
             self.learners[context].learn(0, place, propensity, p, gain)
-        self.owed.earn(arm, outcome)
+        self.terms.earn(arm, outcome)
 
     def change(self, arm: int | None, new_groups: list[Any], account: float | None, s: dict[Any, float]) -> None:
-        place = [k for k, i in enumerate(self.owed.live) if i != arm]
+        place = [k for k, i in enumerate(self.terms.live) if i != arm]
         super().change_arms(place, [1.0] * len(new_groups))
-        self.owed.change(arm, new_groups, account, s)
+        self.terms.change(arm, new_groups, account, s)
 
 
 class Adaptive(AlphaFairAdaptive):
-    def __init__(self, n_contexts: int, owed: Owed, **options: Any) -> None:
-        super().__init__(n_contexts, len(owed.live), **options)
-        self.owed = owed
+    def __init__(self, n_contexts: int, terms: GroupTerms, **options: Any) -> None:
+        super().__init__(n_contexts, len(terms.live), **options)
+        self.terms = terms
         self.keep_floors()
 
     keep_floors = AlphaFair.keep_floors
 
     @property
     def at_stake(self) -> float:  # type: ignore[override]
-        return self.owed.keep if self.owed.nu > 0 else 1.0
+        return self.terms.keep if self.terms.nu > 0 else 1.0
 
     def slopes(self) -> Vector:
         """With the credit of all of a group's arms."""
-        credits = [self.credit[self.owed.members(g)].sum() / self.owed.s(g) for g in self.owed.live_groups]
-        return (self.owed.levels() + np.array(credits)) ** -self.alpha
+        credits = [self.credit[self.terms.members(g)].sum() / self.terms.s(g) for g in self.terms.live_groups]
+        return (self.terms.levels() + np.array(credits)) ** -self.alpha
 
     def tails(self, v: Vector, scale: float) -> Vector:
         """1/(k + scale k (v_b - v_i)), the rest on the best."""
@@ -201,70 +201,70 @@ class Adaptive(AlphaFairAdaptive):
         return a
 
     def parts(self, context: int) -> dict[str, Any]:
-        owed, n, c = self.owed, self.n_arms, self.index.largest
+        terms, n, c = self.terms, self.n_arms, self.index.largest
         w, m = self.slopes(), self.index.predict(context)
         gamma = min(0.5, 0.3 * np.sqrt(n / (self.n_updates + 1)))
         s = (1 - gamma) * w / w.max()
         if c == 0:
             h, a, b, raised = 0.5, np.full(n, 1 / n), np.full(n, 1 / n), m
-            a = owed.lifted(a) if owed.floors else a
+            a = terms.lifted(a) if terms.floors else a
             q = KAPPA + (1 - KAPPA) * h
         else:
             v = w * m
             scale = 400 / (w[best_of(v)].max() * np.sqrt(self.index.mean * c))
             a = self.tails(v, scale)
-            if owed.floors:
-                a = owed.keep * a
-                for g in set(owed.live_groups):
-                    a[owed.members(g)] += owed.floors.get(g, 0.0) * self.tails(v[owed.members(g)], scale)
+            if terms.floors:
+                a = terms.keep * a
+                for g in set(terms.live_groups):
+                    a[terms.members(g)] += terms.floors.get(g, 0.0) * self.tails(v[terms.members(g)], scale)
             h = naive.log_barrier_leader(np.array([0.0, 2 / np.sqrt(16 * c**2 + 2 * self.spread) * self.lead]))[1]
             q = KAPPA + (1 - KAPPA) * h
             eta = n / np.sqrt(c**2 + n * self.norms[context])
-            raised = np.maximum(m, c - owed.keep * ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s))
+            raised = np.maximum(m, c - terms.keep * ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s))
             b = naive.log_barrier_leader(eta * (self.losses[context] - s * raised))
         played = (1 - gamma) * b + gamma / n
-        played = owed.lifted(played) if owed.floors else played
+        played = terms.lifted(played) if terms.floors else played
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
 
     def favourite(self, context: int) -> Vector:
         v = self.slopes() * self.index.predict(context)
         a = best_of(v) / best_of(v).sum()
-        if self.owed.floors:
-            a = self.owed.keep * a
-            for g in set(self.owed.live_groups):
-                best = best_of(v[self.owed.members(g)])
-                a[self.owed.members(g)] += self.owed.floors.get(g, 0.0) * best / best.sum()
+        if self.terms.floors:
+            a = self.terms.keep * a
+            for g in set(self.terms.live_groups):
+                best = best_of(v[self.terms.members(g)])
+                a[self.terms.members(g)] += self.terms.floors.get(g, 0.0) * best / best.sum()
         return np.asarray(a)
 
     def probabilities(self, context: int) -> Vector:
         y = super().probabilities(context)
-        return y if self.owed.floors else self.owed.nu + self.owed.keep * y
+        return y if self.terms.floors else self.terms.nu + self.terms.keep * y
 
     def learn(self, context: int, arm: int, propensity: float, p: Any, outcome: Any) -> None:
-        owed = self.owed
+        terms = self.terms
         if self.feedback == "full":
-            used, rewards = (np.append(each, np.zeros(len(owed.groups) - len(each))) for each in (p, outcome))
+            used, rewards = (np.append(each, np.zeros(len(terms.groups) - len(each))) for each in (p, outcome))
             for i in range(len(rewards)):
-                if i not in owed.live:
-                    owed.earn(i, used[i] * rewards[i])
+                if i not in terms.live:
+                    terms.earn(i, used[i] * rewards[i])
             self.learn_all(context, used, rewards)
             return
-        if arm not in owed.live:
-            owed.earn(arm, outcome)
+        if arm not in terms.live:
+            terms.earn(arm, outcome)
             for k in range(self.n_arms):
-                if owed.live_groups[k] == owed.groups[arm]:
+                if terms.live_groups[k] == terms.groups[arm]:
                     self.refresh(k)
             return
-        place = owed.live.index(arm)
+        place = terms.live.index(arm)
         self.forgo(place)
         self.blame(context, place, propensity, float(outcome))
-        owed.earn(arm, float(outcome))
+        terms.earn(arm, float(outcome))
         for k in range(self.n_arms):
-            if owed.live_groups[k] == owed.groups[arm]:
+            if terms.live_groups[k] == terms.groups[arm]:
                 self.refresh(k)
 
     def learn_all(self, context: int, used: Vector, rewards: Vector) -> None:
-        owed, live = self.owed, self.owed.live
+        terms, live = self.terms, self.terms.live
         g, x, a = self.slopes() * (self.at_stake * rewards[live]), self.distributions[context], self.favourite(context)
         d = (x - a) @ g
         if abs(d) > 1e-12 * ((x + a) @ g):
@@ -273,17 +273,17 @@ class Adaptive(AlphaFairAdaptive):
         if g.any():
             self.norms[context] += g @ g
             v = x + g / np.sqrt(self.norms[context])
-            floors = owed.floors
-            new = project_on_floors(v, owed.live_groups, floors) if floors else naive.project_on_simplex(v)
+            floors = terms.floors
+            new = project_on_floors(v, terms.live_groups, floors) if floors else naive.project_on_simplex(v)
             self.distributions[context] = new
         self.index.learn(context, np.arange(self.n_arms), rewards[live])
         for i in live:
-            owed.earn(i, used[i] * rewards[i])
+            terms.earn(i, used[i] * rewards[i])
 
     def refresh(self, place: int) -> None:
         """The credit of every arm of the group is made anew with the mean of now."""
         for k in range(self.n_arms):
-            if not hasattr(self, "owed") or self.owed.live_groups[k] == self.owed.live_groups[place]:
+            if not hasattr(self, "terms") or self.terms.live_groups[k] == self.terms.live_groups[place]:
                 super().refresh(k)
 
     def grow(self, n_contexts: int) -> None:
@@ -291,9 +291,9 @@ class Adaptive(AlphaFairAdaptive):
         self.keep_floors()
 
     def change(self, arm: int | None, new_groups: list[Any], account: float | None, s: dict[Any, float]) -> None:
-        place = [k for k, i in enumerate(self.owed.live) if i != arm]
+        place = [k for k, i in enumerate(self.terms.live) if i != arm]
         super().change_arms(place, [1.0] * len(new_groups))
-        self.owed.change(arm, new_groups, account, s)
+        self.terms.change(arm, new_groups, account, s)
         if self.feedback == "full":
             self.keep_floors()
         else:

@@ -151,7 +151,7 @@ class Case(searching.Case):
     def shown(self) -> dict[str, Any]:
         return {"features": self.features(self.policy.feature_shape)} if self.policy.n_features else {}
 
-    def is_sound(self) -> None:
+    def assert_valid(self) -> None:
         """A context's distribution is one, and the copy has the same."""
         policy, rng = self.policy, self.rng
         context, said = int(rng.integers(policy.n_contexts)), self.shown()
@@ -282,7 +282,7 @@ class Case(searching.Case):
         for t in range(max(1, int(self.size * rng.choice([5, 20, 80])))):
             step = acts[rng.choice(len(acts), p=np.array(weights) / sum(weights))]
             step(self, t)
-            self.is_sound()
+            self.assert_valid()
         self.save(t)
         if name == "fair-cb" and self.policy.settings["context_weights"] is not None:
             floor = self.policy.settings["pull_share"]
@@ -316,7 +316,7 @@ class Case(searching.Case):
             self.expect(same(kept(one), kept(logged)), "the log has taught otherwise")
         self.policy = self.copy = load_policy(one.snapshot())
         self.features = features
-        self.is_sound()
+        self.assert_valid()
 
 
 def kept(policy: Any) -> dict[str, Any]:

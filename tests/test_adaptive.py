@@ -91,7 +91,9 @@ def test_where_nothing_ever_pays_play_is_uniform(feedback: Any) -> None:
 
 def test_what_it_can_have_drawn_with() -> None:
     policy = AlphaFairAdaptive(1, 4)
-    with pytest.raises(InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the least this policy"):
+    with pytest.raises(
+        InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the smallest propensity of this policy"
+    ):
         policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
     stream = Stream.from_arrays(np.zeros(3000, dtype=int), np.tile([1.0, 0.1, 0.1, 0.1], (3000, 1)))
     log = simulate(policy, stream, log=True).log
@@ -147,7 +149,7 @@ def test_where_the_theorem_does_not_speak_there_is_no_bound() -> None:
     single = AlphaFairAdaptive(1, 1)
     for policy in (masked, grown, retired, moved, late, one, full, single, AlphaFairBandit(1, 2)):
         assert policy.expected_surrogate_regret_bound is None
-        with pytest.raises(InvalidArgument, match="policy must be one that bounds its mean regret"):
+        with pytest.raises(InvalidArgument, match="policy must be a policy with an expected_surrogate_regret_bound"):
             metrics.bound_in_expectation(policy)
     assert trained().fresh().expected_surrogate_regret_bound is None
     again = AlphaFairAdaptive(1, 3, alpha=0.5)

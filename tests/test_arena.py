@@ -339,7 +339,7 @@ def test_where_nothing_can_be_learned_there_is_no_gap(tmp_path: Path) -> None:
 def test_refusals(option: str) -> None:
     answer = CliRunner().invoke(app, ["arena", option, "0"])
     assert answer.exit_code == 2
-    assert f"{option} must be a whole number of at least 1; got 0" in answer.output
+    assert f"{option} must be an integer of at least 1; got 0" in answer.output
 
 
 def test_ratings_are_the_first_by_time() -> None:

@@ -96,7 +96,7 @@ def test_newcomers_enter_as_they_are_told() -> None:
 
 @pytest.mark.compiled
 def test_a_newcomer_does_not_take_everything() -> None:
-    """With an account of 1 it is owed a thousand rounds; with the least account a good one gets its share."""
+    """With an account of 1 it is served alone for a thousand rounds; with the least account it gets its share."""
     shares = {}
     for account in ("least", "fresh"):
         policy = AlphaFairBandit(1, 4, alpha=0.9, seed=3)
@@ -114,12 +114,15 @@ def test_a_newcomer_does_not_take_everything() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda p: p.retire(3), r"arm must be a whole number in \[0, 2\]; got 3"),
-        (lambda p: p.retire("a"), r"arm must be a whole number"),
-        (lambda p: (p.retire(1), p.retire(1)), r"arm must be one of the live arms \[0, 2\]; got 1. It is retired"),
+        (lambda p: p.retire(3), r"arm must be an integer in \[0, 2\]; got 3"),
+        (lambda p: p.retire("a"), r"arm must be an integer"),
+        (
+            lambda p: (p.retire(1), p.retire(1)),
+            r"arm must be one of the live arms \[0, 2\]; got 1. It is already retired",
+        ),
         (lambda p: (p.retire(1), p.retire(0), p.retire(2)), "arm must be one of at least two live arms"),
-        (lambda p: p.grow(n_arms=2), "n_arms must be a whole number of at least 3; got 2"),
-        (lambda p: p.grow(1), "n_contexts must be a whole number of at least 2; got 1"),
+        (lambda p: p.grow(n_arms=2), "n_arms must be an integer of at least 3; got 2"),
+        (lambda p: p.grow(1), "n_contexts must be an integer of at least 2; got 1"),
         (lambda p: p.grow(n_arms=4, account="most"), "account must be 'least', 'fresh' or a number of at least 1"),
         (lambda p: p.grow(n_arms=4, account=0.5), "account must be a number in"),
         (lambda p: p.grow(4, 5, account=float("nan")), "account must be a number in"),
@@ -288,11 +291,11 @@ def test_an_optimum_from_other_accounts() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"arrivals": [1, 2]}, "arrivals must be rounds that begin with 0 and do not fall"),
-        ({"arrivals": [0]}, "arrivals must be 2 rounds; got 'shape .1,.'. Give one per arm"),
+        ({"arrivals": [1, 2]}, "arrivals must be non-decreasing rounds that start with 0"),
+        ({"arrivals": [0]}, "arrivals must be 2 rounds; got 'shape .1,.'. Pass one per arm"),
         ({"arrivals": [0, 2], "departures": [1, 3]}, "the number of arms in round 1 must be at least 1; got 0"),
         ({"arrivals": [0, 2], "departures": [3, 2]}, r"departures\[1\] must be after round 2; got 2"),
-        ({"departures": [0, 2]}, r"departures\[0\] must be whole numbers in"),
+        ({"departures": [0, 2]}, r"departures\[0\] must be integers in"),
     ],
 )
 def test_streams_refuse_impossible_arms(arguments: Any, words: str) -> None:

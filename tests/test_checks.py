@@ -28,7 +28,7 @@ def test_a_sound_policy_without_our_base_class_passes_every_check() -> None:
     results = list(checks.run_checks(EpsilonGreedy))
     assert [result.name for result in results] == list(checks.CHECKS)
     assert [result for result in results if not result.passed] == []
-    skipped = {result.name for result in results if result.message.startswith(checks.NOT_HERE)}
+    skipped = {result.name for result in results if result.message.startswith(checks.NOT_APPLICABLE)}
     compiled = {"stepwise_equals_compiled", "interpreted_equals_compiled", "one_compiled_signature"}
     assert skipped == {*compiled, "memory_does_not_grow"}
 
@@ -56,14 +56,14 @@ def test_the_example_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
 def test_a_class_says_how_it_is_drawn() -> None:
     class Drawn(EpsilonGreedy):
         name = "drawn"
-        traits = Traits(look=("#123456", "h"))
+        traits = Traits(style=("#123456", "h"))
 
     class Heir(Drawn):
         name = "heir"
 
     assert figures.look("drawn") == figures.Look("#123456", "h")
     assert figures.look("heir") != figures.look("drawn"), "a look goes with a name"
-    assert Heir.traits.look == Drawn.traits.look
+    assert Heir.traits.style == Drawn.traits.style
 
 
 class Leaky(EpsilonGreedy):
@@ -319,4 +319,4 @@ def test_checks_are_not_passed_by_leaving_assertions_out() -> None:
     code = "from alphafair import Uniform; from alphafair.checks import run_checks; list(run_checks(Uniform))"
     answer = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
     assert answer.returncode == 1
-    assert "Python must be one that makes assertions; got 'optimised'. Run it without -O" in answer.stderr
+    assert "Python must be run with assertions; got 'optimised mode'. Run it without -O" in answer.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from alphafair import Hedge, InvalidArgument, Policy, Stream, register, simulate
 from alphafair.algorithms import POLICIES
-from alphafair.checks import CHECKS, NOT_HERE, Subject
+from alphafair.checks import CHECKS, NOT_APPLICABLE, Subject
 from tests import INTERPRETED
 
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(3, 4)]
@@ -62,7 +62,7 @@ CHECKED = ("bad_input_is_refused", "snapshot_after_changes") if INTERPRETED else
 @pytest.mark.parametrize("check", CHECKED)
 def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
-    if message.startswith(NOT_HERE):
+    if message.startswith(NOT_APPLICABLE):
         assert EXCEPTIONS.get(check, "applies") in message, f"{check} said: {message}"
         assert "does not learn" not in message or not subject.policy_class.traits.learns  # type: ignore[attr-defined]
 

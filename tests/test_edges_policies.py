@@ -25,7 +25,7 @@ from alphafair import (
 )
 from alphafair.algorithms import POLICIES
 from alphafair.engine import Engine
-from alphafair.math.draw import draw_arm, mask_distribution
+from alphafair.math.distributions import draw_arm, mask_distribution
 from alphafair.math.floors import lift_groups
 from alphafair.policy.base import BasePolicy
 from alphafair.run import over_log
@@ -43,7 +43,7 @@ class Zero:
         return 0.0
 
 
-def is_sound(policy: Policy, **shown: Any) -> None:
+def assert_valid(policy: Policy, **shown: Any) -> None:
     """Every context has a distribution, and what is saved can be loaded and says the same."""
     loaded = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
     for context in range(policy.n_contexts):
@@ -74,7 +74,7 @@ def test_the_first_reward_may_be_of_any_size(feedback: Any, tiny: float, n_zeros
         learn(policy, 0.0)
     for reward in [tiny] * 3 + [0.0, 1.0, tiny, 1.0]:
         learn(policy, reward)
-        is_sound(policy)
+        assert_valid(policy)
     for _ in range(100):
         learn(policy, [1.0, 0.1, 0.1])
     assert policy.probabilities(0).argmax() == 0  # and it has learned
@@ -86,7 +86,7 @@ def test_the_first_rewards_may_be_of_any_size_under_floors(tiny: float, rewards:
     policy = AlphaFairAdaptive(1, 2, feedback="full", groups=Groups(pull_floor=[0.5, 0.0]), seed=0)
     for scale in (tiny, tiny, 1.0, tiny):
         learn(policy, scale * np.array(rewards))
-        is_sound(policy)
+        assert_valid(policy)
         assert policy.probabilities(0)[0] >= 0.5
 
 
@@ -125,8 +125,8 @@ def test_rewards_of_mixed_sizes_leave_every_policy_a_distribution(name: str) -> 
         rewards = rng.choice([0.0, 1.0, *TINY, 1e-100, 1e-20], 3)
         learn(policy, rewards if t != 40 else 1.0, context=t % 2)
         if t % 10 == 0:
-            is_sound(policy)
-    is_sound(policy)
+            assert_valid(policy)
+    assert_valid(policy)
 
 
 @pytest.mark.parametrize("tiny", TINY)
@@ -157,7 +157,7 @@ def test_features_may_have_outliers(feedback: Any, outlier: float) -> None:
     policy = AlphaFairAdaptive(1, 2, n_features=1, feedback=feedback, seed=0)
     for z in [1.0, -1.0] * 10 + [outlier] * 3 + [-outlier, 1.0, -1.0] * 3:
         learn(policy, round_of(z), features=[z])
-        is_sound(policy, features=[outlier])
+        assert_valid(policy, features=[outlier])
 
 
 @pytest.mark.parametrize("feedback", ["bandit", "full"])
@@ -170,7 +170,7 @@ def test_features_may_have_any_size(feedback: Any, of: Any, size: float) -> None
         features = rng.uniform(-1.0, 1.0, 2 if of == "context" else (2, 2)) * (size if t != 20 else 1.0)
         learn(policy, [0.2, 0.7], features=features)
         if t % 4 == 0:
-            is_sound(policy, features=features)
+            assert_valid(policy, features=features)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -180,7 +180,7 @@ def test_features_of_mixed_sizes(seed: int) -> None:
     for _ in range(30):
         features = rng.choice([-1.0, 1.0], 2) * 10.0 ** rng.uniform(-170, 50, 2)
         learn(policy, rng.random(3), features=features)
-    is_sound(policy, features=features)
+    assert_valid(policy, features=features)
 
 
 def test_whole_runs_with_outliers_go_as_steps_do() -> None:
@@ -193,7 +193,7 @@ def test_whole_runs_with_outliers_go_as_steps_do() -> None:
         whole, steps = (AlphaFairAdaptive(1, 3, n_features=2, feedback=feedback) for _ in range(2))  # type: ignore[arg-type]
         one, other = simulate(whole, stream), simulate(steps, stream, compiled=False)
         assert np.array_equal(one.accounts, other.accounts)
-        is_sound(whole, features=[1.0, 1.0])
+        assert_valid(whole, features=[1.0, 1.0])
 
 
 class Extreme:
@@ -221,7 +221,7 @@ def test_a_reward_on_its_way_counts_as_three_at_most(last: float) -> None:
     for z, reward in [(0.0, 1.0)] + [(0.01, 0.0)] * 4 + [(last, 1.0)]:
         policy.update(policy.choose(0, features=[z]), reward)
     policy.expect(policy.choose(0, features=[0.0]))
-    is_sound(policy, features=[0.0])
+    assert_valid(policy, features=[0.0])
 
 
 # entitlements and floors
@@ -235,7 +235,7 @@ def test_a_group_may_retire_before_it_earns(made: Any, entitlement: float) -> No
     assert policy.accounts.min() == 1.0
     policy.retire(1)
     assert policy.accounts.min() == 1.0
-    is_sound(policy)
+    assert_valid(policy)
     older = policy.snapshot()
     older.arrays["group_accounts"][1] = 1.0 - 2.0**-53  # as it was kept before
     assert load_policy(older).accounts[1] == 1.0 - 2.0**-53
@@ -283,7 +283,7 @@ def test_floors_may_promise_everything(made: Any, settings: Any, floors: list[fl
         rewards = np.eye(8)[2] if t < 20 else rng.random(8)
         policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
         if t % 10 < 2:
-            is_sound(policy)
+            assert_valid(policy)
 
 
 def test_a_probability_is_not_raised_above_1() -> None:
@@ -315,7 +315,7 @@ def test_floors_that_nobody_can_notice_are_refused(made: Any, floor: Any) -> Non
     """A draw with a probability of 1e-160 has a loss whose square is infinite."""
     with pytest.raises(InvalidArgument, match="pull_floor must be 0 or at least 1e-12; got"):
         made(1, 2, groups=Groups(pull_floor=floor))
-    is_sound(made(1, 2, groups=Groups(pull_floor=1e-12)))
+    assert_valid(made(1, 2, groups=Groups(pull_floor=1e-12)))
 
 
 # propensities of any size
@@ -353,7 +353,7 @@ def test_fair_cb_takes_its_own_decision_whatever_its_propensity() -> None:
         assert decision.arm == 0
         propensity = decision.propensity
         policy.update(decision, 0.0)
-    is_sound(policy)
+    assert_valid(policy)
 
 
 @pytest.mark.parametrize("made", [AlphaFairBandit, AlphaFairAdaptive])
@@ -365,7 +365,7 @@ def test_what_floors_leave_nothing_was_never_drawn_with_less(made: Any) -> None:
     assert kept(policy) == before
     for _ in range(5):  # it is drawn where it alone is available
         policy.update(policy.choose(0, available=[True, False]), 1.0)
-        is_sound(policy)
+        assert_valid(policy)
 
 
 @pytest.mark.parametrize("total", [1 - 9e-7, 1 + 9e-7])
@@ -375,7 +375,7 @@ def test_fair_cb_keeps_its_floor_with_weights_that_almost_sum_to_1(total: float)
     for t in range(30):
         learn(policy, [1.0, 0.2, 0.0], context=t % 2)
     assert policy.marginals.min() >= floor - 1e-9
-    is_sound(policy)
+    assert_valid(policy)
     older = policy.snapshot()
     older.arrays["weight"][:] = 0.5 * total  # as they were kept before
     load_policy(older)

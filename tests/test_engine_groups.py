@@ -109,7 +109,7 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
         ({"groups": [1, 1, 2]}, "groups must be a string"),
         ({"groups": Groups(entitlements={"sofa": 2.0})}, "entitlements must be by arm"),
         ({"groups": Groups(LABELS, entitlements={"cyd": 2.0})}, "for groups among"),
-        ({"groups": Groups(pull_floor=0.5)}, "one over 3 arms"),
+        ({"groups": Groups(pull_floor=0.5)}, "1 over 3 arms"),
         ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge takes "),
         ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive takes "),
         ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive takes "),

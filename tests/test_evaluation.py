@@ -437,7 +437,7 @@ def test_a_context_per_row_is_too_thin() -> None:
         ),
         ({"estimator": "drr"}, "estimator must be one of .*Did you mean 'dr'"),
         ({"confidence": 1.0}, "confidence must be a number in"),
-        ({"n_replicates": 10}, "n_replicates must be a whole number in"),
+        ({"n_replicates": 10}, "n_replicates must be an integer in"),
         ({"alpha": 1.0}, "alpha must be in"),
         ({"log": [1, 2]}, "log must be a Log or a LogFile"),
     ],

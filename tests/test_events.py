@@ -267,7 +267,9 @@ class GroupPair(Pair):
 
     def __init__(self, kind: str, groups: dict[str, Any]) -> None:
         policy, oracle, options = KINDS[kind]
-        naive_form = naive_groups.Owed(groups["labels"], groups.get("entitlements", {}), groups.get("pull_floor", 0.0))
+        naive_form = naive_groups.GroupTerms(
+            groups["labels"], groups.get("entitlements", {}), groups.get("pull_floor", 0.0)
+        )
         self.ours = policy(2, 4, alpha=0.8, **options, groups=Groups(**groups))
         self.oracle = oracle(2, naive_form, alpha=0.8, **options)
         self.entitled = "entitlements" in groups
@@ -275,7 +277,7 @@ class GroupPair(Pair):
         self.n_new_groups = 0
 
     def expect(self, decision: Any) -> None:
-        self.oracle.expect(self.oracle.owed.live.index(decision.arm))
+        self.oracle.expect(self.oracle.terms.live.index(decision.arm))
 
     def add_arms(self, n_new: int, account: Any, rng: np.random.Generator) -> None:
         self.n_new_groups += 1
@@ -295,15 +297,15 @@ class GroupPair(Pair):
         self.oracle.learn(*decision, reward)
 
     def check(self, rng: np.random.Generator) -> None:
-        owed = self.oracle.owed
-        assert self.ours.live_arms.tolist() == owed.live
+        terms = self.oracle.terms
+        assert self.ours.live_arms.tolist() == terms.live
         for context in range(self.ours.n_contexts):
             check_distribution(
                 self.ours, self.ours.probabilities(context), self.oracle.probabilities(context), rtol=1e-9
             )
-        np.testing.assert_allclose(self.ours.cumulative_rewards + 1.0, owed.own, rtol=1e-10)
+        np.testing.assert_allclose(self.ours.cumulative_rewards + 1.0, terms.own, rtol=1e-10)
         accounts = dict(zip(self.ours.groups.labels, self.ours.accounts.tolist(), strict=True))
-        assert accounts == pytest.approx(owed.accounts, rel=1e-10)
+        assert accounts == pytest.approx(terms.accounts, rel=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -231,10 +231,13 @@ def test_what_is_refused_changes_nothing() -> None:
             "stream must be with features of shape .3,. per round",
         ),
         (lambda: simulate(policy, rounds("arms", n_arms=3, n_contexts=2)), r"got 'shape \(3, 3\)'"),
-        (lambda: AlphaFairAdaptive(1, 2, n_features=-1), "n_features must be a whole number of at least 0"),
+        (lambda: AlphaFairAdaptive(1, 2, n_features=-1), "n_features must be an integer of at least 0"),
         (lambda: AlphaFairAdaptive(1, 2, n_features=1, features_of="arm"), "Did you mean 'arms'"),
         (lambda: AlphaFairAdaptive(1, 2, regressor=object()), "n_features must be at least 1 with a regressor"),
-        (lambda: AlphaFairAdaptive(1, 2, n_features=1, regressor=3), "regressor must be one with partial_fit and"),
+        (
+            lambda: AlphaFairAdaptive(1, 2, n_features=1, regressor=3),
+            "regressor must be an object with partial_fit and",
+        ),
         (lambda: rounds("arms").__class__.from_arrays([0], [[1.0]], features=[[]]), "features must be of shape"),
         (lambda: Stream.from_arrays([0], [[1.0]], features=[[np.inf]]), r"features\[0, 0\] must be a finite number"),
     ):
@@ -285,7 +288,7 @@ def test_clusters_are_contexts_for_every_policy() -> None:
     assert simulate(AlphaFairBandit(12, 4), clustered).final.sum() > 0.0
     for call, words in (
         (lambda: preprocessing.cluster([1.0, 2.0]), "features must be a table with a row per vector"),
-        (lambda: preprocessing.cluster(np.ones((3, 2)), 4), r"n_clusters must be a whole number in \[1, 3\]; got 4"),
+        (lambda: preprocessing.cluster(np.ones((3, 2)), 4), r"n_clusters must be an integer in \[1, 3\]; got 4"),
         (lambda: preprocessing.cluster([[np.nan]], 1), r"features\[0, 0\] must be a finite number"),
         (lambda: clusters.of([1.0]), "features must be of 6 features; got 'shape .1,.'"),
         (lambda: clusters.stream(replace(stream, features=None)), "stream must be one with features"),

@@ -49,12 +49,12 @@ def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
         np.testing.assert_array_equal(plain.probabilities(context), grouped.probabilities(context))
 
 
-@pytest.mark.parametrize("owed", GROUPS)
+@pytest.mark.parametrize("terms", GROUPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, owed: str) -> None:
+def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, terms: str) -> None:
     made, _, options = KINDS[kind]
     stream = streams.ratings(n_rounds=400, n_contexts=3, n_arms=4, seed=3)
-    one, two, three = (made(3, 4, alpha=0.7, **options, groups=Groups(**GROUPS[owed])) for _ in range(3))
+    one, two, three = (made(3, 4, alpha=0.7, **options, groups=Groups(**GROUPS[terms])) for _ in range(3))
     whole, steps = simulate(one, stream, log=True), simulate(two, stream, compiled=False)
     np.testing.assert_array_equal(whole.accounts, steps.accounts)
     for name, array in one.snapshot().arrays.items():
@@ -204,12 +204,12 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
 
 def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
     policy = AlphaFair(1, 4, groups=Groups(pull_floor=0.25))
-    with pytest.raises(InvalidArgument, match="one over 5 arms"):
+    with pytest.raises(InvalidArgument, match="1 over 5 arms"):
         policy.grow(n_arms=5)
     assert policy.n_arms == 4
     with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
         AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
-    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="this policy has no groups"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
     with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for arms that come later"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
@@ -263,14 +263,14 @@ LONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("owed", LONG)
+@pytest.mark.parametrize("terms", LONG)
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
-def test_accounts_approach_the_optimum_s(feedback: str, owed: str) -> None:
+def test_accounts_approach_the_optimum_s(feedback: str, terms: str) -> None:
     """On a stationary stream: every group's account, and the value, which never exceeds the optimum's certificate."""
     stream = world(60_000)
-    policy = AlphaFairAdaptive(3, 6, alpha=0.9, feedback=feedback, groups=Groups(**LONG[owed]))  # type: ignore[arg-type]
+    policy = AlphaFairAdaptive(3, 6, alpha=0.9, feedback=feedback, groups=Groups(**LONG[terms]))  # type: ignore[arg-type]
     simulate(policy, stream)
-    best = offline_optimum(context_reward_totals(stream), 0.9, groups=Groups(**LONG[owed]))
+    best = offline_optimum(context_reward_totals(stream), 0.9, groups=Groups(**LONG[terms]))
     s = policy.groups.entitlements
     value = metrics.alpha_performance(policy.accounts, 0.9, groups=Groups(entitlements=s))
     assert value >= 0.99 * best.value
@@ -392,7 +392,7 @@ def test_groups_of_a_stream_that_do_not_fit_are_refused_and_change_nothing() -> 
     stream = Stream.from_arrays([0] * 4, np.full((4, 3), 0.5), arrivals=[0, 0, 2])
     odd: list[tuple[Any, Any, str]] = [
         (AlphaFair(1, 2, groups=["a", "b"]), 5, "3 labels"),
-        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "those of the policy"),
+        (AlphaFair(1, 2, groups=["a", "b"]), ["b", "a", "a"], "the labels of the policy"),
         (Hedge(1, 2), ["a", "b", "a"], "hedge has none"),
     ]
     for policy, groups, said in odd:
@@ -418,13 +418,13 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
         policy.update(late._replace(propensity=1e-9, probabilities=None), 0.25)
 
 
-@pytest.mark.parametrize("owed", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
+@pytest.mark.parametrize("terms", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, owed: dict[str, Any]) -> None:
+def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, terms: dict[str, Any]) -> None:
     """Without groups: as the same policy with one group per arm, through all that is made of it."""
     made, _, options = KINDS[kind]
     alone, grouped = (
-        made(1, 3, alpha=0.6, seed=3, **options, groups=Groups(labels, **owed)) for labels in (None, list("abc"))
+        made(1, 3, alpha=0.6, seed=3, **options, groups=Groups(labels, **terms)) for labels in (None, list("abc"))
     )
     late = [policy.choose(0) for policy in (alone, grouped)]
     for t in range(60):

@@ -23,12 +23,12 @@ def test_groups_are_numbered_as_they_appear() -> None:
     }
     again = Groups(**groups.settings()).for_arms(4)
     assert again.settings() == groups.settings()
-    assert not groups.are_plain
+    assert not groups.is_default
 
 
 def test_nothing_said_is_every_arm_on_its_own() -> None:
     groups = Groups().for_arms(3)
-    assert groups.are_plain
+    assert groups.is_default
     assert groups.settings() == {}
     assert groups.labels == (0, 1, 2)
     earned = np.array([[1.0, 2.0, 3.0]])
@@ -58,7 +58,7 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
     alone = groups.grown(1, None, None)
     assert alone.labels == ("a", "b", 2)
     assert Groups([0, 2]).for_arms(2).grown(1, None, None).labels == (0, 2, "arm 2")
-    assert Groups().for_arms(2).grown(1, None, None).are_plain
+    assert Groups().for_arms(2).grown(1, None, None).is_default
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
         ({"labels": ["a", "b"], "entitlements": {"c": 1.0}}, "for groups among"),
         ({"pull_floor": 0.6}, "at most 0.5"),
         ({"pull_floor": -0.1}, "a number in"),
-        ({"pull_floor": [0.6, 0.6]}, "1 in all"),
+        ({"pull_floor": [0.6, 0.6]}, "a sum of at most 1"),
         ({"pull_floor": [-0.1, 0.6]}, "at least 0"),
         ({"pull_floor": {5: 0.1}}, "for groups among"),
     ],
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_refused(said: dict[str, object], words: str) -> None:
 
 
 def test_a_policy_without_groups_cannot_be_told_of_them_later() -> None:
-    with pytest.raises(InvalidArgument, match="every arm of this policy is on its own"):
+    with pytest.raises(InvalidArgument, match="this policy has no groups"):
         Groups().for_arms(2).grown(1, ["a"], None)
 
 
@@ -103,8 +103,8 @@ def test_the_argument_may_be_groups_labels_or_those_of_a_policy() -> None:
         assert arm_groups(each, 3).settings() == given.for_arms(3).settings()
         assert AlphaFair(1, 3, groups=each).settings == policy.settings
     assert arm_groups(["b", "a", "b"], 3).labels == ("b", "a")
-    assert arm_groups(None, 3).are_plain
-    with pytest.raises(InvalidArgument, match=r"groups must be groups of 4 arms; got 3\. Give a label for every arm"):
+    assert arm_groups(None, 3).is_default
+    with pytest.raises(InvalidArgument, match=r"groups must be groups of 4 arms; got 3\. Pass one label per arm"):
         arm_groups(policy.groups, 4)
     assert repr(given) == "Groups(labels=['b', 'a', 'b'], entitlements={'a': 2.0}, pull_floor={'b': 0.25})"
 
@@ -129,7 +129,7 @@ def test_arms_that_arrive_bring_their_groups_and_entitlements() -> None:
     for bad, words in (
         (
             Groups(labels, entitlements={"b": 3.0}),
-            r"groups must be entitled as in the policy, \[1.0, 2.0\]",
+            r"groups must be the entitlements of the policy, \[1.0, 2.0\]",
         ),
         (Groups(labels, pull_floor=0.1), "groups must be without pull_floor; got"),
         (["b", "b", "c", "a"], "groups must be those of the policy, 'a', 'b', and more; got"),

@@ -60,7 +60,7 @@ def opened_folder(folder: Path) -> None:
     ("change", "said"),
     [
         (lambda folder: folder.chmod(0o777), "kernels-.* can be written by its group"),
-        (lambda folder: folder.chmod(0o707), "kernels-.* can be written by everybody"),
+        (lambda folder: folder.chmod(0o707), "kernels-.* can be written by everyone"),
         (lambda folder: folder.parent.chmod(0o777), "can be written by its group"),
         (opened_folder, "kernels_1' can be written by its group"),
         (opened_file, "draw.nbc' can be written by its group"),
@@ -70,7 +70,7 @@ def opened_folder(folder: Path) -> None:
 )
 def test_what_others_could_have_written_is_not_loaded(folder: Path, change: Callable[[Path], None], said: str) -> None:
     change(folder)
-    with pytest.warns(RuntimeWarning, match=f"not kept or loaded: .*{said}.*NUMBA_CACHE_DIR"):
+    with pytest.warns(RuntimeWarning, match=f"not cached: .*{said}.*NUMBA_CACHE_DIR"):
         assert jit.cache_folder() is None
 
 

@@ -40,7 +40,7 @@ def test_the_second_update_is_refused_and_changes_nothing(kind: type[BasePolicy]
         policy.update(decision, reward_for(policy))
         before = arrays(policy)
         with pytest.raises(
-            InvalidArgument, match=r"decision must be one that this policy has not learned from yet; .* once"
+            InvalidArgument, match=r"decision must be a decision that this policy has not learned from; .* once"
         ):
             policy.update(decision, reward_for(policy))
         assert arrays(policy) == before
@@ -94,7 +94,7 @@ def test_another_policy_may_learn_from_it_too() -> None:
     decision = policy.choose(0)
     for each in (policy, other):
         each.update(decision, 1.0)
-        with pytest.raises(InvalidArgument, match="has not learned from yet"):
+        with pytest.raises(InvalidArgument, match="has not learned from"):
             each.update(decision, 1.0)
 
 
@@ -116,7 +116,7 @@ def test_a_log_that_is_refused_halfway_does_not_make_decisions_new() -> None:
     log = alphafair.Log([0, 0], [0, 1], [0.5, 0.5], [0.5, 1e-300])
     with pytest.raises(InvalidArgument, match="propensit"):
         alphafair.run.over_log(policy, log)
-    with pytest.raises(InvalidArgument, match="has not learned from yet"):
+    with pytest.raises(InvalidArgument, match="has not learned from"):
         policy.update(decision, 1.0)
 
 
@@ -124,7 +124,7 @@ def test_a_reward_is_expected_and_given_up_once() -> None:
     policy = AlphaFairAdaptive(1, 2, seed=0)
     decision = policy.choose(0)
     policy.expect(decision)
-    with pytest.raises(InvalidArgument, match="one that is not expected yet"):
+    with pytest.raises(InvalidArgument, match="a decision that is not expected yet"):
         policy.expect(decision)
     policy.forgo(decision)
     with pytest.raises(InvalidArgument, match="one whose reward may still come"):

@@ -13,7 +13,7 @@ from alphafair.algorithms import FairCB, fair_cb
 from alphafair.algorithms.fair_cb import C, K
 from alphafair.jit import repeated
 from alphafair.math import log_barrier, simplex, utility
-from alphafair.math.draw import draw_arm, mask_distribution
+from alphafair.math.distributions import draw_arm, mask_distribution
 from alphafair.policy.memory import Memory, settings_vector
 from tests import naive
 

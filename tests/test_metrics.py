@@ -24,7 +24,7 @@ from alphafair import (
     streams,
 )
 from alphafair.algorithms.adaptive_bandit import N
-from alphafair.checks.choosing import binomial_band
+from alphafair.checks.conformance import binomial_band
 from alphafair.offline import OfflineOptimum
 from tests import naive
 
@@ -112,13 +112,13 @@ def test_uniform_play_is_recorded_as_the_run_is() -> None:
 @pytest.mark.parametrize("lossy", [np.array([1.0 + 1.0j, 2.0]), np.ma.masked_array([1.0, 2.0], [False, True])])
 def test_nothing_is_lost_on_the_way_to_floats(lossy: Any) -> None:
     for measure in (metrics.jain_index, metrics.average_over_seeds, lambda earned: rescale_rewards(earned, 0, 5)):
-        with pytest.raises(ValueError, match=r"; got '(complex numbers|masked entries)'. Take the real part, or fill"):
+        with pytest.raises(ValueError, match=r"; got '(complex numbers|masked entries)'. Pass real numbers"):
             measure(lossy)
     assert metrics.jain_index(np.ma.masked_array([1.0, 1.0], [False, False])) == 1.0
 
 
 def test_gap_closed_needs_a_gap() -> None:
-    with pytest.raises(ValueError, match="optimum must be above uniform play; got 4"):
+    with pytest.raises(ValueError, match="optimum must be above the performance of uniform play; got 4"):
         metrics.gap_closed(4.0, [2.0, 2.0], [2.0, 2.0], 0.0)
 
 

@@ -418,8 +418,8 @@ def test_a_truncated_or_damaged_zip_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rows": 0}, "rows must be a whole number of at least 1; got 0"),
-        ({"min_ratings": 1.5}, "min_ratings must be a whole number of at least 1; got 1.5"),
+        ({"rows": 0}, "rows must be an integer of at least 1; got 0"),
+        ({"min_ratings": 1.5}, "min_ratings must be an integer of at least 1; got 1.5"),
         ({"reward_floor": 1.0}, "reward_floor must be a number in [0, 1); got 1.0"),
     ],
 )

@@ -361,7 +361,7 @@ def test_refusals(totals: Any, alpha: float, words: str) -> None:
 
 @pytest.mark.parametrize("rounds", [[0, 1], [2, 1], [1, 1], [99]])
 def test_curve_refusals(rounds: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"rounds(\[0\])? must be (rising|whole numbers in \[1, 5\]); got"):
+    with pytest.raises(ValueError, match=r"rounds(\[0\])? must be (strictly increasing|integers in \[1, 5\]); got"):
         offline_curve(streams.ratings(5, 2, 3), 0.5, rounds)
     with pytest.raises(ValueError, match=r"stream.reward_table\[0, 0\] must be in \[0, 1e\+100\]; got -1.0"):
         offline_curve(Stream.from_arrays([0], [[-1.0]]), 0.5, [1])

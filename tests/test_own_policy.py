@@ -121,7 +121,7 @@ def test_it_plays_and_learns_what_the_formula_says(kind: type[Any]) -> None:
     titles = [axes.get_title(loc="left") for axes in picture.axes]
     assert "contextual-hedge" in titles
     (line,) = [line for line in picture.axes[0].get_lines() if line.get_gid() == "contextual-hedge"]
-    assert (line.get_color(), line.get_marker()) == kind.traits.look
+    assert (line.get_color(), line.get_marker()) == kind.traits.style
 
 
 def test_it_passes_every_check_in_every_variant(kind: type[Any]) -> None:
@@ -129,7 +129,7 @@ def test_it_passes_every_check_in_every_variant(kind: type[Any]) -> None:
     for settings in kind.traits.variants(3, 4).values():
         results = list(checks.run_checks(kind, settings))
         assert [result for result in results if not result.passed] == []
-        applied = {result.name for result in results if not result.message.startswith(checks.NOT_HERE)}
+        applied = {result.name for result in results if not result.message.startswith(checks.NOT_APPLICABLE)}
         assert {"stepwise_equals_compiled", "interpreted_equals_compiled", "leans_toward_reward"} < applied
 
 

@@ -97,13 +97,13 @@ def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
 def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
     from alphafair import AlphaFair
     from alphafair.algorithms import alpha_fair
-    from alphafair.math import draw, log_barrier
+    from alphafair.math import distributions, log_barrier
     from alphafair.offline import hindsight
     from alphafair.policy.loops import loop
 
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":
         return
-    for kernel in (draw.draw_arm, alpha_fair.draw, alpha_fair.learn, log_barrier.follow):
+    for kernel in (distributions.draw_arm, alpha_fair.draw, alpha_fair.learn, log_barrier.follow):
         assert not jit.compiled(kernel).targetoptions.get("nogil", False), kernel
     for whole in (loop("play", "full", AlphaFair.algorithm, True), hindsight.solve, hindsight.curve):
         assert jit.compiled(whole).targetoptions["nogil"], whole

@@ -29,8 +29,8 @@ from alphafair import (
     metrics,
     simulate,
 )
-from alphafair.algorithms.fitting import known_settings
 from alphafair.policy.base import BasePolicy
+from alphafair.run import known_settings
 from tests import naive, naive_adaptive
 
 PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = {
@@ -185,7 +185,7 @@ def test_hedge_takes_one_of_horizon_and_rate() -> None:
     ("make", "words"),
     [
         (lambda: FairCB(2, 4, horizon=10, pull_share=0.25), r"pull_share must be a number in \(0, 0.25\); got 0.25"),
-        (lambda: FairCB(2, 4, horizon=0), "horizon must be a whole number of at least 1; got 0"),
+        (lambda: FairCB(2, 4, horizon=0), "horizon must be an integer of at least 1; got 0"),
         (lambda: FairCB(2, 4, horizon=9, context_weights=[0.5, 0.6]), "context_weights must be probabilities"),
         (lambda: FairCB(2, 4, horizon=9, feedback="some"), "feedback must be one of 'full', 'bandit'; got 'some'"),
         (lambda: ScaleFree(2, 4, exploration="none"), "exploration must be one of 'adaptive', 'sqrt'; got 'none'"),
@@ -196,9 +196,9 @@ def test_hedge_takes_one_of_horizon_and_rate() -> None:
         (lambda: AlphaFair(2, 4).choose(True), "context must be an int in .* got True"),
         (lambda: AlphaFair(2, 4).choose(0, available=[[True], [True, False]]), "available must be 4 booleans"),
         (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), "0.5"), "reward must be a number in .* got '0.5'"),
-        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), np.nan), "reward .* whose reward nobody knows"),
-        (lambda: AlphaFair(2, 4, seed="x"), "seed must be a whole number of at least 0; got 'x'"),
-        (lambda: AlphaFair(2, True), "n_arms must be a whole number of at least 1; got True"),
+        (lambda: AlphaFairBandit(2, 4).update((0, 0, 0.5, None), np.nan), "reward .* whose reward is unknown"),
+        (lambda: AlphaFair(2, 4, seed="x"), "seed must be an integer of at least 0; got 'x'"),
+        (lambda: AlphaFair(2, True), "n_arms must be an integer of at least 1; got True"),
     ],
 )
 def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
@@ -207,7 +207,7 @@ def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
 
 
 def test_alpha_refusal_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness take alpha"):
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness pass a value"):
         AlphaFair(1, 2, alpha=1.5)
 
 
@@ -237,7 +237,7 @@ def test_arrays_of_the_right_kind_are_checked_too() -> None:
             {"propensity": 0.5},
             r"decision.propensity must be decision.probabilities\[2\], 0.33\d+; got 0.5. Pass the Dec",
         ),
-        ({"arm": -1}, r"decision.arm must be a whole number in \[0, 2\]; got -1"),
+        ({"arm": -1}, r"decision.arm must be an integer in \[0, 2\]; got -1"),
         ({"arm": 1, "probabilities": [0.2, 0.6, 0.2]}, r"decision.propensity must be decision.probabilities\[1\], 0.6"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_broken_generator_is_refused(available: Any) -> None:
     for drawn in (float("nan"), 1.0, -1e-9, float("inf"), "half", None):
         with pytest.raises(ValueError, match=r"rng.random\(\) must be a number in \[0, 1\); got .* Pass numpy.random"):
             policy.choose(0, rng=Stuck(drawn), available=available)
-    with pytest.raises(ValueError, match=r"rng must be something with a random\(\); got 42. Pass numpy.random"):
+    with pytest.raises(ValueError, match=r"rng must be an object with a method random\(\); got 42. Pass numpy.random"):
         policy.choose(0, rng=42, available=available)  # type: ignore[arg-type]
     assert policy.snapshot().to_bytes() == before
     assert policy.choose(0, rng=Stuck(np.float32(0.99)), available=available).arm == 2
@@ -360,7 +360,7 @@ def test_a_decision_may_be_a_plain_tuple() -> None:
 
 
 def test_certificate_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ValueError, match="policy must be one that bounds its own regret"):
+    with pytest.raises(ValueError, match="policy must be a policy with a surrogate_regret_bound"):
         metrics.regret_certificate(AlphaFairBandit(1, 2))
 
 

@@ -45,5 +45,5 @@ def test_nor_are_texts_numbers(texts: Any) -> None:
         AlphaFair(1, 3, groups=Groups(entitlements=texts))
     assert (policy.cumulative_rewards == 0.0).all()
     assert (policy.accounts == 1.0).all()
-    with pytest.raises(InvalidArgument, match=r"got '0\.5'\. This policy learns from one float per round"):
+    with pytest.raises(InvalidArgument, match=r"got '0\.5'\. Pass one float per round"):
         AlphaFairBandit(1, 2).update((0, 0, 0.5, None), "0.5")  # type: ignore[arg-type]

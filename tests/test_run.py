@@ -114,7 +114,8 @@ def test_a_propensity_that_was_never_drawn_is_refused() -> None:
     for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
         before = memory(policy)
         with pytest.raises(
-            InvalidArgument, match=r"decision.propensity must be at least 0\.167, the least this policy"
+            InvalidArgument,
+            match=r"decision.propensity must be at least 0\.167, the smallest propensity of this policy",
         ):
             policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
         log = Log([0, 1, 0], [0, 1, 2], [0.5, 0.5, 1.0], [0.5, 0.4, 1e-3], n_contexts=2)
@@ -186,17 +187,17 @@ def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
     [
         (
             lambda: run.over_log(AlphaFair(1, 2), Log([0], [0], [1.0], [0.5])),
-            "policy must be one with bandit feedback",
+            "policy must be a policy with bandit feedback",
         ),
         (
             lambda: run.over_log(AlphaFairBandit(1, 2), Log([1], [0], [1.0], [0.5])),
-            r"log must be of at most 1 contexts and 2 arms; got \[2, 1\]. Call policy.grow\(2, 2\) first.",
+            r"log must be limited to at most 1 contexts and 2 arms; got \[2, 1\]. Call policy.grow\(2, 2\) first.",
         ),
         (
             lambda: run.over_log(AlphaFairBandit(1, 2), Log([0], [0], [1.5], [0.5])),
             r"log.rewards\[0\] must be a number",
         ),
-        (lambda: run.over_full_log(ScaleFree(1, 2), [0], [[1, 0]], [[1, 0]]), "policy must be one with full"),
+        (lambda: run.over_full_log(ScaleFree(1, 2), [0], [[1, 0]], [[1, 0]]), "policy must be a policy with full"),
         (lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0]], [[1, 0]]), r"probabilities must be of shape \(1, 2\)"),
         (
             lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0, 1.0]], [[1, 0]]),
@@ -205,7 +206,7 @@ def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
         (lambda: run.over_full_log(Hedge(1, 2), [0], [[1.0, 0.0]], [[2, 0]]), r"rewards must be in \[0, 1\]"),
         (
             lambda: run.over_full_log(Hedge(1, 2), [3], [[1.0, 0.0]], [[1, 0]]),
-            "contexts must be of at most 1 contexts",
+            "contexts must be limited to at most 1 contexts",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_there_is_a_policy_of_every_kind() -> None:
         assert made
         for policy in made:
             assert (policy.name, policy.feedback.value) == kind[:2]
-            assert (policy.groups is not None and not policy.groups.are_plain) is kind.with_groups
+            assert (policy.groups is not None and not policy.groups.is_default) is kind.with_groups
 
 
 def test_a_policy_that_is_not_registered_is_left_out() -> None:

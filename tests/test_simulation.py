@@ -113,13 +113,17 @@ def test_the_policy_keeps_what_it_learned() -> None:
 @pytest.mark.parametrize(
     ("policy", "options", "words"),
     [
-        (AlphaFair(3, 5), {}, "stream must be one of 5 arms; got 4. Make the policy with stream.n_first_arms."),
-        (AlphaFair(2, 4), {}, r"stream must be one of at most 2 contexts; got 3. Call policy.grow\(3\) first."),
-        (AlphaFair(3, 4), {"record_every": 0}, "record_every must be a whole number of at least 1; got 0"),
-        (AlphaFair(3, 4), {"delay": -1}, r"delay must be a whole number in \[0, 2147483647\]; got -1"),
-        (AlphaFair(3, 4), {"delay": 2**31}, r"delay must be a whole number in \[0, 2147483647\]; got 2147483648"),
+        (
+            AlphaFair(3, 5),
+            {},
+            "stream must be a stream with 5 arms in its first round; got 4. Construct the policy with",
+        ),
+        (AlphaFair(2, 4), {}, r"stream must be a stream with at most 2 contexts; got 3. Call policy.grow\(3\) first."),
+        (AlphaFair(3, 4), {"record_every": 0}, "record_every must be an integer of at least 1; got 0"),
+        (AlphaFair(3, 4), {"delay": -1}, r"delay must be an integer in \[0, 2147483647\]; got -1"),
+        (AlphaFair(3, 4), {"delay": 2**31}, r"delay must be an integer in \[0, 2147483647\]; got 2147483648"),
         (AlphaFair(3, 4), {"delay": [1, 2]}, "delay must be 1000 entries; got 2"),
-        (AlphaFair(3, 4), {"seed": "a"}, "seed must be a whole number of at least 0; got 'a'"),
+        (AlphaFair(3, 4), {"seed": "a"}, "seed must be an integer of at least 0; got 'a'"),
     ],
 )
 def test_refusals_change_nothing(policy: AlphaFair, options: dict[str, Any], words: str) -> None:

@@ -114,7 +114,7 @@ def test_older_snapshots_are_refused_with_a_sentence(path: Path) -> None:
             read(state)
         assert str(refused.value) == (
             f"state.version must be 4; got {version}. "
-            "Its memory is laid out as in an older alphafair: start afresh, or load it there."
+            "It was written by an older version: load it there, or learn from the log again."
         )
 
 
@@ -125,6 +125,6 @@ def test_there_are_snapshots_of_all_older_versions() -> None:
 def test_newer_snapshots_are_refused_with_a_sentence() -> None:
     state = AlphaFair(2, 3, alpha=0.5).snapshot()
     with pytest.raises(
-        InvalidArgument, match=r"state\.version must be 4; got 5\. It was written by a newer alphafair: update"
+        InvalidArgument, match=r"state\.version must be 4; got 5\. It was written by a newer version: update"
     ):
         load_policy(replace(state, version=5))

@@ -26,7 +26,7 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.compile import _policies, names
+from alphafair.precompile import _policies, names
 from alphafair.values import Feedback
 
 MAKERS = {
@@ -176,7 +176,7 @@ def bundle(monkeypatch: pytest.MonkeyPatch) -> jit.Bundle:
     made = jit.Bundle("some-policy")
     monkeypatch.setattr(made, "on_disk", lambda: False)
     monkeypatch.setattr(made, "_start_helper", FakeHelper)
-    monkeypatch.setattr(jit, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(jit, "POLL_EVERY", 0.0)
     return made
 
 
@@ -224,7 +224,7 @@ def test_a_long_run_is_compiled_here_by_what_its_rounds_take(bundle: jit.Bundle)
     """A round of 10 ms, as with a thousand arms: 100 more are played so, 10,000 are not."""
     assert bundle.rounds_per_call(10_000) == 1, "nothing is known yet"
     bundle.spend(0.01, 1)
-    assert bundle.rounds_per_call(4) == 2, "as many as take A_CALL"
+    assert bundle.rounds_per_call(4) == 2, "as many as take CALL_SECONDS"
     assert bundle.rounds_per_call(10_000) == 10_000
     assert bundle.use_machine_code()
 
@@ -238,7 +238,7 @@ def test_quick_rounds_are_not_worth_compiling(bundle: jit.Bundle) -> None:
 def test_policies_of_others_are_compiled_here_when_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "auto")
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
-    monkeypatch.setattr(jit, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(jit, "POLL_EVERY", 0.0)
 
     class Theirs(Hedge):
         pass
@@ -373,3 +373,17 @@ def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> Non
     assert made._compile_name() == wanted
     assert made._flags() == asked._flags()
     assert made._bundle is asked._bundle
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("alpha-fare", "policy must be one of .* Did you mean 'alpha-fair'?"),
+        ("alpha-fair+bandit", "feedback in 'alpha-fair.bandit' must be one of 'full'; got 'bandit'"),
+        ("alpha-fair-adaptive+bandit+group", "flag in .* must be one of 'features', 'groups'; got 'group'"),
+        ("hedge+full+groups", "flags in 'hedge.full.groups' must be left out: hedge has none; got 'groups'"),
+    ],
+)
+def test_a_misspelt_name_is_refused(name: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        names([name])

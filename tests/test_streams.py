@@ -109,13 +109,13 @@ def test_means_and_visits_are_as_described() -> None:
 
 def test_streams_of_means_refuse() -> None:
     for call, words in (
-        (lambda: streams.stationary(0, 1, 1), "n_rounds must be a whole number of at least 1; got 0"),
+        (lambda: streams.stationary(0, 1, 1), "n_rounds must be an integer of at least 1; got 0"),
         (lambda: streams.stationary(1, 1, 1, reward_floor=1.0), r"reward_floor must be a number in \[0, 1\)"),
-        (lambda: streams.phases(5, 1, 1, n_phases=6), r"n_phases must be a whole number in \[1, 5\]; got 6"),
-        (lambda: streams.day_and_night(5, 1, 1, period=1), "period must be a whole number of at least 2"),
+        (lambda: streams.phases(5, 1, 1, n_phases=6), r"n_phases must be an integer in \[1, 5\]; got 6"),
+        (lambda: streams.day_and_night(5, 1, 1, period=1), "period must be an integer of at least 2"),
         (lambda: streams.sparse_clicks(5, 1, 1, rates=(0.5, 0.2)), r"rates\[1\] must be a number in \[0.5, 1\]"),
         (lambda: streams.sparse_clicks(5, 1, 1, best=2.0), r"best must be a number in \[0, 1\]; got 2.0"),
-        (lambda: streams.zipf_contexts(5, 1, 1, seed=-1), "seed must be a whole number of at least 0; got -1"),
+        (lambda: streams.zipf_contexts(5, 1, 1, seed=-1), "seed must be an integer of at least 0; got -1"),
     ):
         with pytest.raises(ValueError, match=words):
             call()
@@ -148,11 +148,11 @@ def test_the_indexed_form_shares_memory() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([0, -1], [0, 0], [[1.0]]), r"contexts\[1\] must be whole numbers in"),
-        (([0, 0], [0, 5], [[1.0]]), r"items\[1\] must be whole numbers in \[0, 0\]; got 5"),
-        (([0.5, 1], [0, 0], [[1.0]]), "contexts must be whole numbers in .* got 'dtype float64'"),
+        (([0, -1], [0, 0], [[1.0]]), r"contexts\[1\] must be integers in"),
+        (([0, 0], [0, 5], [[1.0]]), r"items\[1\] must be integers in \[0, 0\]; got 5"),
+        (([0.5, 1], [0, 0], [[1.0]]), "contexts must be integers in .* got 'dtype float64'"),
         (([0, 0], [0], [[1.0]]), "items must be 2 entries; got 1"),
-        (([], [], [[1.0]]), "contexts must be one row"),
+        (([], [], [[1.0]]), "contexts must be a 1-D array"),
         (([0], [0], [[np.nan, 1.0]]), r"reward_table\[0, 0\] must be a finite number; got nan"),
         (([0], [0], [[np.inf, -np.inf]]), r"reward_table\[0, 0\] must be a finite number; got inf"),
         (([0], [0], [1.0]), "reward_table must be a table with one column per arm; got 'shape .1,.'. Make it 2-D"),
@@ -160,10 +160,13 @@ def test_the_indexed_form_shares_memory() -> None:
             ([0], [0], np.ones((0, 3))),
             "reward_table must be a table with at least one row and one arm; got 'shape .0, 3",
         ),
-        (([0], [0], [[1.0, 2.0j]]), "reward_table must be a table of numbers; got 'complex numbers'. Take the real"),
+        (
+            ([0], [0], [[1.0, 2.0j]]),
+            "reward_table must be a table of numbers; got 'complex numbers'. Pass real numbers",
+        ),
         (
             ([0], [0], np.ma.masked_array([[1.0, 2.0]], [[False, True]])),
-            "reward_table must be a table of numbers; got 'masked entries'. Take the real part, or fill what is masked",
+            "reward_table must be a table of numbers; got 'masked entries'. Pass real numbers",
         ),
         ((np.ma.masked_array([0, 1], [False, True]), [0, 0], [[1.0]]), "contexts must be .*; got 'masked entries'"),
         (([0], [0], [["a"]]), "reward_table must be a table of numbers"),
@@ -179,7 +182,7 @@ def test_refusals(arguments: Any, words: str) -> None:
 
 
 def test_announced_contexts_must_hold_those_seen() -> None:
-    with pytest.raises(ValueError, match="n_contexts must be a whole number of at least 4; got 2"):
+    with pytest.raises(ValueError, match="n_contexts must be an integer of at least 4; got 2"):
         Stream([3], [0], [[1.0]], n_contexts=2)  # type: ignore[arg-type]
 
 
@@ -202,7 +205,7 @@ def test_the_largest_floats_are_finite(largest: float) -> None:
 def test_rounds_may_be_counted_from_one() -> None:
     assert validate.indices("rounds", [1, 500], 501, low=1).tolist() == [1, 500]
     for bad in (0, 501):
-        words = rf"rounds\[1\] must be whole numbers in \[1, 500\]; got {bad}. Count from 1."
+        words = rf"rounds\[1\] must be integers in \[1, 500\]; got {bad}. Count from 1."
         with pytest.raises(ValueError, match=words):
             validate.indices("rounds", [1, bad], 501, low=1)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# The module each public name lives in, in the order a reader meets them; nothing loads before it is used. The policies
-# come first: every class of `alphafair.algorithms` is a name of this package too.
+# Public names by module, in the order of the documentation; a module is imported when one of its names is first used.
+# Every policy class of `alphafair.algorithms` is a name of this package too.
 _NAMES = {
     "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
     "groups": ("Groups",),
@@ -20,7 +20,7 @@ _NAMES = {
     "errors": ("InvalidArgument",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-# `import *` leaves out what needs an extra: these, and the module `figures`
+# `import *` omits what needs an extra: these, and the module `figures`.
 _CLIENTS = ("Client", "AsyncClient", "ServiceError")
 _MODULES = (
     "checks",
@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(_module("service.client"), name)
     elif name in _MODULES:
         value = _module(name)
-    elif name[:1].isupper() and name in _module("algorithms").CLASSES:  # no module's name: those load while they do
+    elif name[:1].isupper() and name in _module("algorithms").CLASSES:  # module names are lower case
         value = _module("algorithms").CLASSES[name]
     else:
         raise AttributeError(f"module 'alphafair' has no attribute {name!r}")

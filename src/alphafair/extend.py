@@ -1,12 +1,12 @@
-"""All that a policy of your own is made of: `from alphafair.extend import ...`. CONTRIBUTING.md has two to start from.
+"""Everything for your own policy: `from alphafair.extend import ...`. CONTRIBUTING.md has two examples.
 
-In plain Python: derive from `PlainPolicy`, name what is kept with `Array`, `Number` and `Accounts`.
+In plain Python: derive from `PlainPolicy`, and declare its memory with `Array`, `Number` and `Accounts`.
 
-In machine code: write `draw` and `learn` as a `kernel` each, name what is kept with `positions` and a `Layout`, make an
-`Algorithm` of them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw, `compiled` shows what a kernel
-becomes, `repeated` is for kernels that Python calls too; `alphafair.math` has more mathematics.
+Compiled: write `draw` and `learn` as kernels, name the memory with `positions` and a `Layout`, make an `Algorithm` of
+them, and derive from `BasePolicy`. `draw_arm` and `draw_from` draw an arm, `compiled` returns the compiled kernel,
+`repeated` is for kernels that Python calls too. `alphafair.math` has more functions.
 
-Either way: `register` makes it known by its name, `validate` has checks of settings that say what is wrong.
+In both cases `register` makes the policy available by its name, and `validate` has functions to check settings.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,9 @@ from alphafair import validate as validate
 from alphafair.jit import compiled as compiled
 from alphafair.jit import kernel as kernel
 from alphafair.jit import repeated as repeated
-from alphafair.math.draw import draw_arm as draw_arm
-from alphafair.math.draw import draw_from as draw_from
-from alphafair.math.draw import mask_distribution as mask_distribution
-from alphafair.math.positions import positions as positions
+from alphafair.math.distributions import draw_arm as draw_arm
+from alphafair.math.distributions import draw_from as draw_from
+from alphafair.math.distributions import mask_distribution as mask_distribution
 from alphafair.policy.algorithm import Algorithm as Algorithm
 from alphafair.policy.base import BasePolicy as BasePolicy
 from alphafair.policy.memory import Layout as Layout
@@ -34,13 +33,14 @@ from alphafair.values import Traits as Traits
 from alphafair.values.arrays import Indices as Indices
 from alphafair.values.arrays import Matrix as Matrix
 from alphafair.values.arrays import Vector as Vector
+from alphafair.values.arrays import positions as positions
 
 if TYPE_CHECKING:
     from alphafair.algorithms import register as register
 
 
 def __getattr__(name: str) -> Any:
-    """`register`, once it is asked for: the policies of this package import from here too, and come before it."""
+    """Import `register` on first use: the policies of this package import from here too."""
     if name == "register":
         from alphafair.algorithms import register
 

@@ -78,8 +78,8 @@ def look(policy: str) -> Look:
     True
     """
     for kind in (*POLICIES.values(), *_subclasses(Policy)):
-        if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.look:
-            return Look(*kind.traits.look)
+        if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.style:
+            return Look(*kind.traits.style)
     ticket = zlib.crc32(policy.encode())
     return Look(
         _OTHER_COLOURS[ticket % len(_OTHER_COLOURS)],

@@ -1,8 +1,8 @@
-"""Whom to be fair to: groups of arms, what each is entitled to, and the share of the draws it is promised.
+"""Groups of arms: the unit of fairness, its entitlement, and a floor under its probability.
 
-With G(i) the group of arm i, an account belongs to a group, R_G = 1 + the sum of what its arms have earned. Groups with
-entitlements s maximise sum_G s_G^alpha phi(R_G): a group entitled to twice as much is content with twice as much. A
-floor promises a share of every round's draw: nu to every arm, or nu_G to every group.
+With G(i) the group of arm i, an account belongs to a group: R_G = 1 + the sum of the rewards of its arms. With
+entitlements s the objective is sum_G s_G^alpha phi(R_G), so a group entitled to twice as much receives twice as much at
+equal marginal utility. A floor is the least probability in every round: nu for every arm, or nu_G for every group.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 Label = str | int
 Labels = Sequence[Label] | NDArray[Any]
 PerGroup = Mapping[Any, float] | ArrayLike
-MOST_ENTITLED = 1e6  # times one, and one over it at least
+MOST_ENTITLED = 1e6  # entitlements lie between 1 over this and this
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Whom to be fair to: the argument `groups` of everything that can be fair to groups.
+    """The groups that accounts belong to: the argument `groups` of policies, metrics and the offline optimum.
 
     Parameters
     ----------
     labels
-        The group of every arm, a string or an integer each. None: every arm is a group of its own.
+        The group of every arm: a string or an integer each. None: every arm is its own group.
     entitlements
-        What groups are entitled to: a mapping from label to number, where those left out have 1, or one number per
-        group in the order of their first arms. None: all alike.
+        A mapping from label to number, with 1 for labels left out, or one number per group in the order of their first
+        arms. None: 1 for all.
     pull_floor
-        The least share of every round's draw: one number for each arm, or a mapping or sequence by group. None: none.
+        The least probability in every round: one number for every arm, or a mapping or sequence by group. None: 0.
 
-    A plain list of labels is accepted wherever a `Groups` is, and so are the `groups` of a policy.
+    Wherever a `Groups` is accepted, a list of labels and the `groups` of a policy are too.
 
     >>> from alphafair import AlphaFair, Groups
     >>> policy = AlphaFair(1, 3, groups=Groups(["north", "south", "north"], entitlements={"south": 2}))
@@ -55,16 +55,13 @@ class Groups:
 
     @classmethod
     def of(cls, value: GroupsLike | None) -> Groups:
-        """A `Groups`, from one, from those of a policy, or from a list of labels."""
+        """Convert a `Groups`, the `groups` of a policy, or a list of labels."""
         if isinstance(value, ArmGroups):
             return cls(**value.settings())
         return value if isinstance(value, Groups) else cls(value)
 
     def for_arms(self, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
-        """Resolved for so many arms, and checked.
-
-        Where arms come and go, at most `n_live` of them are there at one time, and no more need room for their floor.
-        """
+        """Resolve and check for `n_arms` arms, of which at most `n_live` are live at one time (default: all)."""
         floor = 0.0 if self.pull_floor is None else self.pull_floor
         return ArmGroups.of(n_arms, self.labels, self.entitlements, floor, n_live=n_live)
 
@@ -75,11 +72,11 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class ArmGroups:
-    """`Groups` resolved for so many arms: the group of every arm, and the entitlement and floor of every group.
+    """`Groups` resolved for a number of arms: the group of every arm, the entitlement and floor of every group.
 
-    Groups are numbered from 0 in the order of their first arms. `named` is False without labels: every arm is then a
-    group of its own, labelled by its number. `named`, `entitled` and `floored` say what was given for all arms, and
-    stay as they are for a subset of them.
+    Groups are numbered from 0 in the order of their first arms. `named` is False without labels: every arm is then its
+    own group, labelled by its number. `named`, `entitled` and `floored` (by group) tell which arguments were given;
+    subsets of the arms keep them.
     """
 
     of_arms: NDArray[np.int64]
@@ -101,22 +98,20 @@ class ArmGroups:
         *,
         n_live: int | None = None,
     ) -> ArmGroups:
-        """From what a user says: a label per arm, numbers by group; one floor for every arm, or floors by group.
-
-        Where arms come and go, at most `n_live` of them are there at one time, and no more need room for their floor.
+        """Resolve and check the arguments of a `Groups`; at most `n_live` arms are live at one time (default: all).
 
         >>> ArmGroups.of(3, ["north", "south", "north"], entitlements={"south": 2}).entitlements.tolist()
         [1.0, 2.0]
         """
         of_arms, labels = _numbered(groups, n_arms)
-        owed = np.ones(len(labels))
+        values = np.ones(len(labels))
         if entitlements is not None:
-            owed = _by_group("entitlements", entitlements, labels, missing=1.0)
-            bad = ~((owed >= 1.0 / MOST_ENTITLED) & (owed <= MOST_ENTITLED))
+            values = _by_group("entitlements", entitlements, labels, missing=1.0)
+            bad = ~((values >= 1.0 / MOST_ENTITLED) & (values <= MOST_ENTITLED))
             if bad.any():
                 allowed = f"numbers in [{1.0 / MOST_ENTITLED:g}, {MOST_ENTITLED:g}]"
-                repair = "Give each more than 0; only their ratios matter much, so they can be rescaled."
-                raise InvalidArgument("entitlements", allowed, float(owed[bad][0]), repair)
+                repair = "Rescale them: in the long run only their ratios matter."
+                raise InvalidArgument("entitlements", allowed, float(values[bad][0]), repair)
         arm_floor, floors = 0.0, np.zeros(len(labels))
         floored = not isinstance(pull_floor, float) and (isinstance(pull_floor, Mapping) or np.ndim(pull_floor) > 0)
         if not floored:
@@ -125,10 +120,10 @@ class ArmGroups:
             floors = _by_group("pull_floor", pull_floor, labels, missing=0.0)
             if not (floors >= 0.0).all() or not floors.sum() <= 1.0 + 1e-12:
                 raise InvalidArgument(
-                    "pull_floor", "at least 0, 1 in all", floors.tolist(), "Promise no more than all draws."
+                    "pull_floor", "numbers of at least 0 with a sum of at most 1", floors.tolist(), "Lower them."
                 )
-        made = cls(of_arms, labels, owed, arm_floor, floors, groups is not None, entitlements is not None, floored)
-        made.check_room(n_arms if n_live is None else n_live)
+        made = cls(of_arms, labels, values, arm_floor, floors, groups is not None, entitlements is not None, floored)
+        made.check_floor(n_arms if n_live is None else n_live)
         return made
 
     @property
@@ -140,26 +135,26 @@ class ArmGroups:
         return len(self.labels)
 
     @property
-    def are_plain(self) -> bool:
-        """Whether nothing was said: every arm is on its own, with equal rights and no floor."""
+    def is_default(self) -> bool:
+        """Whether every arm is its own group, with entitlement 1 and no floor."""
         return not (self.named or self.entitled or self.floored or self.arm_floor > 0.0)
 
     @property
-    def all_alike(self) -> bool:
+    def equally_entitled(self) -> bool:
         return bool((self.entitlements == 1.0).all())
 
-    def check_room(self, n_live: int) -> None:
-        """Refuse a floor that so many arms cannot all be given."""
+    def check_floor(self, n_live: int) -> None:
+        """Raise unless `n_live` arms can all have the floor."""
         if self.arm_floor * n_live > 1.0 + 1e-12:
-            allowed = f"at most {1.0 / n_live:.6g}, one over {n_live} arms"
-            raise InvalidArgument("pull_floor", allowed, self.arm_floor, "Promise every arm less, or retire some.")
+            allowed = f"at most {1.0 / n_live:.6g}, which is 1 over {n_live} arms"
+            raise InvalidArgument("pull_floor", allowed, self.arm_floor, "Lower it, or retire arms.")
 
     def factors(self, alpha: float) -> Vector:
-        """s^alpha of every group: what stands before phi in the objective."""
+        """Return s^alpha of every group, the factor of phi in the objective."""
         return np.asarray(self.entitlements**alpha)
 
     def accounts(self, arm_accounts: ArrayLike) -> Matrix:
-        """R_G = 1 + sum over its arms of (R_i - 1), along the last axis.
+        """Return R_G = 1 + sum over its arms of (R_i - 1), along the last axis.
 
         >>> ArmGroups.of(3, ["a", "b", "a"]).accounts([3.0, 2.0, 5.0]).tolist()
         [7.0, 2.0]
@@ -172,14 +167,14 @@ class ArmGroups:
         return 1.0 + sums
 
     def of_trace(self, trace: Trace) -> Trace:
-        """The accounts and pulls of a run, by group."""
+        """Return a trace with the accounts and pulls by group."""
         if not self.named:
             return trace
         pulls = np.bincount(self.of_arms, trace.pulls, self.n_groups).astype(np.int64)
         return replace(trace, accounts=self.accounts(trace.accounts), pulls=pulls)
 
     def among(self, arms: NDArray[np.int64]) -> ArmGroups:
-        """The same for some of the arms: groups without any of them are left out."""
+        """Restrict to some arms; groups without any of them are dropped."""
         present, of_arms = np.unique(self.of_arms[arms], return_inverse=True)
         return replace(
             self,
@@ -190,43 +185,43 @@ class ArmGroups:
         )
 
     def grown(self, n_new: int, groups: Labels | None, entitlements: PerGroup | None) -> ArmGroups:
-        """With so many more arms at the end, in groups that exist or in new ones, entitled as `entitlements` say.
+        """Add `n_new` arms at the end, to existing groups or to new ones with these entitlements.
 
-        New arms that nobody speaks of are groups of their own, labelled by their number.
+        Without `groups` every new arm is its own group, labelled by its number.
         """
         numbers = list(range(self.n_arms, self.n_arms + n_new))
         if groups is None:
             arrived: list[Label] = [n if n not in self.labels else f"arm {n}" for n in numbers]
         else:
             if not self.named:
-                repair = "Make the policy with groups, one label per arm, to add arms to groups later."
-                raise InvalidArgument("groups", "left out: every arm of this policy is on its own", groups, repair)
+                repair = "Construct the policy with groups, one label per arm, to add arms to groups later."
+                raise InvalidArgument("groups", "None: this policy has no groups", groups, repair)
             arrived = _labels(groups, n_new)
         labels = [*(self.labels[g] for g in self.of_arms), *arrived]
         order = {label: g for g, label in enumerate(dict.fromkeys([*self.labels, *arrived]))}
         of_arms = np.array([order[label] for label in labels], dtype=np.int64)
         n_more = len(order) - self.n_groups
-        owed = np.ones(n_more)
+        values = np.ones(n_more)
         if entitlements is not None:
             new = list(order)[self.n_groups :]
             if isinstance(entitlements, Mapping) and not {*entitlements} <= {*new}:
-                repair = "Groups that exist keep what they are entitled to."
+                repair = "The entitlements of existing groups cannot change."
                 raise InvalidArgument(
-                    "entitlements", f"of groups that are new, {validate.listed(new)}", entitlements, repair
+                    "entitlements", f"for new groups only, {validate.listed(new)}", entitlements, repair
                 )
-            owed = ArmGroups.of(n_more, new, entitlements).entitlements
+            values = ArmGroups.of(n_more, new, entitlements).entitlements
         return replace(
             self,
             of_arms=of_arms,
             labels=tuple(order),
-            entitlements=np.concatenate([self.entitlements, owed]),
-            entitled=self.entitled or bool((owed != 1.0).any()),
+            entitlements=np.concatenate([self.entitlements, values]),
+            entitled=self.entitled or bool((values != 1.0).any()),
             group_floors=np.concatenate([self.group_floors, np.zeros(n_more)]),
         )
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of a `Groups` that says the same, as JSON can hold them; none where nothing was said."""
-        if self.are_plain:
+        """Return the arguments of an equal `Groups` as JSON values; empty for the default."""
+        if self.is_default:
             return {}
         return {
             "labels": [self.labels[g] for g in self.of_arms] if self.named else None,
@@ -235,7 +230,7 @@ class ArmGroups:
         }
 
     def agree_with(self, other: ArmGroups) -> bool:
-        """Whether one says of the first arms what the other says of all of its own."""
+        """Whether both agree on the arms that both have."""
         few, many = sorted((self, other), key=lambda groups: groups.n_arms)
         first = many.among(np.arange(few.n_arms))
         if few.named != many.named or few.arm_floor != many.arm_floor or few.n_groups < first.n_groups:
@@ -247,21 +242,21 @@ class ArmGroups:
         )
 
 
-GroupsLike = Groups | ArmGroups | Labels  # what an argument `groups` may be
+GroupsLike = Groups | ArmGroups | Labels  # accepted as an argument `groups`
 
 
 def arm_groups(groups: GroupsLike | None, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
-    """An argument `groups` resolved for so many arms, and checked; see `Groups.for_arms`."""
+    """Resolve and check an argument `groups`; see `Groups.for_arms`."""
     if not isinstance(groups, ArmGroups):
         return Groups.of(groups).for_arms(n_arms, n_live=n_live)
     if groups.n_arms != n_arms:
-        raise InvalidArgument("groups", f"groups of {n_arms} arms", groups.n_arms, "Give a label for every arm.")
+        raise InvalidArgument("groups", f"groups of {n_arms} arms", groups.n_arms, "Pass one label per arm.")
     return groups
 
 
 def _labels(groups: Labels, n_arms: int) -> list[Label]:
-    """As many labels as arms, each a string or an integer."""
-    repair = "Give the name or number of a group for every arm."
+    """Check that there is one label per arm, each a string or an integer."""
+    repair = "Pass the name or number of a group for every arm."
     in_order = isinstance(groups, Collection) and not isinstance(groups, str | bytes | Mapping | Set)
     given: list[Any] = (
         (np.atleast_1d(groups).tolist() if isinstance(groups, np.ndarray) else list(groups)) if in_order else []
@@ -285,8 +280,8 @@ def _numbered(groups: Labels | None, n_arms: int) -> tuple[NDArray[np.int64], tu
 
 
 def _by_group(argument: str, value: PerGroup, labels: tuple[Label, ...], *, missing: float) -> Vector:
-    """One number per group, from a mapping or in the order of appearance."""
-    repair = "Give a mapping from group to number, or one number per group in the order of their first arms."
+    """Return one number per group, from a mapping or a sequence in the order of first arms."""
+    repair = "Pass a mapping from group to number, or one number per group in the order of their first arms."
     if isinstance(value, Mapping):
         known = {*labels}
         unknown = [label for label in value if label not in known]

@@ -1,22 +1,22 @@
 """Kernels: plain Python functions on arrays and numbers that can also run as machine code.
 
-`@kernel` leaves a function as it is, so that it can be read, tested and called like any other. `compiled` turns it and
-every kernel that it calls into machine code with Numba, which is imported only then. Both give the same bits: no kernel
-uses `fastmath`, a NumPy reduction or a LAPACK call.
+`@kernel` does not change a function, so it can be read, tested and called like any other. `compiled` compiles it and
+every kernel that it calls with Numba, which is imported only then. Both give the same bits: no kernel uses `fastmath`,
+a NumPy reduction or a LAPACK call.
 
-Which of the two runs is decided by `Bundle`, from the environment variable ALPHAFAIR_JIT:
+`Bundle` decides which of the two runs, by the environment variable ALPHAFAIR_JIT:
 
-    auto    (default) interpreted at first; machine code once it saves more time than it takes to load or to make
-    now     machine code from the first call on
-    off     interpreted always; NUMBA_DISABLE_JIT=1 says the same
+    auto    (default) interpreted at first; machine code once it saves more time than loading or compiling takes
+    now     machine code from the first call
+    off     always interpreted; the same as NUMBA_DISABLE_JIT=1
 
-Machine code is kept on disk. Numba notices when a kernel's own file changes, but not when a kernel that it calls does,
-so the cache lives in a folder named after a fingerprint of every file of this package that holds kernels.
+Machine code is cached on disk. Numba notices changes of a kernel's own file, but not of the files of kernels that it
+calls, so the cache folder is named after a fingerprint of every file of this package with kernels.
 
-A kernel keeps the GIL: a single step takes less time than giving it up and getting it back. A `long_kernel`, such as a
-whole run or the optimum, releases it, so that threads use all cores.
+A kernel holds the GIL: a single step is shorter than releasing it. A `long_kernel`, such as a whole run or the optimum,
+releases it, so that threads use all cores.
 
-Kernels copy arrays in loops: for one array assigned to a slice of another Numba compiles several seconds longer.
+Kernels copy arrays in loops: assigning an array to a slice takes Numba several seconds longer to compile.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
-# where kernels are: files and folders
-FOLDERS = ("math", "algorithms", "policy/loops", "offline", "evaluation", "lab/rival", "lab/published")
+# files and folders with kernels
+FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rival", "lab/published")
 OPTIONS: dict[str, Any] = {
-    "error_model": "numpy",  # no kernel divides by zero, so none need ask before dividing
-    "forceinline": True,  # a call costs as much as ten arms, most of it for counting references to its arrays
-    "no_cfunc_wrapper": True,  # nobody calls kernels from C
+    "error_model": "numpy",  # no kernel divides by zero, so none tests for it
+    "forceinline": True,  # a call costs as much as ten arms, mostly for counting references to arrays
+    "no_cfunc_wrapper": True,  # kernels are not called from C
 }
 
 
 def mode() -> Mode:
-    """How kernels run: see the module's docstring."""
+    """Return how kernels run: see the docstring of the module."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return "off"
     chosen = os.environ.get("ALPHAFAIR_JIT", "auto").lower()
@@ -65,7 +65,7 @@ def mode() -> Mode:
 
 @contextmanager
 def using_mode(chosen: Mode) -> Iterator[None]:
-    """Another mode for a while, in this process and those that it starts."""
+    """Set the mode temporarily, in this process and its children."""
     before = os.environ.get("ALPHAFAIR_JIT")
     os.environ["ALPHAFAIR_JIT"] = chosen
     try:
@@ -80,7 +80,7 @@ def using_mode(chosen: Mode) -> Iterator[None]:
 
 
 def kernel(function: Function) -> Any:
-    """Mark a function of arrays and numbers as one that can be compiled; the function itself is returned."""
+    """Mark a function of arrays and numbers as one that can be compiled, and return it."""
     function.__kernel__ = {}  # type: ignore[attr-defined]
     return function
 
@@ -90,9 +90,9 @@ def is_kernel(value: Any) -> bool:
 
 
 def repeated(kernel: Any, n_calls: int) -> Any:
-    """A kernel to be called so many times from Python: the function itself, or machine code where that is sooner done.
+    """Return a kernel to be called `n_calls` times from Python: compiled if that is faster, else the function itself.
 
-    Compiling takes about a second, an interpreted call some fifty microseconds.
+    Compiling takes about a second, an interpreted call about fifty microseconds.
     """
     chosen = mode()
     worth_it = chosen == "now" or (chosen == "auto" and n_calls > 20_000)
@@ -100,7 +100,7 @@ def repeated(kernel: Any, n_calls: int) -> Any:
 
 
 class LongKernel:
-    """A kernel that Python calls for a large piece of work: it releases the GIL, and is compiled at its first call."""
+    """A kernel that Python calls for much work at once: it releases the GIL, and is compiled at its first call."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -117,7 +117,7 @@ class LongKernel:
 
 
 def long_kernel(function: Function) -> Any:
-    """Mark a kernel that does a large piece of work in one call."""
+    """Mark a kernel that does much work in one call."""
     return LongKernel(function)
 
 
@@ -125,9 +125,9 @@ def long_kernel(function: Function) -> Any:
 
 
 def fingerprint() -> str:
-    """Digest of all files with kernels, and of those that compile them: no machine code is older than its source."""
+    """Return a digest of all files with kernels and of those that compile them."""
     digest = hashlib.sha256()
-    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", *FOLDERS)]
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", "values/arrays", *FOLDERS)]
     paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
     for path in paths:
         if path.exists():
@@ -137,7 +137,7 @@ def fingerprint() -> str:
 
 
 def cache_folder() -> Path | None:
-    """Where machine code is kept; None if there is no such folder that only we can write, and then nothing is kept."""
+    """Return the folder of the disk cache; None, and no cache, unless only this user can write to it."""
     import platformdirs
 
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -150,28 +150,25 @@ def cache_folder() -> Path | None:
     except OSError:
         return None
     if problem is not None:
-        message = (
-            f"Machine code is not kept or loaded: {problem}. Delete that folder, or name your own in NUMBA_CACHE_DIR."
-        )
+        message = f"Machine code is not cached: {problem}. Delete that folder, or set NUMBA_CACHE_DIR to another one."
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return folder if os.access(folder, os.W_OK) else None
 
 
 def writable_by_others(folder: Path) -> str | None:
-    """Who but root and ourselves could have put machine code into a folder; None if nobody could.
+    """Return why another user could have written machine code to a folder; None if only this user and root can.
 
-    To load machine code is to run it. So the folder and all that is in it must be ours or root's, and writable by
-    nobody else; and so must be the folders that lead to it, unless they are like /tmp, where nobody can replace what
-    belongs to somebody else.
+    Loading machine code runs it. So the folder, its content and its parents must belong to this user or root, and must
+    not be writable by others. Parents with the sticky bit, such as /tmp, are accepted.
     """
-    if not hasattr(os, "getuid"):  # Windows: folders of a user are that user's
+    if not hasattr(os, "getuid"):  # Windows: folders of a user belong to that user
         return None
     trusted = {0, os.getuid()}
 
     def problem(path: Path | os.DirEntry[str], *, sticky: bool = False) -> str | None:
         found = path.stat() if sticky else os.stat(path, follow_symlinks=False)
-        others = "group" if found.st_mode & stat.S_IWGRP else "everybody" if found.st_mode & stat.S_IWOTH else None
+        others = "group" if found.st_mode & stat.S_IWGRP else "everyone" if found.st_mode & stat.S_IWOTH else None
         if found.st_uid not in trusted:
             return f"{os.fspath(path)!r} belongs to user {found.st_uid}"
         if stat.S_ISLNK(found.st_mode):
@@ -184,13 +181,13 @@ def writable_by_others(folder: Path) -> str | None:
     itself = problem(folder)
     if any(above) or itself:
         return next(filter(None, [itself, *above]))
-    if os.stat(folder).st_mode & 0o077 == 0:  # nobody else comes in: the modes of what is inside do not matter
+    if os.stat(folder).st_mode & 0o077 == 0:  # others cannot enter: modes of the content do not matter
         return None
     return next(filter(None, map(problem, _entries(folder))), None)
 
 
 def _entries(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-    """All that is in a folder and the folders inside it."""
+    """Yield all entries of a folder, recursively."""
     with os.scandir(folder) as entries:
         for entry in entries:
             yield entry
@@ -200,7 +197,7 @@ def _entries(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
 
 @cache
 def _cache_folder() -> Path | None:
-    """The same, decided once per process."""
+    """Return `cache_folder()`, evaluated once per process."""
     return cache_folder()
 
 
@@ -209,9 +206,9 @@ _compiling = threading.RLock()
 
 
 def compiled(kernel: Any, **flags: bool) -> Any:
-    """The Numba dispatcher of a kernel, to be called from Python; every kernel that it calls is compiled into it.
+    """Return the Numba dispatcher of a kernel; every kernel that it calls is compiled into it.
 
-    `flags` replace global names in all of them: `compiled(draw, GROUPS=False)` leaves out every branch `if GROUPS ...`.
+    `flags` replace global names in all of them: `compiled(draw, GROUPS=False)` omits every branch `if GROUPS ...`.
     """
     return _once(_entry, kernel, flags)
 
@@ -225,16 +222,16 @@ def _once(make: Function, kernel: Any, flags: Mapping[str, bool]) -> Any:
 
 
 def _inner(kernel: Any, flags: Mapping[str, bool]) -> Any:
-    """A kernel for other kernels to call: not machine code of its own, but a part of theirs."""
+    """Compile a kernel for other kernels to call: it becomes a part of their machine code."""
     from alphafair.machine_code import inner
 
-    if "instead" in kernel.__kernel__:  # something that only machine code can do
+    if "instead" in kernel.__kernel__:  # a replacement that exists in machine code only
         return kernel.__kernel__["instead"]()
     return inner(_with_compiled_names(kernel, flags), **_options(kernel))
 
 
 def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
-    """A kernel for Python to call: one that calls the inner one, so that this is typed and translated once for all."""
+    """Compile a kernel for Python to call: it calls the inner kernel, which is then typed and lowered only once."""
     import numba
 
     from alphafair.machine_code import entry
@@ -247,7 +244,7 @@ def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
         own = _caller(kernel, _once(_inner, kernel, flags))
     own.__qualname__ += "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
     folder = _cache_folder() if kernel.__module__.startswith(f"{__package__}.") else None
-    if folder is None:  # the fingerprint speaks for no code but our own
+    if folder is None:  # the fingerprint covers this package only
         return entry(own, **options)
     settings: Any = numba.config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
@@ -259,11 +256,11 @@ def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
 
 def _options(kernel: Any) -> dict[str, Any]:
     names = getattr(kernel, "function", kernel).__code__.co_names
-    return {**OPTIONS, "_nrt": not {"np", "copy"}.isdisjoint(names)}  # no array made, no references to count
+    return {**OPTIONS, "_nrt": not {"np", "copy"}.isdisjoint(names)}  # without new arrays, no reference counting
 
 
 def _with_compiled_names(kernel: Any, flags: Mapping[str, bool]) -> Any:
-    """The same function, with flags as they are and inner kernels in place of those that it names."""
+    """Return a copy of the function whose globals have these flags, and inner kernels in place of kernels."""
     function = getattr(kernel, "function", kernel)
     names = _global_names(function.__code__)
     globals_ = {**function.__globals__, **{name: flag for name, flag in flags.items() if name in names}}
@@ -276,26 +273,26 @@ def _with_compiled_names(kernel: Any, flags: Mapping[str, bool]) -> Any:
 
 
 def _caller(kernel: Any, inner: Any) -> Any:
-    """A function that calls `inner` with its own arguments, and stands where the kernel does, for the disk cache."""
+    """Return a function that calls `inner`, with the file and line of the kernel, for the disk cache."""
     code = kernel.__code__
     parameters = ", ".join(code.co_varnames[: code.co_argcount])
     made: dict[str, Any] = {"inner": inner, "__name__": kernel.__module__}
     source = f"def {kernel.__name__}({parameters}): return inner({parameters})"
-    exec(compile("\n" * (code.co_firstlineno - 1) + source, code.co_filename, "exec"), made)  # noqa: S102 - our own names
+    exec(compile("\n" * (code.co_firstlineno - 1) + source, code.co_filename, "exec"), made)  # noqa: S102 - names from this package
     own = made[kernel.__name__]
     own.__qualname__ = kernel.__qualname__
     return own
 
 
 def _global_names(code: types.CodeType) -> set[str]:
-    """The global names that a function reads; `co_names` has those of attributes as well."""
+    """Return the global names that a function reads; `co_names` has attributes too."""
     return {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
 
 
-def machine_code(dispatcher: Any) -> Any:
-    """What a kernel compiled to, to be called from Python with arguments of just the types it was compiled for.
+def entry_point(dispatcher: Any) -> Any:
+    """Return the compiled function itself, to be called with arguments of exactly the compiled types.
 
-    Numba's own entrance looks at the type of every argument first, which takes longer than a short kernel does.
+    The dispatcher checks the type of every argument first, which takes longer than a short kernel.
     """
     if len(getattr(dispatcher, "overloads", ())) != 1:
         return dispatcher
@@ -304,10 +301,10 @@ def machine_code(dispatcher: Any) -> Any:
 
 
 def specialise(template: Function, name: str, **steps: Any) -> Any:
-    """A kernel made of `template`, a whole run, with the kernels that its free names stand for.
+    """Make a long kernel from `template`, with `steps` in place of its global names.
 
-    Numba resolves global names when it compiles and can keep the result on disk, which it cannot do for kernels that
-    arrive as arguments or sit in a closure; so the template's code is given globals of its own.
+    Numba can cache functions that call kernels by global names, but not kernels passed as arguments or captured in a
+    closure. So the code of the template gets its own globals.
     """
     own = types.FunctionType(template.__code__, {**template.__globals__, **steps}, name)
     own.__qualname__ = name
@@ -320,19 +317,19 @@ def specialise(template: Function, name: str, **steps: Any) -> Any:
 
 LOADING = 0.75  # seconds to import Numba and to load machine code from disk
 MAKING = 8.0  # seconds to compile the kernels of a policy
-HELPER_AFTER = 0.1  # seconds of interpreted work after which a helper process begins to compile
-LOOK_EVERY = 0.1  # seconds between two looks for what the helper has made
-HELPER_LIMIT = 300.0  # seconds after which a helper gives up, and is given up
-A_CALL = 0.02  # seconds of interpreted rounds in one call, between two decisions whether to go on so
+HELPER_AFTER = 0.1  # seconds of interpreted work before a helper process starts to compile
+POLL_EVERY = 0.1  # seconds between two checks of the disk cache
+HELPER_LIMIT = 300.0  # seconds after which a helper is stopped
+CALL_SECONDS = 0.02  # seconds of interpreted rounds in one call, before the next decision
 
 
 class Bundle:
-    """The kernels of one kind of policy, as one decision: interpreted still, or machine code from now on.
+    """Decides for all kernels of one kind of policy whether they run interpreted or as machine code.
 
-    Interpreted work is counted. Once it has taken as long as loading would, machine code is loaded if it is on disk; if
-    it is not, a helper process makes it while this one goes on. Where so much work is to come that compiling is sooner
-    done, or there is no helper or it has failed, this process compiles what it needs itself. `name` says what the
-    helper is to compile: an argument of `python -m alphafair.compile`; None for policies of other packages.
+    Interpreted time is counted. Once it exceeds the time of loading, machine code is loaded from disk; if it is not
+    there, a helper process compiles it while this one continues. If so much work is announced that compiling is faster,
+    or the helper cannot start or fails, this process compiles by itself. `name` is the helper's argument for `python -m
+    alphafair.precompile`; None for policies of other packages.
     """
 
     _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
@@ -345,57 +342,57 @@ class Bundle:
         self.forget_helper()
 
     def forget_helper(self) -> None:
-        """None has been started: at first, and in a forked process, whose parent it belongs to."""
+        """Start without a helper: initially, and in a forked process, since the helper belongs to the parent."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._tried = False
-        self._next_look = self._give_up = 0.0
-        self._looking = threading.Lock()
+        self._next_poll = self._give_up = 0.0
+        self._deciding = threading.Lock()
 
     @classmethod
     def of(cls, kind: str, name: str | None) -> Bundle:
-        """The one of this process."""
+        """Return the bundle of this process."""
         return cls._all.setdefault((kind, name), cls(name))
 
     def spend(self, seconds: float, rounds: float) -> None:
-        """So much more interpreted work has been done, for so many rounds."""
+        """Count interpreted time and rounds."""
         self.spent += seconds
         self.rounds += rounds
 
     def rounds_per_call(self, n_rounds: int) -> int:
-        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        """Return how many of the next rounds to play in one call: few while interpreted."""
         if self.rounds == 0.0:
             return n_rounds if self.use_machine_code() else 1
         per_round = self.spent / self.rounds
-        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(A_CALL / per_round))
+        return n_rounds if self.use_machine_code(n_rounds * per_round) else max(1, int(CALL_SECONDS / per_round))
 
     def use_machine_code(self, more: float = 0.0) -> bool:
-        """Whether to use machine code from now on, where about `more` seconds of interpreted work are to come."""
+        """Decide whether to use machine code, with about `more` seconds of interpreted work ahead."""
         chosen = mode()
         if chosen == "off":
             return False
         if chosen == "now":
-            self._use_machine_code = True  # and so it stays: what is loaded need not be loaded again
-        if not self._use_machine_code and self._looking.acquire(blocking=False):  # one thread decides for all
+            self._use_machine_code = True  # permanently: it is loaded now
+        if not self._use_machine_code and self._deciding.acquire(blocking=False):  # one thread decides for all
             try:
                 self._use_machine_code = self._pays(more)
             finally:
-                self._looking.release()
+                self._deciding.release()
         return self._use_machine_code
 
     def switch(self) -> None:
-        """Use machine code from now on, before it pays: for a server, which has time before its first request."""
+        """Use machine code immediately: for a server, which has time before its first request."""
         self._use_machine_code = mode() != "off"
 
     def _pays(self, more: float) -> bool:
         now = time.monotonic()
-        if self.spent + more < HELPER_AFTER or now < self._next_look:
+        if self.spent + more < HELPER_AFTER or now < self._next_poll:
             return False
-        self._next_look = now + LOOK_EVERY
+        self._next_poll = now + POLL_EVERY
         if self.on_disk():
             return max(self.spent, more) > LOADING
         if max(self.spent, more) > MAKING and not self._helper_is_at_work(now):
             return True
-        if more > 2.0 * MAKING:  # longer than the rest of what the helper has to do
+        if more > 2.0 * MAKING:  # longer than the helper still needs
             return True
         if not self._tried:
             self._tried, self._give_up = True, now + HELPER_LIMIT
@@ -412,13 +409,13 @@ class Bundle:
         return True
 
     def on_disk(self) -> bool:
-        """Whether a helper, or an earlier process, has made all of it."""
+        """Whether a helper, or an earlier process, has compiled everything."""
         marker = self._marker()
         return marker is not None and marker.exists()
 
     def _marker(self) -> Path | None:
         folder = None if self.name is None else _cache_folder()
-        return None if folder is None else folder / f"compiled-{self.name}-{_made_by()}"
+        return None if folder is None else folder / f"compiled-{self.name}-{_toolchain()}"
 
     def mark_on_disk(self) -> None:
         marker = self._marker()
@@ -426,33 +423,33 @@ class Bundle:
             marker.touch(mode=0o600)
 
     def _start_helper(self) -> subprocess.Popen[bytes] | None:
-        """A process that compiles; none where nothing is kept, or where `sys.executable` is not Python."""
+        """Start a process that compiles; return None without a cache, or if `sys.executable` is not Python."""
         is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
         if self._marker() is None or not is_python:
             return None
         quiet = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", "alphafair.compile", str(self.name)]
+        command = [sys.executable, "-P", "-m", "alphafair.precompile", str(self.name)]
         try:
-            return subprocess.Popen(  # noqa: S603 - this Python, our own names
+            return subprocess.Popen(  # noqa: S603 - this Python, names from this package
                 command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()
             )
-        except (OSError, ValueError):  # a helper must not fail a decision
+        except (OSError, ValueError):  # a decision must not fail because of a helper
             return None
 
     def leave_helper(self) -> None:
-        """This process ends; a helper ends by itself, and what it makes serves the next process."""
+        """At exit: let the helper finish by itself, for the next process."""
         if self._helper is not None and self._helper.poll() is None:
-            self._helper.returncode = 0  # nobody is warned of a process that is left alone on purpose
+            self._helper.returncode = 0  # prevents the warning about a running child
 
 
 @cache
-def _made_by() -> str:
-    """What machine code depends on beside its source: markers of another Python, Numba or machine do not count."""
+def _toolchain() -> str:
+    """Return what machine code depends on besides its source: Python, machine and Numba."""
     return f"{sys.implementation.cache_tag}-{platform.machine()}-numba-{importlib.metadata.version('numba')}"
 
 
 def _helper_environment() -> dict[str, str]:
-    """This process's, with the same search path, and kernels compiled at once."""
+    """Return the environment of this process, with its search path and ALPHAFAIR_JIT=now."""
     path = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str) and entry)
     return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}
 
@@ -463,7 +460,7 @@ def _leave_helpers() -> None:
 
 
 def _forget_helpers() -> None:
-    """In a forked process: no helper is its own, and no lock is held by a thread that it does not have."""
+    """In a forked process: drop helpers and locks of the parent."""
     global _compiling
     _compiling = threading.RLock()
     for bundle in Bundle._all.values():

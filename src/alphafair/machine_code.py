@@ -1,8 +1,8 @@
-"""How kernels become machine code: those that only other kernels call are linked into them, and optimised there.
+"""Numba compilers for kernels: those that only other kernels call are linked into them, and optimised there.
 
-Numba optimises every function on its own and emits it as machine code, then does so again inside each of its callers. A
-kernel that Python never calls needs neither, and that is most of the time that compiling takes. So such a kernel stops
-at LLVM's own language; a kernel that Python calls is linked with all that it needs, optimised once, and emitted.
+Numba optimises and emits every function by itself, and again inside each of its callers. A kernel that Python never
+calls needs neither, and this is most of the time of compiling. So compiling such a kernel stops at LLVM IR; a kernel
+that Python calls is linked with everything it needs, optimised once, and emitted. Imported on first use, with Numba.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -15,11 +15,11 @@ import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-_environments: dict[str, Any] = {}  # of inner kernels, by the names of the variables that hold them
+_environments: dict[str, Any] = {}  # of inner kernels, by variable name
 
 
 class _InnerCodegen:
-    """What Numba asks an inner library's `codegen` for: to remember an environment until there is a variable for it."""
+    """The `codegen` of an inner library: stores environments until the entry library has a variable for them."""
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
@@ -27,7 +27,7 @@ class _InnerCodegen:
 
 
 class InnerLibrary(JITCodeLibrary):
-    """Code to be linked into that of others: neither optimised nor emitted."""
+    """Code to be linked into other code: neither optimised nor emitted."""
 
     codegen = _InnerCodegen()
 
@@ -54,7 +54,7 @@ class EntryLibrary(JITCodeLibrary):
 
 
 class InnerCompiler(Compiler):
-    """Numba's own, into a library of our kind."""
+    """Numba's compiler, with a library of another class."""
 
     library: type[JITCodeLibrary] = InnerLibrary
 
@@ -69,11 +69,11 @@ class EntryCompiler(InnerCompiler):
 
 
 def inner(function: Any, **options: Any) -> Any:
-    """The dispatcher of a kernel that other kernels call."""
-    unlisted: Any = {**options, "no_cpython_wrapper": True}  # options that Numba takes, and its types leave out
+    """Return the dispatcher of a kernel that other kernels call."""
+    unlisted: Any = {**options, "no_cpython_wrapper": True}  # options that Numba's type hints omit
     return numba.njit(pipeline_class=InnerCompiler, **unlisted)(function)
 
 
 def entry(function: Any, **options: Any) -> Any:
-    """The dispatcher of a kernel that Python calls."""
+    """Return the dispatcher of a kernel that Python calls."""
     return numba.njit(pipeline_class=EntryCompiler, **options)(function)

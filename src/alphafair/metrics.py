@@ -1,9 +1,9 @@
-"""How good and how fair: alpha-performance, Jain's index, shares, regrets, and certificates.
+"""Metrics of efficiency and fairness: alpha-performance, Jain's index, shares, regrets, and certificates.
 
 All take `accounts`, R with its initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a run, for its
 recorded rounds. One vector gives a float, many give an array. The optimum comes from `alphafair.offline_optimum` or
 `alphafair.offline_curve`. With `groups=`, a `Groups` or a label per arm, a metric is that of groups; accounts may then
-be those of all arms, or of the groups already, as `policy.accounts` are.
+be those of all arms, or of groups, as in `policy.accounts`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from alphafair.values import Policy, Trace
 Floats = NDArray[np.float64]
 Number = Any  # a float for one run, an array for many
 Accounts = ArrayLike | Trace
-LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: all that is made of it can then be told in floating point
-MOST_WORTH = 1e150  # of an optimum, either way
-LEAST_GAP = 0.005  # of what uniform play earns: below it there is no gap to close
-MANY_DEGREES = 100_000  # of Student's t, from where on it is expanded around the normal
-FAR = 20.0  # out in the tail of Student's t
+LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: everything computed from it then fits in a float
+MOST_WORTH = 1e150  # of an optimum, in absolute value
+LEAST_GAP = 0.005  # of the rewards of uniform play: below it there is no gap to close
+MANY_DEGREES = 100_000  # of freedom, above which Student's t is expanded around the normal
+FAR = 20.0  # in the tail of Student's t
 
 
 def utility(x: Accounts, alpha: float) -> Number:
@@ -75,7 +75,7 @@ def alpha_performance(accounts: Accounts, alpha: float, *, groups: GroupsLike | 
 
 
 def jain_index(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
-    """(sum R)^2 / (n sum R^2): 1 when all arms earned alike, 1/n when one took everything; with groups, of R_G/s_G.
+    """(sum R)^2 / (n sum R^2): 1 if all arms earned the same, 1/n if one earned everything; with groups, of R_G/s_G.
 
     >>> jain_index([3.0, 3.0, 3.0]), round(jain_index([1.0, 3.0]), 6)
     (1.0, 0.8)
@@ -89,16 +89,16 @@ def jain_index(accounts: Accounts, *, groups: GroupsLike | None = None) -> Numbe
     scaled = earned / earned.max(axis=-1, keepdims=True)  # squares of huge or tiny rewards stay finite
     n = earned.shape[-1]
     found = scaled.sum(axis=-1) ** 2 / (n * (scaled**2).sum(axis=-1))
-    return _number(np.clip(found, 1.0 / n, 1.0))  # whatever rounding says
+    return _number(np.clip(found, 1.0 / n, 1.0))  # despite rounding
 
 
 def average_reward(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
-    """sum R / n: efficiency, the price side of fairness."""
+    """sum R / n: efficiency."""
     return _number(_by_group("accounts", accounts, groups)[0].mean(axis=-1))
 
 
 def shares(accounts: Accounts, *, groups: GroupsLike | None = None) -> Floats:
-    """R / sum R: who got what."""
+    """R / sum R: the share of every arm, or group."""
     earned, _ = _by_group("accounts", accounts, groups)
     return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
 
@@ -106,7 +106,7 @@ def shares(accounts: Accounts, *, groups: GroupsLike | None = None) -> Floats:
 def standard_regret(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """OPT - sum_i phi(R_i). No online policy keeps it small against every adversary; see `approximate_regret`."""
+    """OPT - sum_i phi(R_i). No online policy can keep it small against every adversary; see `approximate_regret`."""
     achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
     return _number(_optimum(optimum, achieved) - achieved)
 
@@ -114,7 +114,7 @@ def standard_regret(
 def approximate_regret(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """OPT - c_alpha sum_i phi(R_i): what the theorem bounds. Read it beside the two around it."""
+    """OPT - c_alpha sum_i phi(R_i), which the theorem bounds. Read it with standard_regret and performance_ratio."""
     achieved = approximation_factor(alpha) * _performance("accounts", accounts, validate.alpha(alpha), groups)
     return _number(_optimum(optimum, achieved) - achieved)
 
@@ -122,7 +122,7 @@ def approximate_regret(
 def performance_ratio(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """OPT / ALG: 1 is perfect; at most c_alpha in the long run, whatever the adversary does."""
+    """OPT / ALG: 1 is optimal; at most c_alpha in the long run, against any adversary."""
     achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
     return _number(_optimum(optimum, achieved) / achieved)
 
@@ -130,10 +130,10 @@ def performance_ratio(
 def gap_closed(
     optimum: ArrayLike, uniform: Accounts, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """How much of what can be learned was: 0 is as good as uniform play, 1 as good as the optimum, below 0 worse.
+    """The share of the gap between uniform play and the optimum: 0 is uniform play, 1 the optimum, below 0 worse.
 
-    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds. Where the
-    optimum is hardly above uniform play this is a share of next to nothing, and may be any number: ask `has_gap` first.
+    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds. If the optimum
+    is hardly above uniform play, this can be any number: call `has_gap` first.
 
     >>> gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0)
     0.5
@@ -142,18 +142,18 @@ def gap_closed(
     achieved = _performance("accounts", accounts, alpha, groups)
     floor = _performance("uniform", uniform, alpha, groups)
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
-    room = _optimum(optimum, achieved) - floor
-    if not (room > 0.0).all():
-        repair = "Where nothing can be learned no share of it can be."
-        raise InvalidArgument("optimum", "above uniform play", optimum, repair)
-    return _number((achieved - floor) / room)
+    gap = _optimum(optimum, achieved) - floor
+    if not (gap > 0.0).all():
+        repair = "Check has_gap first: here uniform play is optimal."
+        raise InvalidArgument("optimum", "above the performance of uniform play", optimum, repair)
+    return _number((achieved - floor) / gap)
 
 
 def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
-    """How much there is to learn, as a part of what uniform play earns: 0.01 is 1% more reward for everybody.
+    """How much can be learned, relative to the rewards of uniform play: 0.01 is 1% more reward for every arm.
 
-    (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that would be worth
-    the optimum, to first order. `has_gap` says whether it is at least half a per cent.
+    (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that has the value
+    of the optimum, to first order. `has_gap` tests whether it is at least half a per cent.
 
     >>> gap_to_close(12.0, [6.0, 4.0], alpha=0.0)
     0.25
@@ -163,23 +163,23 @@ def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups:
     factors: Any = 1.0 if resolved is None else resolved.factors(alpha)
     floor = _performance("uniform", uniform, alpha, groups)
     slope = (factors * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
-    room = _optimum(optimum, floor) - floor
-    return _number(np.divide(room, slope, out=np.zeros(room.shape), where=slope > 0.0))
+    gap = _optimum(optimum, floor) - floor
+    return _number(np.divide(gap, slope, out=np.zeros(gap.shape), where=slope > 0.0))
 
 
 def has_gap(
     optimum: float, uniform: Accounts, alpha: float, *, certified: float = 0.0, groups: GroupsLike | None = None
 ) -> bool:
-    """Whether the best fixed policy is ahead of uniform play by what half a per cent more reward would be worth.
+    """Whether the best fixed policy beats uniform play by at least the value of half a per cent more reward.
 
-    `certified` is the gap of the `offline_optimum`: it does not count, nor does rounding.
+    `certified` is the gap of the `offline_optimum`; it is subtracted, and so is rounding.
     """
     sure = optimum - certified - 1e-9 * abs(optimum)
     return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups) >= LEAST_GAP))
 
 
 class Band(NamedTuple):
-    """A mean over seeds and its confidence band: floats for one number per seed, arrays for more."""
+    """A mean over seeds and its confidence band: floats for one number per seed, else arrays."""
 
     mean: Number
     low: Number
@@ -189,16 +189,16 @@ class Band(NamedTuple):
 def average_over_seeds(
     samples: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Band:
-    """Mean over the first axis with a Student-t confidence band: what an expectation over the policy's draws may be.
+    """Mean over the first axis, with a Student-t confidence band for the expectation over the policy's draws.
 
     Regret with bandit feedback is such an expectation, so one run shows little. One seed has no band: low, mean and
-    high are then the same. A band ends where an expectation cannot be: between which two it lies is `within`.
+    high are then the same. `within` are bounds of the expectation; the band is clipped to them.
 
     >>> band = average_over_seeds([[1.0], [2.0], [3.0]])
     >>> band.mean.tolist(), band.high.round(3).tolist()
     ([2.0], [4.484])
     """
-    repair = "Give at least one seed."
+    repair = "Pass at least one seed."
     allowed = f"numbers in [{-MOST_ACCOUNT:g}, {MOST_ACCOUNT:g}], one row per seed"
     values = validate.floats("samples", allowed, samples, repair)
     level = validate.number("level", level, low=0.0, high=1.0, low_open=True, high_open=True)
@@ -207,7 +207,7 @@ def average_over_seeds(
     mean = values.mean(axis=0)
     if len(values) == 1:
         return Band(*3 * (_number(mean),))
-    unit = float(2.0 ** np.frexp(np.abs(values).max())[1])  # in which squares neither overflow nor vanish
+    unit = float(2.0 ** np.frexp(np.abs(values).max())[1])  # a scale in which squares neither overflow nor underflow
     spread = unit * (values / unit).std(axis=0, ddof=1) / math.sqrt(len(values))
     half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread
     sides = (mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
@@ -219,11 +219,11 @@ _legendre = cache(np.polynomial.legendre.leggauss)
 
 @cache
 def student_quantile(probability: float, degrees: int) -> float:
-    """The quantile of Student's t, by Newton on the logarithm of the tail; small probabilities keep all their digits.
+    """Return a quantile of Student's t, by Newton on the logarithm of the tail; accurate for small probabilities.
 
     With t = sqrt(d) sinh(s), P(T > t) = P(T < -t) is k times the integral of cosh(y)^(-d) over y > s. Its logarithm
-    is concave in s, so after the first step Newton comes from one side and cannot miss. With very many degrees k keeps
-    too few digits, and the expansion around the normal quantile (Abramowitz and Stegun, 26.7.5) has all of them.
+    is concave in s, so after the first step Newton converges from one side. For very many degrees k loses digits, and
+    the expansion around the normal quantile (Abramowitz and Stegun, 26.7.5) is used.
 
     >>> round(student_quantile(0.975, 29), 6)
     2.04523
@@ -259,11 +259,10 @@ def regret_certificate(policy: Policy) -> float:
 
     (1-alpha)^alpha (sum_j 2 sqrt(S_j) + drift) + c_alpha n.
 
-    Nothing about the future, no probability, no unknown constant: S_j adds up the squared gradients that context j
-    has met, and drift is what late and masked decisions cost (0 if there were none). Where arms came or went, every
-    epoch before the present one adds sqrt(S_j) as it was at its end, and OPT is the best that could be done with a
-    choice per context and epoch, from the accounts with which arms entered: see docs/certificate.md. With groups, n is
-    the sum of their s^alpha; with floors, OPT keeps them.
+    It holds on every run, without probability or unknown constants: S_j is the sum of squared gradients of context j,
+    and drift the cost of late and masked decisions (0 without any). After arms were added or retired, every earlier
+    epoch adds sqrt(S_j) at its end, and OPT is the best fixed policy per context and epoch, from the accounts with
+    which arms entered: see docs/arms.md. With groups, n is the sum of their s^alpha; with floors, OPT keeps them.
 
     >>> from alphafair import AlphaFair
     >>> policy = AlphaFair(1, 2, alpha=0.5)
@@ -273,20 +272,20 @@ def regret_certificate(policy: Policy) -> float:
     """
     bound, alpha = policy.surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
-        repair = "AlphaFair does; with bandit feedback regret is an expectation, so average it over seeds."
-        raise InvalidArgument("policy", "one that bounds its own regret", policy, repair)
+        repair = "Use AlphaFair; with bandit feedback regret is an expectation, so average it over seeds."
+        raise InvalidArgument("policy", "a policy with a surrogate_regret_bound", policy, repair)
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
     return linear + approximation_factor(alpha) * at_start
 
 
 def bound_in_expectation(policy: Policy) -> float:
-    """The bound in expectation of a bandit's run: an upper bound of OPT - c_alpha sum_i phi(R_i), on average.
+    """A bound in expectation of OPT - c_alpha sum_i phi(R_i), with bandit feedback.
 
-    It is random, as the regret is, and what holds is E[regret] <= E[bound], over the policy's draws (Theorem 1 of
-    docs/theory.md): no certificate of this very run. Known while it runs, without anything about the future; only where
-    rewards came in order, no arm was masked, and arms and alpha stayed. It is wide: take it for how the regret grows,
-    and ask `is_vacuous` whether it says anything yet.
+    The bound is random, like the regret: E[regret] <= E[bound] over the draws of the policy (Theorem 1 of
+    docs/theory.md). It is not a certificate of a single run. It is known during the run, if rewards come in order, no
+    arm is masked, and arms and alpha do not change. It is wide: use it for the growth of the regret, and test with
+    `is_vacuous` whether it is informative.
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
@@ -296,18 +295,18 @@ def bound_in_expectation(policy: Policy) -> float:
     """
     bound, alpha = policy.expected_surrogate_regret_bound, policy.alpha
     if bound is None or alpha is None:
-        repair = "AlphaFairAdaptive with bandit feedback does, while rewards come in order and arms stay."
-        raise InvalidArgument("policy", "one that bounds its mean regret", policy, repair)
+        repair = "Use AlphaFairAdaptive with bandit feedback, rewards in order and a fixed set of arms."
+        raise InvalidArgument("policy", "a policy with an expected_surrogate_regret_bound", policy, repair)
     return float((1.0 - alpha) ** alpha * bound)
 
 
 def is_vacuous(
     regret_bound: float, optimum: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None
 ) -> bool:
-    """Whether a bound of OPT - c_alpha sum_i phi(R_i) says nothing, because no run at all can exceed it.
+    """Whether a bound of OPT - c_alpha sum_i phi(R_i) is uninformative, because no run can exceed it.
 
-    R begins with 1 and never falls, so whoever plays, and however badly, this regret is at most
-    OPT - c_alpha sum_i phi(1), for as many arms, or groups of arms. Early in a run most bounds are above that.
+    R starts at 1 and never decreases, so this regret is at most OPT - c_alpha sum_i phi(1) for every policy. Early in a
+    run most bounds are above that.
 
     >>> is_vacuous(422.0, optimum=242.0, n_arms=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
     (True, False)
@@ -317,7 +316,7 @@ def is_vacuous(
 
 
 def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None) -> float:
-    """The most that accounts which add up to a total can be worth: shared in proportion to what is entitled to.
+    """The largest alpha-performance of accounts with this sum: shared in proportion to the entitlements.
 
     (sum_i s_i)^alpha total^(1-alpha) / (1-alpha), by Hoelder's inequality. No optimum is above it.
 
@@ -329,13 +328,13 @@ def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | 
 
 
 class Certificates(NamedTuple):
-    """What a run is guaranteed not to exceed, known from what was seen and earned alone."""
+    """Upper bounds for a run, computed from its rewards alone."""
 
     optimum: float
     approximate_regret: float
     standard_regret: float
     performance_ratio: float
-    vacuous: bool = False  # no split of the most that there was to earn is worth so much: they say nothing
+    vacuous: bool = False  # the bounds are uninformative: above the performance of any split of all rewards
 
 
 def certificates(
@@ -347,16 +346,15 @@ def certificates(
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
 ) -> Certificates:
-    """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run whatsoever, without a solver.
+    """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run, without a solver.
 
-    With w_i = R_i^(-alpha), ALG = sum_i phi(R_i) and A = sum_i w_i + sum_j max_i V_ji w_i, what the best policy could
+    With w_i = R_i^(-alpha), ALG = sum_i phi(R_i) and A = sum_i w_i + sum_j max_i V_ji w_i, the most that a policy can
     earn at the prices w,
 
     OPT <= (A / ((1-alpha) ALG))^(1-alpha) ALG.
 
-    It holds for every R, wherever it comes from, and never says less than the regret of the linear problem does:
-    docs/theory.md has both proofs. With groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is what
-    a policy could earn that keeps the floors.
+    It holds for every R, and is never weaker than the regret of the linear problem: docs/theory.md proves both. With
+    groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is for policies that keep the floors.
 
     Parameters
     ----------
@@ -364,11 +362,11 @@ def certificates(
         V (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
         `alphafair.context_reward_totals` for a stream.
     accounts
-        R, one number per arm, or per group; or a `Trace`, of which the last record is taken.
+        R, one number per arm, or per group; or a `Trace`, for its last record.
     alpha
-        Fairness, in [0, 1); of the comparison, whatever the policy maximises.
+        Fairness, in [0, 1), of the comparison; the policy may have another alpha.
     initial
-        What groups have before the first reward, in place of 1: one number, or one per group.
+        Accounts before the first reward, instead of 1: one number, or one per group.
     groups, present
         As for `alphafair.offline_optimum`.
 
@@ -380,7 +378,7 @@ def certificates(
     ...       f"{bounds.performance_ratio:.4f} times what was achieved")
     OPT is 484.7, at most 485.7: 1.0042 times what was achieved
     """
-    # with its compiler, which no other metric needs
+    # imported here: no other metric needs kernels
     from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 
     alpha = validate.alpha(alpha)
@@ -391,7 +389,7 @@ def certificates(
     totals = validate.floats("context_reward_totals", "finite, (n_contexts, n_arms)", context_reward_totals, repair)
     if earned.ndim != 1:
         raise InvalidArgument("accounts", "one number per arm", f"shape {earned.shape}", repair)
-    n_arms = len(earned) if groups is None or totals.ndim != 2 else totals.shape[1]  # R may be that of groups
+    n_arms = len(earned) if groups is None or totals.ndim != 2 else totals.shape[1]  # R may be by group
     if totals.ndim != 2 or totals.shape[1] != n_arms or not ((totals >= 0.0) & (totals <= MOST_REWARD)).all():
         allowed = f"numbers in [0, {MOST_REWARD:g}], one row per context, {n_arms} columns"
         raise InvalidArgument("context_reward_totals", allowed, totals, repair)
@@ -402,7 +400,7 @@ def certificates(
     _, merged, base = reduction.merge(np.ascontiguousarray(totals), checked_initial(initial, resolved.n_groups))
     prices = resolved.factors(alpha) * by_group**-alpha
     achieved, most = float(_performance("accounts", by_group, alpha, resolved)), float(prices.max())
-    prices /= most  # so that no product vanishes that counts
+    prices /= most  # so that relevant products do not underflow
     worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())
     log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(most) - math.log((1.0 - alpha) * achieved))
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
@@ -413,7 +411,7 @@ def certificates(
 
 
 def _number(values: ArrayLike) -> Number:
-    """A float where there is one value, else the array."""
+    """Return a float for a single value, else the array."""
     found = np.asarray(values, dtype=np.float64)
     return found if found.ndim else found.item()
 
@@ -431,7 +429,7 @@ def _performance(argument: str, accounts: Accounts, alpha: float, groups: Groups
 
 
 def _by_group(argument: str, accounts: Accounts, groups: GroupsLike | None) -> tuple[Floats, ArmGroups | None]:
-    """R of groups, from that of arms or of groups, and the groups; as it is, and None, where there are none."""
+    """Return R by group, from R by arm or by group, and the groups; without groups R itself and None."""
     earned = _checked(argument, accounts)
     if groups is None:
         return earned, None
@@ -442,11 +440,11 @@ def _by_group(argument: str, accounts: Accounts, groups: GroupsLike | None) -> t
     if n == resolved.n_groups:
         return earned, resolved
     allowed = f"one number for each of {resolved.n_arms} arms, or of {resolved.n_groups} groups"
-    raise InvalidArgument(argument, allowed, f"shape {earned.shape}", "Give a label for every arm.")
+    raise InvalidArgument(argument, allowed, f"shape {earned.shape}", "Pass a label for every arm.")
 
 
 def _arm_count(groups: GroupsLike, otherwise: int) -> int:
-    """How many arms groups are of, where they have a label each."""
+    """Return the number of labels, if there are labels."""
     if isinstance(groups, ArmGroups):
         return groups.n_arms
     labels = Groups.of(groups).labels
@@ -463,7 +461,7 @@ def _checked(argument: str, accounts: Accounts) -> Floats:
 
 
 def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
-    """One number, or one for each alpha-performance that it is compared with."""
+    """Check one number, or one for each alpha-performance."""
     repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
     optimum = validate.floats("optimum", "one number, or one per record", value, repair)
     if not (np.abs(optimum) <= MOST_WORTH).all():
@@ -473,7 +471,7 @@ def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
 
 
 def _each(argument: str, values: Floats, achieved: Floats, repair: str) -> None:
-    """As many values as there are records, the same for all seeds or not; or one for all."""
+    """Check that there is one value, or one per record."""
     if values.shape != achieved.shape[achieved.ndim - values.ndim :]:
         allowed = f"one number, or as many as the records, shape {achieved.shape}"
         raise InvalidArgument(argument, allowed, f"shape {values.shape}", repair)

@@ -18,12 +18,12 @@ from alphafair.values import Matrix, Stream, Vector, frozen
 def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float = 0.2) -> Vector:
     """Map rewards of a known range [low, high] onto [floor, 1], in a straight line.
 
-    The fair policies take rewards in [0, 1]. Their guarantee is proved for rewards of at least a positive floor:
-    with exact zeros an arm may earn nothing for ever, and what fairness owes it has no bound. Use a floor whenever
-    zeros are common (clicks, purchases); 0.2 is what the paper's experiments use. Use `floor=0` when rewards are
-    already bounded away from zero, or when a true zero must stay one.
+    The fair policies take rewards in [0, 1]. Their guarantee is proved for rewards above a positive floor: with exact
+    zeros an arm may never earn anything, and its weight has no bound. Use a floor if zeros are common (clicks,
+    purchases); the experiments of the paper use 0.2. Use `floor=0` if rewards are already bounded away from zero, or if
+    zeros must stay zeros.
 
-    A float comes back for a float, an array of the same shape for an array. The order of rewards never changes.
+    Returns a float for a float, an array of the same shape for an array. The order of rewards does not change.
 
     >>> rescale_rewards([0, 2.5, 5], 0, 5).round(6).tolist()
     [0.2, 0.6, 1.0]
@@ -37,16 +37,16 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
     values = validate.floats("rewards", allowed, rewards, "Pass floats.")
     inside = (values >= low) & (values <= high)
     validate.every("rewards", values, inside, allowed, "Widen low and high to the true range, or clip first.")
-    if math.isinf(high - low):  # half of everything has the same shares
+    if math.isinf(high - low):  # the range overflows: halve everything
         values, low, high = values / 2.0, low / 2.0, high / 2.0
     return np.minimum(floor + (1.0 - floor) * ((values - low) / (high - low)), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Context ids for features: the nearest of some centres, every feature measured in units of its own scale."""
+    """Context ids for features: the nearest centre, with every feature divided by its scale."""
 
-    centres: Matrix  # (n_clusters, n_features), in those units
+    centres: Matrix  # (n_clusters, n_features), scaled
     scale: Vector
 
     @property
@@ -54,31 +54,31 @@ class Clusters:
         return len(self.centres)
 
     def of(self, features: ArrayLike) -> int | NDArray[np.int32]:
-        """The context id of one vector, or one for every row of a table."""
+        """Return the context id of one vector, or of every row of a table."""
         single = np.ndim(features) == 1
         rows = _table(np.atleast_2d(features))
         if rows.shape[1] != len(self.scale):
-            got, repair = f"shape {np.shape(features)}", "Pass those that were clustered."
+            got, repair = f"shape {np.shape(features)}", "Pass the features that were clustered."
             raise InvalidArgument("features", f"of {len(self.scale)} features", got, repair)
         ids = np.empty(len(rows), dtype=np.int32)
-        for start in range(0, len(rows), 4096):  # so that distances take little memory
+        for start in range(0, len(rows), 4096):  # to save memory
             block = rows[start : start + 4096, None] / self.scale - self.centres
             ids[start : start + 4096] = np.square(block).sum(axis=2).argmin(axis=1)
         return int(ids[0]) if single else ids
 
     def stream(self, stream: Stream) -> Stream:
-        """The same rounds with clusters for contexts, for any policy; features stay."""
+        """Return the same rounds with clusters as contexts; features stay."""
         if stream.features is None:
-            raise InvalidArgument("stream", "one with features", stream, "Pass Stream(..., features=...).")
+            raise InvalidArgument("stream", "a stream with features", stream, "Pass Stream(..., features=...).")
         ids: Any = self.of(stream.features)
         return replace(stream, contexts=ids, context_labels=None, n_contexts=self.n_clusters)
 
 
 def cluster(features: ArrayLike, n_clusters: int = 32, *, seed: int = 0) -> Clusters:
-    """Group vectors of features by k-means, a row each: features of the past, or of the first rounds of a stream.
+    """Cluster vectors of features, a row each, by k-means: past ones, or those of the first rounds of a stream.
 
-    Every policy can then be asked with the id of a cluster. One that takes features takes both: they say what is alike
-    everywhere, the cluster what is particular here.
+    Any policy can use the cluster as its context. A policy with features can use both: features for what is common to
+    all contexts, the cluster for what is specific to one.
 
     >>> from alphafair import preprocessing, streams
     >>> stream = streams.described("clusters", n_rounds=2000, n_arms=3, n_features=2, seed=1)
@@ -98,9 +98,9 @@ def cluster(features: ArrayLike, n_clusters: int = 32, *, seed: int = 0) -> Clus
 
 
 def _table(features: ArrayLike) -> Matrix:
-    repair = "Give a row per vector; where every arm has its own, choose or join them into one first."
+    repair = "Pass a row per vector; if every arm has its own features, combine them into one row first."
     rows = validate.floats("features", "a table of numbers", features, repair)
     if rows.ndim != 2 or rows.size == 0:
         raise InvalidArgument("features", "a table with a row per vector", f"shape {rows.shape}", repair)
-    validate.every("features", rows, np.isfinite(rows), "a finite number", "Fill in what nobody knows.")
+    validate.every("features", rows, np.isfinite(rows), "a finite number", "Fill in missing values.")
     return rows

@@ -1,4 +1,4 @@
-"""Play policies: over a stream, against an adversary, and over a log, stepwise or compiled from the same two kernels.
+"""Run policies over a stream, against an adversary and over a log, step by step or compiled.
 
 `simulate` and `simulate_against` validate their arguments, play all rounds and return a `Trace`. `over_stream`,
 `against`, `over_log`, `over_matches` and `over_full_log` are the only loops over rounds.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,12 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
-from alphafair.algorithms.fitting import matching_features
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
 from alphafair.policy.base import BasePolicy, feature_table
-from alphafair.policy.loops import NOBODY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
 from alphafair.values import (
     ADVERSARIES,
     Account,
@@ -43,7 +43,7 @@ from alphafair.values import (
     frozen,
 )
 
-STEPS = 1024  # rounds between two moves of the progress bar, where they are played one by one
+STEPS = 1024  # rounds between two updates of the progress bar, if they are played one by one
 # Called with the policy, the stream, the delays and the trace of every `simulate`: the tests check regret bounds here.
 after_simulate: list[Callable[[Policy, Stream, Any, Trace], None]] = []
 
@@ -61,31 +61,31 @@ def simulate(
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
 ) -> Trace:
-    """Let a policy play a stream from the first round to the last; the policy keeps what it has learned.
+    """Play all rounds of a stream with a policy, which keeps what it has learned.
 
     Parameters
     ----------
     policy
-        Any `Policy`, fresh or not, with the stream's first arms; those that arrive later it is told about then. One
-        that offers kernels runs compiled, with the same results to the last bit.
+        Any `Policy` with the arms of the first round; later arms are added with `grow` when they arrive. A policy with
+        kernels runs compiled, with the same results to the last bit.
     seed
-        Of the one uniform number per round; the same seed gives every policy the same numbers.
+        Seed of the uniform numbers, one per round; the same seed gives every policy the same numbers.
     record_every
-        Keep the accounts after every so many rounds, and after the last; None keeps the last only.
+        Record the accounts every `record_every` rounds and after the last; None: after the last only.
     delay
-        Rounds that a reward waits before `update` is called: one number, or one per round. Rewards are booked in the
-        trace when they are earned; those still on their way after the last round arrive then.
+        Number of rounds before `update` is called with a reward: one number, or one per round. The trace counts rewards
+        when they are earned; those that are still delayed after the last round arrive then.
     account
-        With what account new arms enter: see `BasePolicy.grow`.
+        The account of new arms: see `BasePolicy.grow`.
     groups
-        Where arms arrive, and the policy is fair to groups: a label for each of the stream's arms, or a `Groups` with
-        these and with entitlements of the groups that arrive.
+        If arms arrive and the policy has groups: a label for each arm of the stream, or a `Groups` with these labels
+        and the entitlements of new groups.
     log
-        Keep every decision with the reward of its arm, as `trace.log`.
+        Store every decision with its reward, as `trace.log`.
     progress
-        Show a bar; or a function to be told, every so often, how many more rounds have been played.
+        Show a progress bar; or a function that is called with the number of rounds played since its last call.
     compiled
-        False calls `choose` and `update` once per round, whatever the policy offers.
+        False: call `choose` and `update` once per round, even if the policy has kernels.
 
     >>> from alphafair import AlphaFair, simulate, streams
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -127,10 +127,10 @@ def simulate_against(
     record_every: int | None = None,
     compiled: bool = True,
 ) -> tuple[Trace, Stream]:
-    """Let a policy play against an adversary; the run, and the stream that the adversary made for this policy.
+    """Play against an adversary; return the trace, and the stream that the adversary made for this policy.
 
-    Every policy meets rewards of its own, so compare it with the optimum of its own stream, and what it earned too.
-    Parameters are those of `simulate`.
+    Every policy gets its own rewards, so compare it with the optimum of its own stream. The parameters are those of
+    `simulate`.
 
     >>> from alphafair import AlphaFair, metrics, streams
     >>> adversary = streams.adversary("largest", n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -166,44 +166,47 @@ def _log(stream: Stream, played: Played) -> Log:
 
 
 def _present(stream: Stream) -> AvailableArms:
-    """Where arms come and go, decisions are drawn among those that are there."""
+    """Return the arms that take part in every round."""
     starts = [0, *stream.epochs]
     epochs = np.searchsorted(starts, np.arange(stream.n_rounds), side="right") - 1
     return AvailableArms.of((np.array([stream.present(t) for t in starts]), epochs))
 
 
 def _matching_groups(groups: GroupsLike, policy: Policy, n_arms: int) -> ArmGroups:
-    """The groups of the stream's arms, which are those of the policy for the arms that it has."""
+    """Resolve the groups of the stream's arms, and check that they agree with those of the policy."""
     given, own = arm_groups(groups, n_arms), policy.groups
     if own is None:
-        repair = "Policies with groups= are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
-        raise InvalidArgument("groups", f"left out: {policy.name} has none", groups, repair)
+        repair = "Use AlphaFair, AlphaFairBandit or AlphaFairAdaptive."
+        raise InvalidArgument("groups", f"None: {policy.name} does not support groups", groups, repair)
     known = [own.labels[g] for g in own.of_arms]
     if own.named and known != [given.labels[g] for g in given.of_arms[: len(known)]]:
         raise InvalidArgument(
-            "groups", f"those of the policy, {validate.listed(known)}, and more", groups, "Use the same labels."
+            "groups", f"the labels of the policy, {validate.listed(known)}, and more", groups, "Use the same labels."
         )
     if given.floored or given.arm_floor > 0.0:
-        raise InvalidArgument("groups", "without pull_floor", groups, "Floors are those that the policy was made with.")
+        raise InvalidArgument("groups", "without pull_floor", groups, "Pass floors to the constructor of the policy.")
     if given.entitled and not np.array_equal(given.entitlements[: own.n_groups], own.entitlements):
-        allowed = f"entitled as in the policy, {own.entitlements.tolist()}, and more"
+        allowed = f"the entitlements of the policy, {own.entitlements.tolist()}, and more"
         raise InvalidArgument("groups", allowed, groups, "Use the same entitlements.")
     return given
 
 
 def _match(policy: Policy, stream: Stream) -> None:
-    """The stream's arms, contexts and rewards must be what the policy was made for."""
-    if Policy not in type(policy).__mro__ and not isinstance(policy, Policy):  # the latter asks for every attribute
-        repair = "Derive it from alphafair.Policy, or let `alphafair check` tell what it lacks."
+    """Check that the arms, contexts, features and rewards of a stream fit the policy."""
+    if Policy not in type(policy).__mro__ and not isinstance(policy, Policy):  # `isinstance` evaluates every attribute
+        repair = "Derive it from alphafair.Policy; `alphafair check` lists what is missing."
         raise InvalidArgument("policy", "a Policy", policy, repair)
     if policy.n_arms != stream.n_first_arms:
         raise InvalidArgument(
-            "stream", f"one of {policy.n_arms} arms", stream.n_first_arms, "Make the policy with stream.n_first_arms."
+            "stream",
+            f"a stream with {policy.n_arms} arms in its first round",
+            stream.n_first_arms,
+            "Construct the policy with stream.n_first_arms.",
         )
     if policy.n_contexts < stream.n_contexts:
         raise InvalidArgument(
             "stream",
-            f"one of at most {policy.n_contexts} contexts",
+            f"a stream with at most {policy.n_contexts} contexts",
             stream.n_contexts,
             f"Call policy.grow({stream.n_contexts}) first.",
         )
@@ -245,13 +248,13 @@ def _bar(name: str, total: int, progress: bool | Callable[[int], None]) -> Itera
 
 @dataclass
 class Played:
-    """What is written down of a run: see `Trace`."""
+    """The record of a run: see `Trace`."""
 
     earned: Vector
     pulls: NDArray[np.int64]
     records: Matrix
     every: int
-    arms: Indices  # empty unless decisions are kept
+    arms: Indices  # empty unless decisions are stored
     propensities: Vector
 
     @classmethod
@@ -267,7 +270,7 @@ class Played:
         )
 
     def book(self, start: int, stop: int) -> Book:
-        """The pages for rounds [start, stop)."""
+        """Return the `Book` for rounds [start, stop)."""
         done = start // self.every
         first = (done + 1) * self.every - 1 - start
         arms, propensities = self.arms[start:stop], self.propensities[start:stop]
@@ -288,12 +291,12 @@ def over_stream(
     available: AvailableArms | None = None,
     advance: Callable[[int], None] = lambda rounds: None,
 ) -> Played:
-    """Play all rounds; rewards are written down when they are earned, and learned from when they arrive.
+    """Play all rounds; rewards are recorded when they are earned, and learned from when they arrive.
 
-    Where not all arms are `available` in every round, they are played stepwise.
+    With `available`, rounds are played step by step.
     """
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
-    arms_change = bool(stream.epochs)  # and the policy may refuse to take them in, or to let them go
+    arms_change = bool(stream.epochs)  # `grow` or `retire` may raise
     with _all_or_nothing(policy) if arms_change else nullcontext():
         _play(policy, stream, generator, played, delays, (account, groups), compiled, available, advance)
     played.records[-1] = played.earned
@@ -302,13 +305,13 @@ def over_stream(
 
 @contextmanager
 def _all_or_nothing(policy: Policy) -> Iterator[None]:
-    """Where something is refused on the way, the policy goes back to where it was."""
+    """Restore the policy if a ValueError is raised."""
     before = copy.copy(policy) if isinstance(policy, BasePolicy) else policy.snapshot()
     try:
         yield
     except ValueError:
         if isinstance(policy, BasePolicy):
-            policy._go_on_as(cast(BasePolicy, before))
+            policy._continue_as(cast(BasePolicy, before))
         else:
             policy.restore(cast(State, before))
         raise
@@ -410,12 +413,12 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
 
 
 def has_whole_runs(policy: Policy) -> bool:
-    """Whether whole runs can be played in one call."""
+    """Whether a policy can play whole runs in one call."""
     return isinstance(policy, BasePolicy) and policy._plays_whole_runs()
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: ArmGroups | None) -> None:
-    """Before round t: those that leave, leave, but for a last one; those that arrive, arrive."""
+    """Before round t: retire departing arms, the last live one after the new arms, and add arriving arms."""
     before, now = stream.present(t - 1), stream.present(t)
     leaving, arrived = np.flatnonzero(before & ~now).tolist(), np.flatnonzero(now & ~before)
     last = leaving[-1:] if not (before & now).any() else []
@@ -459,7 +462,7 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy._run(live, "play", stop - start, rounds, book, *NOBODY, in_order=True)
+        policy._run(live, "play", stop - start, rounds, book, *NO_ADVERSARY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
         policy._run(live, "late", stop - start, rounds, book, waits, start, stop)
@@ -472,7 +475,7 @@ def _run(
 
 
 def _waits(delays: Indices, policy: Policy) -> Delays:
-    """When rewards arrive, and room for as many decisions as ever wait at once."""
+    """Return when rewards arrive, with slots for the largest number of waiting decisions."""
     n_rounds = len(delays)
     rounds = np.arange(n_rounds)
     due = rounds + delays
@@ -504,7 +507,7 @@ def _step(
     waiting: list[_Waiting],
     available: AvailableArms | None,
 ) -> None:
-    """The same rounds through the policy's public methods."""
+    """Play the same rounds with the public methods of the policy."""
     replay = _Replay(uniforms)
     for t in range(start, stop):
         while waiting and waiting[0][0] <= t:
@@ -521,7 +524,7 @@ def _step(
 
 
 class _Replay:
-    """Uniform numbers from an array, one by one."""
+    """A source of uniform numbers from an array."""
 
     def __init__(self, uniforms: Vector) -> None:
         self.random = iter(uniforms.tolist()).__next__
@@ -530,14 +533,14 @@ class _Replay:
 def over_log(policy: Policy, log: Log) -> None:
     """Learn from every decision of a log and its reward, in the order of the log: all of it, or nothing.
 
-    For a policy that learns from one reward per round. Compiled, where the policy offers it.
+    For policies with bandit feedback. Compiled, if the policy has kernels.
 
     >>> from alphafair import AlphaFairBandit, simulate, streams
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
-    >>> live, twin = AlphaFairBandit(3, 4), AlphaFairBandit(3, 4)
+    >>> live, replayed = AlphaFairBandit(3, 4), AlphaFairBandit(3, 4)
     >>> trace = simulate(live, stream, log=True)
-    >>> over_log(twin, trace.log)
-    >>> bool((twin.cumulative_rewards == live.cumulative_rewards).all())
+    >>> over_log(replayed, trace.log)
+    >>> bool((replayed.cumulative_rewards == live.cumulative_rewards).all())
     True
     """
     rewards = _check_log(policy, log)
@@ -554,10 +557,10 @@ def over_log(policy: Policy, log: Log) -> None:
 
 
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
-    """Let a policy draw an arm in every round of a log; only those count, and are learned from, where it was shown.
+    """Draw an arm in every round of a log, and learn from the rounds in which it is the logged arm.
 
-    How many did, and what was earned in them. Arms that were not available are masked. For a policy that learns from
-    one reward per round, and a log whose available arms were shown with equal probability: see
+    Returns the number of these rounds and the rewards in them. Arms that were not available are masked. For policies
+    with bandit feedback, and logs whose available arms were shown with equal probability: see
     `alphafair.evaluation.replay`.
     """
     _check_log(policy, log)
@@ -590,7 +593,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
 
 
 def _masked(available: AvailableArms | None, t: int) -> dict[str, Any]:
-    """How to tell a policy which arms can be drawn in round t: nothing, where all can."""
+    """Return the argument `available` of round t, or nothing if all arms are available."""
     mask = None if available is None else available.of_round(t)
     return {} if mask is None else {"available": mask}
 
@@ -602,16 +605,16 @@ def over_full_log(
     rewards: ArrayLike,
     features: ArrayLike | None = None,
 ) -> None:
-    """The same for a policy that sees all rewards: the distribution used and a reward per arm, one row per round."""
+    """Learn from a log under full information: the distribution used and the rewards of all arms, a row per round."""
     if policy.feedback is not Feedback.FULL:
-        raise InvalidArgument("policy", "one with full information", policy, "over_log takes one reward per round.")
+        raise InvalidArgument("policy", "a policy with full information", policy, "Use over_log for bandit feedback.")
     seen = validate.indices("contexts", contexts, None)
     used = validate.reward_table("probabilities", probabilities)
     table = validate.reward_table("rewards", rewards)
     for name, array in (("probabilities", used), ("rewards", table)):
         if array.shape != (len(seen), policy.n_arms):
             allowed = f"of shape {(len(seen), policy.n_arms)}"
-            raise InvalidArgument(name, allowed, f"shape {array.shape}", "Give a row per round, a column per arm.")
+            raise InvalidArgument(name, allowed, f"shape {array.shape}", "Pass a row per round and a column per arm.")
     _fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
     rows = None if features is None else validate.feature_rows(features, len(seen), policy.n_arms)
     rows = matching_features(policy, "features", rows, policy.n_arms)
@@ -621,7 +624,9 @@ def over_full_log(
         raise InvalidArgument("rewards", f"in [{low:g}, {high:g}]", [table.min(), table.max()], repair)
     if used.min() < 0.0 or np.abs(used.sum(axis=1) - 1.0).max() > 1e-6:
         bad = int(np.argmax(np.abs(used.sum(axis=1) - 1.0)))
-        raise InvalidArgument(f"probabilities[{bad}]", "a distribution", used[bad], "Pass those of the decisions.")
+        raise InvalidArgument(
+            f"probabilities[{bad}]", "a distribution", used[bad], "Pass the distributions of the decisions."
+        )
     if not has_whole_runs(policy):
         with _all_or_nothing(policy):
             for t, (context, row, reward) in enumerate(zip(seen.tolist(), used, table, strict=True)):
@@ -633,18 +638,47 @@ def over_full_log(
 
 
 def _check_log(policy: Policy, log: Log) -> Vector:
-    """The rewards of a log that a policy can learn from."""
+    """Check that a policy can learn from a log, and return its rewards."""
     if not isinstance(log, Log):
-        raise InvalidArgument("log", "a Log", log, "Make one of its columns: see alphafair.Log.")
+        raise InvalidArgument("log", "a Log", log, "Construct an alphafair.Log.")
     if policy.feedback is not Feedback.BANDIT:
-        repair = "A log knows the reward of the shown arm only; over_full_log takes the rewards of all arms."
-        raise InvalidArgument("policy", "one with bandit feedback", policy, repair)
+        repair = "A log has the reward of one arm per round; use over_full_log for the rewards of all arms."
+        raise InvalidArgument("policy", "a policy with bandit feedback", policy, repair)
     _fits(policy, "log", log.n_contexts, log.n_arms)
     return validate.learnable(log.rewards, policy.traits.reward_range)
 
 
 def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:
     if n_contexts > policy.n_contexts or n_arms > policy.n_arms:
-        allowed = f"of at most {policy.n_contexts} contexts and {policy.n_arms} arms"
+        allowed = f"limited to at most {policy.n_contexts} contexts and {policy.n_arms} arms"
         repair = f"Call policy.grow({max(n_contexts, policy.n_contexts)}, {max(n_arms, policy.n_arms)}) first."
         raise InvalidArgument(argument, allowed, [n_contexts, n_arms], repair)
+
+
+def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the offered settings that a callable has parameters for."""
+    parameters = inspect.signature(maker).parameters
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str, Any]:
+    """Return alpha, the horizon and the frequencies of contexts, as far as the policy takes them."""
+    visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
+    frequencies = (visits / stream.n_rounds).tolist()
+    return accepted(kind, {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies})
+
+
+def matching_features(
+    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
+) -> NDArray[np.float64] | None:
+    """Return the features of all rounds if the policy takes features, and check their shape."""
+    if policy.n_features == 0:
+        return None
+    own = len(policy.feature_shape) == 2
+    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
+    if features is None or features.shape[1:] != wanted:
+        got = "none" if features is None else f"shape {features.shape[1:]}"
+        raise InvalidArgument(
+            argument, f"with features of shape {wanted} per round", got, "Pass as many features as n_features."
+        )
+    return features

@@ -17,15 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair.errors import InvalidArgument, shown
 
 Choice = TypeVar("Choice")
-AS_CHOSEN = "Pass the Decision that choose returned, as it is."
-ANY_REWARD = (-1e100, 1e100)  # any that nobody will miss: sums and products of them stay finite
+UNCHANGED_DECISION = "Pass the Decision that choose returned, unchanged."
+ANY_REWARD = (-1e100, 1e100)  # sums and products of such rewards stay finite
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
-LONGEST_HORIZON = 1e300
-ANY_FEATURE = 1e50  # squares are added up
+LONGEST_HORIZON = 1e300  # a float must hold it
+ANY_FEATURE = 1e50  # sums of squares stay finite
 
 
 def listed(labels: Collection[object]) -> str:
-    """The first few of some labels.
+    """List the first few labels.
 
     >>> listed(["ada", "ben"]), listed(range(1000))
     ("'ada', 'ben'", '0, 1, 2, 3, 4 and 995 more')
@@ -35,8 +35,8 @@ def listed(labels: Collection[object]) -> str:
 
 
 def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """A whole number in [low, high]."""
-    allowed = f"a whole number of at least {low}" if high is None else f"a whole number in [{low}, {high}]"
+    """Check an integer in [low, high]."""
+    allowed = f"an integer of at least {low}" if high is None else f"an integer in [{low}, {high}]"
     try:
         number = operator.index(value)
     except TypeError:
@@ -47,7 +47,7 @@ def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> 
 
 
 def horizon(value: Any) -> int:
-    """A number of rounds, of a size that calculations can have."""
+    """Check a number of rounds that a float can hold."""
     n_rounds = integer("horizon", value, low=1)
     if n_rounds > LONGEST_HORIZON:
         raise InvalidArgument("horizon", f"at most {LONGEST_HORIZON:g}", value, "Choose horizon inside that range.")
@@ -55,7 +55,7 @@ def horizon(value: Any) -> int:
 
 
 def as_float(value: Any) -> float:
-    """As `float`, which also reads texts and has an error of its own for what is too large."""
+    """Convert to float; unlike `float`, refuse strings, and raise ValueError for integers that are too large."""
     if isinstance(value, str | bytes):
         raise TypeError
     try:
@@ -67,7 +67,7 @@ def as_float(value: Any) -> float:
 def number(
     argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
 ) -> float:
-    """A finite number between low and high, either end open or closed."""
+    """Check a finite number between low and high, either end open or closed."""
     try:
         real, repair = as_float(value), f"Choose {argument} inside that range."
     except (TypeError, ValueError):
@@ -80,7 +80,7 @@ def number(
 
 
 def duration(argument: str, value: Any) -> float:
-    """Seconds, from a number of them or from a string such as 90d, 12h, 30m or 45s.
+    """Convert a number of seconds, or a string such as 90d, 12h, 30m or 45s, to seconds.
 
     >>> duration("--expires", "90m"), duration("period", 2)
     (5400.0, 2.0)
@@ -89,39 +89,39 @@ def duration(argument: str, value: Any) -> float:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
         if match is None:
             raise InvalidArgument(
-                argument, "a number and a unit (s, m, h, d or w)", value, "Write 30m, 12h or 90d, say."
+                argument, "a number and a unit (s, m, h, d or w)", value, "Pass, for example, 30m, 12h or 90d."
             )
         value = float(match[1]) * UNITS[match[2]]
     return number(argument, value, low=0.0, high=1e9)
 
 
 def alpha(value: Any) -> float:
-    """The fairness exponent, in [0, 1)."""
+    """Check the fairness exponent, in [0, 1)."""
     try:
         real = as_float(value)
     except (TypeError, ValueError):
         raise InvalidArgument("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
     if not 0.0 <= real < 1.0:
         raise InvalidArgument(
-            "alpha", "in [0, 1)", value, "For proportional fairness take alpha close to 1, such as 0.99."
+            "alpha", "in [0, 1)", value, "For proportional fairness pass a value close to 1, such as 0.99."
         )
     return real
 
 
 def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
-    """One of a few words."""
+    """Check that a value is one of the options, and return the option."""
     allowed = list(options)
     for option in allowed:
         if value == option:
             return option
     words = ", ".join(repr(str(option)) for option in allowed)
     close = difflib.get_close_matches(str(value)[:100], [str(option) for option in allowed], n=1)
-    repair = f"Did you mean {close[0]!r}?" if close else "Pick one of these."
+    repair = f"Did you mean {close[0]!r}?" if close else "Pass one of these."
     raise InvalidArgument(argument, f"one of {words}", value, repair)
 
 
 def context(value: Any, n_contexts: int) -> int:
-    """A context that the policy knows."""
+    """Check the index of a context."""
     allowed = f"an int in [0, {n_contexts - 1}]"
     try:
         number = operator.index(value)
@@ -130,19 +130,19 @@ def context(value: Any, n_contexts: int) -> int:
     if isinstance(value, bool | np.bool_) or number < 0:
         raise InvalidArgument("context", allowed, value, "Count contexts from 0.")
     if number >= n_contexts:
-        repair = f"For contexts that nobody announced call policy.grow({number + 1}) first."
+        repair = f"To add contexts, call policy.grow({number + 1}) first."
         raise InvalidArgument("context", allowed, value, repair)
     return number
 
 
 def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float, Any]:
-    """The fields of a decision that `choose` could have made; its probabilities may be None.
+    """Check the fields of a decision; its probabilities may be None.
 
-    One that was made before arms were added has fewer probabilities; the new arms had none.
+    A decision made before arms were added has fewer probabilities; they are padded with zeros.
     """
     try:
         seen, arm, propensity, probabilities = value
-        if (  # the rules below, for the types that `choose` makes: nothing has to be converted
+        if (  # a fast path for the types that `choose` returns
             type(seen) is int
             and 0 <= seen < n_contexts
             and type(arm) is int
@@ -155,7 +155,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
             return value  # type: ignore[no-any-return]
     except (TypeError, ValueError, AttributeError):
         if not _has_four(value):
-            raise InvalidArgument("decision", "what choose returned", value, AS_CHOSEN) from None
+            raise InvalidArgument("decision", "a Decision", value, UNCHANGED_DECISION) from None
     seen = context(seen, n_contexts)
     arm = integer("decision.arm", arm, low=0, high=n_arms - 1)
     propensity = number("decision.propensity", propensity, low=0.0, high=1.0, low_open=True)
@@ -163,7 +163,7 @@ def decision(value: Any, n_contexts: int, n_arms: int) -> tuple[int, int, float,
         probabilities = decision_probabilities(probabilities, n_arms)
         if abs(probabilities[arm] - propensity) > 1e-6 * propensity:
             allowed = f"decision.probabilities[{arm}], {float(probabilities[arm])!r}"
-            raise InvalidArgument("decision.propensity", allowed, propensity, AS_CHOSEN)
+            raise InvalidArgument("decision.propensity", allowed, propensity, UNCHANGED_DECISION)
     return seen, arm, propensity, probabilities
 
 
@@ -176,65 +176,67 @@ def _has_four(value: Any) -> bool:
 
 
 def decision_probabilities(value: Any, n_arms: int) -> NDArray[np.float64]:
-    """The distribution that a decision was drawn from, with 0 for arms that were added since."""
-    n_then = min(n_arms, len(value)) if isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1 else n_arms
-    array = distribution("decision.probabilities", value, n_then or n_arms, "per arm", AS_CHOSEN)
+    """Check the distribution of a decision, padded with 0 for arms that were added later."""
+    n_before = min(n_arms, len(value)) if isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1 else n_arms
+    array = distribution("decision.probabilities", value, n_before or n_arms, "per arm", UNCHANGED_DECISION)
     return padded(array, n_arms)
 
 
 def padded(array: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """With zeros at its end."""
+    """Append zeros up to a size."""
     return array if len(array) == size else np.concatenate([array, np.zeros(size - len(array))])
 
 
 def account(value: Any) -> float:
-    """What a new arm is taken to have earned: a number of at least 1, or NaN for the least of the live arms'."""
+    """Check the account of a new arm: a number of at least 1, or NaN for the least of the live arms."""
     if isinstance(value, str):
         words = {"least": math.nan, "fresh": 1.0}
         if value not in words:
             raise InvalidArgument(
-                "account", "'least', 'fresh' or a number of at least 1", value, "Leave it out for 'least'."
+                "account", "'least', 'fresh' or a number of at least 1", value, "Omit it for 'least'."
             )
         return words[value]
     return number("account", value, low=1.0, high=ANY_REWARD[1])
 
 
 def reward(value: Any, low: float = 0.0, high: float = 1.0) -> float:
-    """The reward of one pulled arm."""
+    """Check the reward of the pulled arm."""
     allowed = f"a number in [{low:g}, {high:g}]"
     try:
         real = math.nan if np.ma.is_masked(value) else as_float(value)
     except (TypeError, ValueError):
-        raise InvalidArgument("reward", allowed, value, "This policy learns from one float per round.") from None
+        raise InvalidArgument(
+            "reward", allowed, value, "Pass one float per round: this policy has bandit feedback."
+        ) from None
     if math.isnan(real):
-        raise InvalidArgument("reward", allowed, value, "Leave rounds out whose reward nobody knows.")
+        raise InvalidArgument("reward", allowed, value, "Skip rounds whose reward is unknown.")
     if not low <= real <= high:
         raise InvalidArgument("reward", allowed, value, "Map it with alphafair.rescale_rewards.")
     return real
 
 
 def unit_vector(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
-    """One number in [0, 1] for each of something: a fresh contiguous copy, the caller's array is never kept."""
+    """Check a vector of numbers in [0, 1], and return a contiguous copy."""
     allowed = f"{size} numbers in [0, 1], one {each}"
     array = floats(argument, allowed, value, "Pass a sequence of floats.").copy(order="C")
     if array.shape != (size,):
-        raise InvalidArgument(argument, allowed, f"shape {array.shape}", f"Give one value {each}.")
+        raise InvalidArgument(argument, allowed, f"shape {array.shape}", f"Pass one value {each}.")
     if not (array.min() >= 0.0 and array.max() <= 1.0):  # false for NaN as well
         inside = (array >= 0.0) & (array <= 1.0)
-        repair = "Leave rounds out whose values nobody knows." if math.isnan(array[inside.argmin()]) else repair
+        repair = "Skip rounds with unknown values." if math.isnan(array[inside.argmin()]) else repair
         every(argument, array, inside, "a number in [0, 1]", repair)
     return array
 
 
-def rewards(value: Any, n_arms: int, n_then: int) -> NDArray[np.float64]:
-    """The rewards of all arms in one round, of now or of when the decision was made; arms added since had none."""
-    size = n_then if np.shape(value) == (n_then,) else n_arms
+def rewards(value: Any, n_arms: int, n_before: int) -> NDArray[np.float64]:
+    """Check the rewards of all arms, current ones or those at the time of the decision; later arms get 0."""
+    size = n_before if np.shape(value) == (n_before,) else n_arms
     repair = "Map rewards with alphafair.rescale_rewards."
     return padded(unit_vector("reward", value, size, "per arm", repair), n_arms)
 
 
 def distribution(argument: str, value: Any, size: int, each: str, repair: str) -> NDArray[np.float64]:
-    """Probabilities, one for each of something."""
+    """Check probabilities that sum to 1."""
     array = unit_vector(argument, value, size, each, repair)
     total = float(array.sum())
     if abs(total - 1.0) > 1e-6:
@@ -243,7 +245,7 @@ def distribution(argument: str, value: Any, size: int, each: str, repair: str) -
 
 
 def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
-    """Which arms can be played now: one boolean per arm, at least one of them true."""
+    """Check a boolean mask of arms, with at least one True."""
     allowed = f"{n_arms} booleans, one per arm, at least one of them true"
     try:
         mask = np.asarray(value)
@@ -253,7 +255,7 @@ def available(value: ArrayLike, n_arms: int) -> NDArray[np.bool_]:
         got = "masked entries" if np.ma.is_masked(value) else f"{mask.dtype} of shape {mask.shape}"
         raise InvalidArgument("available", allowed, got, "Pass a boolean mask, not a list of arms.")
     if not mask.any():
-        raise InvalidArgument("available", allowed, "no arm", "Leave the decision out when nothing can be played.")
+        raise InvalidArgument("available", allowed, "no arm", "Skip the decision when no arm can be played.")
     return np.array(mask, dtype=np.bool_)
 
 
@@ -272,50 +274,52 @@ def features(value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     if len(shape) == 2 and given.ndim == 2 and given.shape[0] < shape[0]:
         given = np.concatenate([given, np.zeros((shape[0] - len(given), given.shape[1]))])
     if given.shape != shape:
-        raise InvalidArgument("features", allowed, f"shape {given.shape}", "Give one number per feature.")
-    every("features", given, np.abs(given) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
+        raise InvalidArgument("features", allowed, f"shape {given.shape}", "Pass one number per feature.")
+    every("features", given, np.abs(given) <= ANY_FEATURE, "a finite number", "Fill in missing values.")
     array = np.array(given, order="C")
     array.setflags(write=False)
     return array
 
 
 def feature_rows(value: Any, n_rounds: int, n_arms: int) -> NDArray[np.float64]:
-    """Features of every round: of its context, or of every arm."""
+    """Check the features of every round: of its context, or of every arm."""
     allowed = f"of shape ({n_rounds}, n_features) or ({n_rounds}, {n_arms}, n_features)"
-    rows = floats("features", allowed, value, "Give a row per round.")
+    rows = floats("features", allowed, value, "Pass a row per round.")
     if rows.shape[:-1] not in ((n_rounds,), (n_rounds, n_arms)) or rows.shape[-1] == 0:
-        raise InvalidArgument("features", allowed, f"shape {rows.shape}", "Give a row per round.")
+        raise InvalidArgument("features", allowed, f"shape {rows.shape}", "Pass a row per round.")
     if not (rows.min() >= -ANY_FEATURE and rows.max() <= ANY_FEATURE):
-        every("features", rows, np.abs(rows) <= ANY_FEATURE, "a finite number", "Fill in what nobody knows.")
+        every("features", rows, np.abs(rows) <= ANY_FEATURE, "a finite number", "Fill in missing values.")
     return rows
 
 
 def indices(
     argument: str, value: Any, bound: int | None, n_entries: int | None = None, *, low: int = 0
 ) -> NDArray[np.int32]:
-    """Whole numbers from low up to, not including, a bound, as int32; the array itself where it already is that."""
+    """Check integers in [low, bound), and return them as int32, without a copy where possible."""
     limit = int(np.iinfo(np.int32).max) if bound is None else bound - 1
-    allowed = f"whole numbers in [{low}, {limit}]"
+    allowed = f"integers in [{low}, {limit}]"
     array = np.asarray(value)
     if array.ndim != 1 or array.size == 0:
-        raise InvalidArgument(argument, f"one row of {allowed}", f"shape {array.shape}", "Give one entry per round.")
+        raise InvalidArgument(
+            argument, f"a 1-D array of {allowed}", f"shape {array.shape}", "Pass one entry per round."
+        )
     if array.dtype.kind not in "iu":
         raise InvalidArgument(argument, allowed, f"dtype {array.dtype}", "Encode labels as integers first.")
     if np.ma.is_masked(value):
-        raise InvalidArgument(argument, allowed, "masked entries", "Leave such rounds out.")
+        raise InvalidArgument(argument, allowed, "masked entries", "Remove such rounds.")
     if n_entries is not None and len(array) != n_entries:
-        raise InvalidArgument(argument, f"{n_entries} entries", len(array), "Give one entry per round.")
+        raise InvalidArgument(argument, f"{n_entries} entries", len(array), "Pass one entry per round.")
     if array.min() < low or array.max() > limit:
         every(argument, array, (array >= low) & (array <= limit), allowed, f"Count from {low}.")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def whole_numbers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64]:
-    """One whole number of any size per entry."""
+def integers(argument: str, value: Any, n_entries: int) -> NDArray[np.int64]:
+    """Check one integer of any size per entry."""
     array = np.asarray(value)
     if array.shape != (n_entries,) or array.dtype.kind not in "iu" or np.ma.is_masked(value):
         got = f"{array.dtype} of shape {array.shape}"
-        raise InvalidArgument(argument, f"{n_entries} entries, whole numbers", got, "Encode labels as integers first.")
+        raise InvalidArgument(argument, f"{n_entries} integers", got, "Encode labels as integers first.")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -327,53 +331,53 @@ def column(
     high: float,
     *,
     low_open: bool = False,
-    repair: str = "Leave out entries for which nobody knows it.",
+    repair: str = "Remove entries whose value is unknown.",
 ) -> NDArray[np.float64]:
-    """One number between two bounds per entry."""
+    """Check one number between two bounds per entry."""
     allowed = f"a number in {'(' if low_open else '['}{low:g}, {high:g}]"
-    array = np.ascontiguousarray(floats(argument, f"{n_entries} numbers", value, "Give one per entry."))
+    array = np.ascontiguousarray(floats(argument, f"{n_entries} numbers", value, "Pass one per entry."))
     if array.shape != (n_entries,):
-        raise InvalidArgument(argument, f"{n_entries} entries", f"shape {array.shape}", "Give one per entry.")
+        raise InvalidArgument(argument, f"{n_entries} entries", f"shape {array.shape}", "Pass one per entry.")
     inside = ((array > low) if low_open else (array >= low)) & (array <= high)
     every(argument, array, inside, allowed, repair)
     return array
 
 
 def learnable(rewards: NDArray[np.float64], reward_range: tuple[float, float]) -> NDArray[np.float64]:
-    """The rewards of a log, for a policy that learns from rewards of this range."""
+    """Check that the rewards of a log lie in the range of a policy."""
     return column(
         "log.rewards", rewards, len(rewards), *reward_range, repair="Map them with alphafair.rescale_rewards."
     )
 
 
 def timestamps(argument: str, value: Any, n_entries: int) -> NDArray[np.datetime64]:
-    """Times in microseconds, one per entry, none of them missing."""
+    """Check one time per entry, without missing values, and return microseconds."""
     array = np.asarray(value)
     if array.shape != (n_entries,) or array.dtype.kind != "M" or np.isnat(array).any():
         got = f"{array.dtype} of shape {array.shape}"
         raise InvalidArgument(
-            argument, f"{n_entries} times (datetime64)", got, "Give one per entry, or leave them all out."
+            argument, f"{n_entries} times (datetime64)", got, "Pass one per entry, or omit the argument."
         )
     return array.astype("datetime64[us]")
 
 
 def presence(arrivals: Any, departures: Any, *, n_arms: int, n_rounds: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """When arms come and go: numbered as they arrive, some there from the start, and never none."""
+    """Check arrivals and departures: arms are numbered as they arrive, and every round has at least one."""
     never = np.iinfo(np.int32).max
     for argument, given in (("arrivals", arrivals), ("departures", departures)):
         if given is not None and np.shape(given) != (n_arms,):
-            raise InvalidArgument(argument, f"{n_arms} rounds", f"shape {np.shape(given)}", "Give one per arm.")
+            raise InvalidArgument(argument, f"{n_arms} rounds", f"shape {np.shape(given)}", "Pass one per arm.")
     first = np.zeros(n_arms, dtype=np.int32) if arrivals is None else indices("arrivals", arrivals, None, n_arms)
     last = np.full(n_arms, never, dtype=np.int32)
     if departures is not None:
         last = indices("departures", departures, None, n_arms, low=1)
     if first[0] != 0 or (np.diff(first) < 0).any():
-        repair = "Number arms in the order in which they arrive, and let some be there from the start."
-        raise InvalidArgument("arrivals", "rounds that begin with 0 and do not fall", first.tolist(), repair)
+        repair = "Number arms in the order of their arrival, with at least one that arrives in round 0."
+        raise InvalidArgument("arrivals", "non-decreasing rounds that start with 0", first.tolist(), repair)
     if (last <= first).any():
         bad = int(np.flatnonzero(last <= first)[0])
         raise InvalidArgument(
-            f"departures[{bad}]", f"after round {first[bad]}", int(last[bad]), "Leave such an arm out."
+            f"departures[{bad}]", f"after round {first[bad]}", int(last[bad]), "Remove the arm, or let it depart later."
         )
     for t in np.unique(np.concatenate([first, last[last < n_rounds]])):
         if t < n_rounds and not ((first <= t) & (t < last)).any():
@@ -382,7 +386,7 @@ def presence(arrivals: Any, departures: Any, *, n_arms: int, n_rounds: int) -> t
 
 
 def stream(argument: str, value: Any) -> None:
-    """Contexts and rewards, round by round."""
+    """Check that a value has the attributes of a Stream."""
     if not all(hasattr(value, name) for name in ("contexts", "items", "reward_table", "n_rounds")):
         raise InvalidArgument(argument, "a Stream", value, "Make one with Stream.from_arrays or alphafair.streams.")
 
@@ -390,66 +394,66 @@ def stream(argument: str, value: Any) -> None:
 def reward_table(
     argument: str, value: Any, *, low: float = -math.inf, high: float = math.inf, repair: str = ""
 ) -> NDArray[np.float64]:
-    """Rewards by row and arm, finite and in [low, high]; the array itself where it already is contiguous float64."""
-    table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Give one column per arm."))
+    """Check finite rewards in [low, high] by row and arm; contiguous float64 arrays are returned without a copy."""
+    table = np.ascontiguousarray(floats(argument, "a table of numbers", value, "Pass one column per arm."))
     if table.ndim != 2:
         raise InvalidArgument(argument, "a table with one column per arm", f"shape {table.shape}", "Make it 2-D.")
     if table.size == 0:
         wanted, here = "a table with at least one row and one arm", f"shape {table.shape}"
-        raise InvalidArgument(argument, wanted, here, "Leave it out while there is nothing in it.")
+        raise InvalidArgument(argument, wanted, here, "Pass at least one row.")
     least, most = table.min(), table.max()
     if not (math.isfinite(least) and math.isfinite(most) and low <= least and most <= high):
-        every(argument, table, np.isfinite(table), "a finite number", "Drop or fill such rows.")
+        every(argument, table, np.isfinite(table), "a finite number", "Drop such rows, or fill in values.")
         every(argument, table, (low <= table) & (table <= high), f"in [{low:g}, {high:g}]", repair)
     return table
 
 
 def every(argument: str, array: NDArray[Any], inside: NDArray[np.bool_], allowed: str, repair: str) -> None:
-    """No entry may be outside; the first that is, is named by its place."""
+    """Raise for the first entry that is not inside, naming its index."""
     if not inside.all():
         first = tuple(np.argwhere(~inside)[0].tolist())
         raise InvalidArgument(f"{argument}{[*first] if first else ''}", allowed, array[first].item(), repair)
 
 
 def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.float64]:
-    """Real numbers as float64, the array itself where it already is that; no mask and no imaginary part is lost."""
+    """Convert to float64, without a copy where possible; refuse strings, complex numbers and masked entries."""
     try:
         array = np.asanyarray(value)
         is_complex, is_masked = array.dtype.kind == "c", np.ma.is_masked(array)
         if array.dtype.kind in "US" or (
             array.dtype.kind == "O" and any(isinstance(each, str | bytes) for each in array.flat)
         ):
-            raise TypeError  # NumPy would read texts
+            raise TypeError  # NumPy would parse strings
         if not (is_complex or is_masked):
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(argument, allowed, value, repair) from None
     got = "complex numbers" if is_complex else "masked entries"
-    raise InvalidArgument(argument, allowed, got, "Take the real part, or fill what is masked, first.")
+    raise InvalidArgument(argument, allowed, got, "Pass real numbers without a mask.")
 
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
-    """At least so many names, all different."""
+    """Check at least `least` different names."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidArgument(argument, f"at least {least} different names", value, "Pass a list of them.")
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):
-        raise InvalidArgument(argument, f"at least {least} different names", names, "Name each one once.")
+        raise InvalidArgument(argument, f"at least {least} different names", names, "Remove duplicates, or add names.")
     return names
 
 
 def random_generator(argument: str, value: Any) -> np.random.Generator:
-    """A generator from a seed; a seed is an int, or None for a random one."""
+    """Return a generator for a seed: an integer, or None for a random one."""
     if value is not None:
         value = integer(argument, value, low=0)
     return np.random.default_rng(value)
 
 
 def uniform(rng: Any) -> float:
-    """One number from a caller's own generator."""
-    repair = "Pass numpy.random.default_rng(seed) or another sound generator."
+    """Draw one number from the generator of the caller."""
+    repair = "Pass numpy.random.default_rng(seed), for example."
     if not callable(getattr(rng, "random", None)):
-        raise InvalidArgument("rng", "something with a random()", rng, repair)
+        raise InvalidArgument("rng", "an object with a method random()", rng, repair)
     drawn = rng.random()
     try:
         real = float(drawn)

@@ -1,5 +1,5 @@
-"""The policies, one file per algorithm. To add one: write its file, then import it here, in the order of tables."""
-# ruff: noqa: I001 - not sorted by name: this is the order of every table and picture
+"""The policies, one file per algorithm. To add one, write its file and import it here, in the order of tables."""
+# ruff: noqa: I001 - not sorted: this is the order of every table and figure
 
 from alphafair.errors import InvalidArgument
 from alphafair import validate
@@ -25,13 +25,13 @@ POLICIES: dict[str, type[BasePolicy]] = {}
 
 
 def register(kind: type[BasePolicy]) -> type[BasePolicy]:
-    """Make a policy known by its name to everything that lists, draws or loads policies; also as a decorator."""
+    """Make a policy available by its name to everything that lists, plots or loads policies; also a decorator."""
     if not isinstance(kind, type) or not issubclass(kind, BasePolicy):
         raise InvalidArgument("kind", "a class derived from BasePolicy", kind, "Pass the class itself.")
     known = POLICIES.get(kind.name)
     if known is not None and known is not kind:
-        repair = "Give the class a name of its own."
-        raise InvalidArgument("kind.name", f"another than that of {known.__name__}", kind.name, repair)
+        repair = "Choose another name."
+        raise InvalidArgument("kind.name", f"different from the name of {known.__name__}", kind.name, repair)
     POLICIES[kind.name] = kind
     return kind
 
@@ -41,7 +41,7 @@ for _kind in CLASSES.values():
 
 
 def load_policy(state: State) -> BasePolicy:
-    """The policy that a snapshot belongs to, with all that it had learned.
+    """Build the policy of a snapshot, with everything that it had learned.
 
     >>> from alphafair import AlphaFair, State, load_policy
     >>> policy = AlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
@@ -55,10 +55,10 @@ def load_policy(state: State) -> BasePolicy:
     settings, live = dict(state.settings), live_of(state)
     n_contexts, _ = settings.pop("n_contexts", None), settings.pop("n_arms")
     try:
-        policy = kind._made(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
+        policy = kind._build(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
     except TypeError as problem:
         raise InvalidArgument(
-            "state.settings", f"those of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."
+            "state.settings", f"the settings of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."
         ) from None
     policy.restore(state)
     return policy

@@ -1,17 +1,17 @@
 """`AlphaFairAdaptive` with bandit feedback: the predictor's scores mixed with a scale-free learner, on one account.
 
-Before the draw of round t, w = (R + what is on its way)^-alpha, W = max w, m and c from the predictor:
+Before the draw of round t, w = (R + pending rewards)^-alpha, W = max w, m and c from the predictor:
 
     gamma = min(1/2, .3 sqrt(n/t)) ;   zeta = 2/sqrt(16 c^2 + 2 D) ;   h = argmin h zeta E - ln h - ln(1-h)
     q = kappa + (1-kappa) h ;   eta = n/sqrt(c^2 + n V_j) ;   s = (1-gamma) w/W
-    m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that a surprise never leaves the barrier's reach;
-                                                                   with floors that much less that they take
-    B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is what m' says of this round
+    m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that no loss leaves the barrier's range;
+                                                                   scaled by 1 - floors
+    B = argmin <B, L_j - s m'> - (1/eta) sum ln B                  optimistic: the hint is m' of this round
     p = (1-q) a + q Bt,   Bt = (1-gamma) B + gamma/n
 
-With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor under every arm, p above is nu + (1 - n nu) times
-as much, and so is d without nu; with floors under groups, a and Bt are raised to them, and a gives what it must to the
-best arms of every group.
+With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor nu for every arm, p is nu + (1 - n nu) times the
+p above, and d is scaled by 1 - n nu; with floors for groups, a and Bt are raised to them, and a gives the floor of a
+group to its best arms.
 
 a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
 arm I drawn with probability p_I and the reward r, r' = min(r, c):
@@ -20,18 +20,18 @@ arm I drawn with probability p_I and the reward r, r' = min(r, c):
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2
     then the predictor learns, and R_I += r
 
-`learn` needs everything before the draw again: in order it is still in scratch. Late, `prepare` makes it anew, and only
-the propensity is the decision's own; the larger of it and p_I as made anew keeps every ratio within what the proof
-allows, and in order both are the same number. docs/theory.md has the theorem and its proof; what its bound adds up is
-added up here, with U = sqrt(c^2 + n V_j), sqrt(n) times that of the page, and Y = sqrt(16 c^2 + 2 D):
+`learn` needs everything before the draw: in order it is still in scratch; for late rewards `prepare` recomputes it, and
+only the propensity is that of the decision. The larger of it and the recomputed p_I keeps every ratio within the limits
+of the proof; in order both are equal. docs/theory.md has the theorem and its proof. The terms of its bound are summed
+here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt(16 c^2 + 2 D):
 
     `learner_roots` = sum W (change of U) ;   `mixing_roots` = sum W (change of Y) ;   `peaks` = sum W c
-    `explored` = sum W (gamma c + (rise of c)/min p) ;   `outside` counts what the theorem does not allow
+    `explored` = sum W (gamma c + (rise of c)/min p) ;   `outside` counts events outside the theorem
 
     R `account`, w `slope` · W `peak` · m `predicted` · a `scores` · m' `raised` · B `guaranteed` · Bt `played`
     E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
-    V_j `variation` · `level` is where Newton's method for B begins · `pending` counts rewards on their way
-    U `learner_root`, Y `mixing_root`, with the W of then: `learner_peak`, `mixing_peak`
+    V_j `variation` · `level` is the start of Newton's method for B · `pending` counts pending rewards
+    U `learner_root`, Y `mixing_root`, with W at that time: `learner_peak`, `mixing_peak`
 """
 
 import math
@@ -41,7 +41,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.math import predictor
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
     F,
@@ -54,7 +54,6 @@ from alphafair.math.floors import (
     tails_in_groups,
 )
 from alphafair.math.log_barrier import level, power_sums
-from alphafair.math.positions import positions
 from alphafair.math.predictor import (
     DESCRIBED_PRIOR,
     LEAST_REWARD,
@@ -69,19 +68,19 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import admit_accounts, marginal_utility, open_accounts, reopen_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, check_slopes, marginal_utility, open_accounts, reopen_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
-GROUPS = True  # False in the machine code of policies without groups and floors
-FEATURES = True  # False in the machine code of policies without features
+GROUPS = True  # False in machine code for policies without groups and floors
+FEATURES = True  # False in machine code for policies without features
 
-KAPPA = 0.02  # the guaranteed learner's least share
+KAPPA = 0.02  # the least share of the guaranteed learner
 EXPLORE = 0.3
-TAIL = 400.0  # the predictor's own exploration is one over it
-MOST_CREDIT = 3.0  # times c, of a reward on its way
-MIXING_START = 16.0  # c^2 times it under the root of the mixing weight's rate
+TAIL = 400.0  # inverse of the predictor's own exploration
+MOST_CREDIT = 3.0  # upper bound of a pending reward, times c
+MIXING_START = 16.0  # factor of c^2 in Y
 
 S = predictor.SETTINGS
 N = positions(
@@ -107,19 +106,19 @@ P = positions(
 
 @kernel
 def exploration(rounds, n):
-    """gamma of the round that comes."""
+    """Return gamma of the next round."""
     return min(0.5, EXPLORE * math.sqrt(n / (rounds + 1.0)))
 
 
 @kernel
 def least_propensity(rounds, most_arms):
-    """kappa gamma/n now, with as many arms as there ever were: no decision was drawn with less."""
+    """Return kappa gamma/n with the largest number of arms so far: a lower bound of all propensities."""
     return KAPPA * exploration(rounds, most_arms) / most_arms
 
 
 @kernel
 def prepare(memory, context):
-    """Everything before the draw, into scratch."""
+    """Compute everything before the draw, in scratch."""
     predict(memory, context)
     numbers, parts, scratch, slope = memory.scalars, memory.parts, memory.scratch, memory.arms[A.slope]
     predicted, scores, guaranteed, raised = (
@@ -138,7 +137,7 @@ def prepare(memory, context):
     if numbers[N.largest] >= LEAST_REWARD:
         concentrate(memory, best)
         guarantee(memory, context)
-    else:  # nothing has paid yet
+    else:  # no reward yet
         for i in range(n):
             scores[i] = guaranteed[i] = 1.0 / n
             raised[i] = 0.0
@@ -151,7 +150,7 @@ def prepare(memory, context):
 
 @kernel
 def concentrate(memory, best):
-    """a, from v = w m in `scores`, of which `best` is the largest."""
+    """Replace v = w m in `scores`, with maximum `best`, by a."""
     numbers, scores, slope, best_slope = memory.scalars, memory.scratch[T.scores], memory.arms[A.slope], 0.0
     n = scores.shape[0]
     for i in range(n):
@@ -177,7 +176,7 @@ def concentrate(memory, best):
 
 @kernel
 def guarantee(memory, context):
-    """h and q of the mixture, and B, with the rate and the hints that it was found with."""
+    """Compute h and q of the mixture, and B with its rate and hints."""
     numbers, parts, scratch, own = memory.scalars, memory.parts, memory.scratch, memory.context_scalars[context]
     predicted, scores, guaranteed = scratch[T.predicted], scratch[T.scores], scratch[T.guaranteed]
     raised, distances = scratch[T.raised], scratch[T.distances]
@@ -212,7 +211,7 @@ def guarantee(memory, context):
 
 @kernel
 def explore_and_lift(memory):
-    """Bt = (1 - gamma) B + gamma/n, raised to the groups' floors, into `played`."""
+    """Write Bt = (1 - gamma) B + gamma/n, raised to the floors of groups, to `played`."""
     guaranteed, played, gamma = memory.scratch[T.guaranteed], memory.scratch[T.played], memory.parts[P.exploration]
     n = played.shape[0]
     for i in range(n):
@@ -223,7 +222,7 @@ def explore_and_lift(memory):
 
 @kernel
 def probability(memory, arm):
-    """p of one arm, from what `prepare` left in scratch."""
+    """Return p of one arm, from the results of `prepare` in scratch."""
     safe, floor = memory.parts[P.safe_share], memory.groups.numbers[F.arm_floor]
     y = (1.0 - safe) * memory.scratch[T.scores, arm] + safe * memory.scratch[T.played, arm]
     return floor + memory.groups.numbers[F.unpromised] * y if floor > 0.0 else y
@@ -231,7 +230,7 @@ def probability(memory, arm):
 
 @kernel
 def draw(memory, context, uniform, out):
-    """Write p = (1 - q) a + q ((1 - gamma) B + gamma/n), above the floor, to `out` and draw an arm from it."""
+    """Write p = (1 - q) a + q ((1 - gamma) B + gamma/n), with the floor, to `out` and draw an arm from it."""
     prepare(memory, context)
     for i in range(out.shape[0]):
         out[i] = probability(memory, i)
@@ -241,14 +240,14 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def add_up(memory, arm, propensity, reward):
-    """`explored` and `peaks` of a round that comes, and whether it is one that the theorem allows."""
+    """Add to `explored` and `peaks`, and to `outside` if the round is outside the theorem."""
     numbers, parts = memory.scalars, memory.parts
     peak, gamma, largest = parts[P.peak], parts[P.exploration], numbers[N.largest]
     if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and peak > numbers[N.mixing_peak]):
         numbers[N.outside] += 1.0
     numbers[N.peaks] += peak * largest
     numbers[N.explored] += peak * gamma * largest
-    if reward > largest and memory.groups.numbers[F.group_floored] == 0.0:  # else an arm may have 0, and no bound holds
+    if reward > largest and memory.groups.numbers[F.group_floored] == 0.0:  # else an arm may have probability 0
         least = 1.0
         for i in range(memory.scratch.shape[1]):
             least = min(least, probability(memory, i))
@@ -257,13 +256,13 @@ def add_up(memory, arm, propensity, reward):
 
 @kernel
 def update_learners(memory, context, arm, propensity, reward):
-    """The doubly robust losses of this round, over W, for the mixing weight and the guaranteed learner."""
+    """Update the mixing weight and the guaranteed learner with the doubly robust losses of this round, over W."""
     numbers, parts, scratch, own = memory.scalars, memory.parts, memory.scratch, memory.context_scalars[context]
     scores, guaranteed, played = scratch[T.scores], scratch[T.guaranteed], scratch[T.played]
     predicted, raised = scratch[T.predicted], scratch[T.raised]
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
     n, peak, share, gamma = scores.shape[0], parts[P.peak], parts[P.share], parts[P.exploration]
-    chance = max(propensity, probability(memory, arm))  # in order: the propensity itself
+    chance = max(propensity, probability(memory, arm))  # in order, the propensity itself
     expected = 0.0
     for i in range(n):
         expected += (scores[i] - played[i]) * slope[i] * predicted[i]
@@ -288,7 +287,7 @@ def update_learners(memory, context, arm, propensity, reward):
 
 @kernel
 def learn(memory, context, arm, propensity, reward):
-    """Teach mixture, guaranteed learner and predictor, then earn; False if no such propensity was ever drawn from."""
+    """Update mixture, learner, predictor and accounts; return False for an impossible propensity."""
     numbers, own, rows = memory.scalars, memory.context_scalars[context], memory.contexts[context]
     least = least_propensity(numbers[N.rounds], memory.settings[S.most_arms])
     if propensity < least_drawn(memory.groups, arm, least) * (1.0 - 1e-9):
@@ -319,16 +318,16 @@ def learn(memory, context, arm, propensity, reward):
 
 @kernel
 def refresh(memory, arm):
-    """phi' of R and of what is on its way: R + pending times the arm's mean reward; of the group, where it has one."""
+    """Compute the slope phi'(R + pending rewards) of an arm, or of its group."""
     account, slope, alpha = memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha]
     if not GROUPS or memory.groups.numbers[F.pooled] == 0.0:
         slope[arm] = marginal_utility(account[arm] + credit(memory, arm), alpha)
         return
-    group, on_its_way = memory.groups.rows[R.group], 0.0
+    group, pending = memory.groups.rows[R.group], 0.0
     for i in range(account.shape[0]):
         if group[i] == group[arm]:
-            on_its_way += credit(memory, i)
-    shared = marginal_utility(account[arm] + on_its_way * memory.groups.rows[R.inverse_entitlement, arm], alpha)
+            pending += credit(memory, i)
+    shared = marginal_utility(account[arm] + pending * memory.groups.rows[R.inverse_entitlement, arm], alpha)
     for i in range(account.shape[0]):
         if group[i] == group[arm]:
             slope[i] = shared
@@ -336,7 +335,7 @@ def refresh(memory, arm):
 
 @kernel
 def credit(memory, arm):
-    """What is on its way to an arm: so many rewards of its mean, which y in [-2 c, 2 c] keeps below 3 c."""
+    """Return the expected sum of the pending rewards of an arm; each is below 3 c, since y is in [-2 c, 2 c]."""
     numbers, arms = memory.scalars, memory.arms
     pending = arms[A.pending, arm]
     if pending > 0.0 and numbers[N.seen] > 0.0:
@@ -348,32 +347,32 @@ def credit(memory, arm):
 
 @kernel
 def expect(memory, context, arm):
-    """A reward of this arm is on its way."""
+    """Count a pending reward of an arm."""
     memory.arms[A.pending, arm] += 1.0
     refresh(memory, arm)
 
 
 @kernel
 def forgo(memory, context, arm):
-    """It has come, or never will."""
+    """Remove a pending reward of an arm: it has arrived, or never will."""
     memory.arms[A.pending, arm] = max(0.0, memory.arms[A.pending, arm] - 1.0)
     refresh(memory, arm)
 
 
 def start(memory: Any) -> None:
-    """Nothing earned, nothing seen."""
+    """Open accounts of 1, and set the prior of the predictor."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
     prior = DESCRIBED_PRIOR if memory.settings[S.described] > 0.0 else PRIOR
     memory.scalars[N.coefficients : N.coefficients + len(prior)] = prior
 
 
 def start_contexts(memory: Any) -> None:
-    """No visit; where every loss is the same, the level is n."""
+    """Start with equal losses, for which the level is n."""
     memory.context_scalars[:, K.level] = memory.contexts.shape[2]
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """New arms enter with an account and, in every context, with the mean loss of the others."""
+    """Give new arms an account and, in every context, the mean loss of the others."""
     admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     memory.scalars[N.outside] += 1.0
     losses = memory.contexts[:, C.losses]
@@ -382,39 +381,39 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
 
 
 def refresh_all(memory: Any) -> None:
-    """Rewards on their way to arms that left, and to the groups that others join."""
+    """Recompute the slopes of all arms, after a change of arms in groups."""
     for column in range(memory.arms.shape[1]):
         refresh(memory, column)
 
 
 def reopen(memory: Any, columns: Any) -> None:
-    """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
+    """Recompute slopes and anchors of accounts that were changed outside the kernels."""
+    reopen_accounts(memory, columns)
     for column in columns:
         refresh(memory, column)
 
 
 def alpha_changed(memory: Any) -> None:
-    """New slopes; the theorem speaks of one alpha."""
+    """Recompute slopes; the theorem requires a constant alpha."""
     reopen(memory, np.arange(memory.arms.shape[1]))
     memory.scalars[N.outside] += 1.0
 
 
-def what_is_wrong(memory: Any) -> str | None:
-    """Slopes that are not those of accounts and what is on its way, or counts that cannot be."""
+def check_memory(memory: Any) -> str | None:
+    """Check the slopes of accounts with pending rewards, and that counts are finite and not negative."""
     account, slope, pending = memory.arms[A.account], memory.arms[A.slope], memory.arms[A.pending]
     alpha, groups = memory.settings[S.alpha], memory.groups
     if groups.numbers[F.pooled] > 0.0:
         of_arm = groups.rows[R.group].astype(np.int64)
         pending = np.bincount(of_arm, pending)[of_arm] * groups.rows[R.inverse_entitlement]
     settled = pending == 0.0
-    wrong = slopes_are_wrong(account[settled], slope[settled], alpha)
-    most = account + 3.0 * pending  # rewards on their way count into the slope
+    wrong = check_slopes(account[settled], slope[settled], alpha)
+    most = account + 3.0 * pending  # pending rewards are part of the slope
     if ((slope > account**-alpha * (1 + 1e-9)) | (slope < most**-alpha * (1 - 1e-9))).any():
         wrong = f"slopes of alpha {alpha}"
     counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
-        wrong = "finite, counts not negative"
+        wrong = "finite, with counts of at least 0"
     return wrong
 
 
@@ -434,7 +433,7 @@ ALGORITHM = Algorithm(
     reopen=reopen,
     groups_changed=refresh_all,
     alpha_changed=alpha_changed,
-    check=what_is_wrong,
+    check=check_memory,
     least_propensity=lambda memory, context: float(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),
@@ -443,10 +442,10 @@ ALGORITHM = Algorithm(
 
 
 def expected_surrogate_regret_bound(memory: Any) -> float | None:
-    """What Theorem 1 of docs/theory.md adds up; its mean over draws bounds the mean regret.
+    """Return the bound of Theorem 1 of docs/theory.md; its mean over draws bounds the mean regret.
 
-    None where the theorem does not speak: fewer than two rounds or arms, rewards that came late or for masked
-    decisions, arms that came or went, another alpha than at first, or floors under groups.
+    None outside the theorem: fewer than two rounds or arms, rewards that came late or for masked decisions, a change of
+    arms or of alpha, or floors for groups.
     """
     numbers, n = memory.scalars, memory.arms.shape[1]
     n_rounds = numbers[N.rounds]

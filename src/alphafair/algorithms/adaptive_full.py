@@ -5,9 +5,9 @@ With w = R^-alpha before the round, a uniform on the largest w m of the predicto
     p = (1-h) a + h x^j ;   d = <x^j - a, g> ;   D += d^2 ;   h <- clip(h + d/sqrt(2 D), 0, 1), h = 1 first
     S_j += ||g||^2 ;   x^j <- projection of x^j + g/sqrt(S_j) ;   then the predictor learns, and R += p r
 
-A d that is nothing but rounding, or too small to be squared, takes no step, and is added to `drift` instead, with <g, p
-held - p used>, which late and masked decisions cost. With groups R is R_G/s_G, with floors p keeps them; a then plays
-the best arm of every group as well. On every run, whatever happens,
+If d is within rounding, or too small to be squared, h does not change, and |d| is added to `drift` instead, together
+with <g, p held - p used>, the cost of late and masked decisions. With groups R is R_G/s_G; with floors p keeps them,
+and a also plays the best arm of every group. On every run,
 
     OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 D) + drift).
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.math import predictor
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
     F,
@@ -30,8 +30,7 @@ from alphafair.math.floors import (
     favourites_of_groups,
     mask_and_keep_floors,
 )
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
-from alphafair.math.positions import positions
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
 from alphafair.math.predictor import (
     DESCRIBED_PRIOR,
     LEAST_REWARD,
@@ -46,13 +45,13 @@ from alphafair.math.predictor import (
     show_features,
     solve,
 )
-from alphafair.math.utility import admit_accounts, open_accounts, reopen_accounts, slopes_are_wrong
+from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
-GROUPS = True  # False in the machine code of policies without groups and floors
-FEATURES = True  # False in the machine code of policies without features
+GROUPS = True  # False in machine code for policies without groups and floors
+FEATURES = True  # False in machine code for policies without features
 ROUNDING = 1e-12
 
 S = predictor.SETTINGS
@@ -65,7 +64,7 @@ T = positions(predictor.SCRATCH, "step")
 
 @kernel
 def prepare(memory, context):
-    """a, uniform on the largest w m, into `scores`."""
+    """Write a, uniform on the largest w m, to `scores`."""
     predict(memory, context)
     predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
     n, best, ties = scores.shape[0], 0.0, 0.0
@@ -83,7 +82,7 @@ def prepare(memory, context):
 
 @kernel
 def held_back(groups):
-    """nu and 1 - n nu; where groups have floors, a and x keep them themselves."""
+    """Return nu and 1 - n nu; 0 and 1 if groups have floors, because a and x then keep them."""
     if groups.numbers[F.group_floored] > 0.0:
         return 0.0, 1.0
     return groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
@@ -103,7 +102,7 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn(memory, context, probabilities, rewards):
-    """Teach the mixture, Algorithm 1 and the predictor, then earn."""
+    """Update the mixture, Algorithm 1 and the predictor, then the accounts."""
     n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
     scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
     rows = memory.contexts[context]
@@ -117,7 +116,7 @@ def learn(memory, context, probabilities, rewards):
         held = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
         drift += (held - probabilities[i]) * (slope[i] * rewards[i])
     numbers[N.drift] += drift
-    # the first step has full length whatever its size: never from rounding alone, nor from what cannot be squared
+    # the first step has full length for any d, so it must not come from rounding or underflow
     if abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
         numbers[N.spread] += ahead * ahead
         numbers[N.share] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[N.spread])))
@@ -145,7 +144,7 @@ def learn(memory, context, probabilities, rewards):
 
 
 def start(memory: Any) -> None:
-    """Nothing earned, nothing seen; Algorithm 1 plays."""
+    """Open accounts of 1; Algorithm 1 has all weight."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
     prior = DESCRIBED_PRIOR if memory.settings[S.described] > 0.0 else PRIOR
     memory.scalars[N.coefficients : N.coefficients + len(prior)] = prior
@@ -153,33 +152,22 @@ def start(memory: Any) -> None:
 
 
 def start_contexts(memory: Any) -> None:
-    """Uniform, with no gradient seen."""
+    """Start uniform."""
     memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """A new epoch, as in `alpha_fair`: x is projected on the arms that stay and 0 for those that come."""
+    """Start a new epoch, as in `alpha_fair`: project x on the remaining arms; it is 0 for new ones."""
     admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
-def reopen(memory: Any, columns: Any) -> None:
-    """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
-
-
-def alpha_changed(memory: Any) -> None:
-    """New slopes, and a certificate that begins anew."""
-    reopen(memory, np.arange(memory.arms.shape[1]))
-    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
-
-
-def what_is_wrong(memory: Any) -> str | None:
-    """Slopes that are not those of accounts, or counts that cannot be."""
+def check_memory(memory: Any) -> str | None:
+    """Check the slopes of accounts, and that counts are finite and not negative."""
     counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread, N.share]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
-        return "finite, counts not negative"
-    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+        return "finite, with counts of at least 0"
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
 ALGORITHM = Algorithm(
@@ -194,15 +182,15 @@ ALGORITHM = Algorithm(
     mask=mask_and_keep_floors,
     accounts="account",
     simplex_rows="x",
-    reopen=reopen,
-    alpha_changed=alpha_changed,
-    check=what_is_wrong,
+    reopen=reopen_accounts,
+    alpha_changed=lambda memory: restart_certificate(memory, N, K),
+    check=check_memory,
     flags=("GROUPS", "FEATURES"),
 )
 
 
 def surrogate_regret_bound(memory: Any) -> float:
-    """The most by which any policy, fixed per epoch, can be ahead in sum_t <g, x>."""
+    """Return an upper bound of the regret in sum_t <g, x> against policies fixed per epoch."""
     own, numbers = memory.context_scalars, memory.scalars
     roots = 2.0 * np.sqrt(own[:, K.squared_norms]).sum() + own[:, K.closed_roots].sum()
     return float(roots + np.sqrt(2.0 * numbers[N.spread]) + numbers[N.drift])

@@ -4,14 +4,14 @@ Round t, context j, distribution x used, rewards r, g = phi'(R_*) r:
 
     S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R += x r
 
-R_* is R before the round (what the lemmas analyse), after it, or as it stands when the context comes again (the paper's
-pseudo-code to the letter). With groups and entitlements R is R_G/s_G of the arm's group, with floors the distribution
-used is above them: see `alphafair.math.floors`.
+R_* is R before the round (as in the lemmas), after it, or at the next round of the context (as in the pseudo-code of
+the paper). With groups and entitlements R is R_G/s_G of the group; with floors the distribution used keeps them: see
+`alphafair.math.floors`.
 
     R `account` (with its slope phi'(R): `alphafair.math.utility`) · x^j `x` · S_j `squared_norms`
-    `drift` adds up <g, x held - x used>: zero while rewards arrive in order and no arm is masked. With it the regret
-    certificate holds for late and masked decisions as well. `waiting` are the rewards of a step that waits for the
-    next visit. `closed_roots`, `closed_norms`: see `alphafair.math.gradient_ascent`.
+    `drift` is the sum of <g, x held - x used>: zero if rewards arrive in order and no arm is masked. With it the regret
+    certificate holds for late and masked decisions too. `waiting` are the rewards of a step that is postponed to the
+    next round of the context. `closed_roots`, `closed_norms`: see `alphafair.math.gradient_ascent`.
 """
 
 from typing import Any, ClassVar, Literal
@@ -21,28 +21,27 @@ import numpy as np
 from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch
-from alphafair.math.positions import positions
+from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
 from alphafair.math.utility import (
     ACCOUNT,
     SETTINGS,
     account_settings,
     admit_accounts,
+    check_slopes,
     marginal_utility,
     open_accounts,
     reopen_accounts,
-    slopes_are_wrong,
 )
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
-GROUPS = True  # False in the machine code of policies without groups and floors
-READINGS = True  # False in the machine code of policies that read phi' before the round
+GROUPS = True  # False in machine code for policies without groups and floors
+READINGS = True  # False in machine code for policies that evaluate phi' before the round
 BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
 MARGINALS = {"before": BEFORE, "next_visit": NEXT_VISIT, "after": AFTER}
 
@@ -56,7 +55,7 @@ T = positions("step", "held")  # scratch
 
 @kernel
 def catch_up(memory, context, out):
-    """Write x to `out` and return S, both with the step that has waited for the next visit; the memory stays."""
+    """Write x to `out` and return S, both after the postponed step; the memory does not change."""
     x, waiting, slope = memory.contexts[context, C.x], memory.contexts[context, C.waiting], memory.arms[A.slope]
     squared_norms = memory.context_scalars[context, K.squared_norms]
     return ascend_on_floors(memory.groups, slope, x, squared_norms, waiting, memory.scratch[T.step], out)
@@ -64,7 +63,7 @@ def catch_up(memory, context, out):
 
 @kernel
 def draw(memory, context, uniform, out):
-    """Write the context's distribution to `out`, above the floors, and draw an arm from it."""
+    """Write the context's distribution, with floors, to `out` and draw an arm from it."""
     if READINGS and memory.settings[S.reading] == NEXT_VISIT:
         catch_up(memory, context, out)
     else:
@@ -79,7 +78,7 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn_in_order(memory, context, probabilities, rewards):
-    """Take the ascent step and earn x r, in the order that the reading asks for."""
+    """Take the ascent step and add x r to the accounts, in the order of the reading."""
     x, slope, step = memory.contexts[context, C.x], memory.arms[A.slope], memory.scratch[T.step]
     reading = memory.settings[S.reading] if READINGS else BEFORE
     if READINGS and reading == AFTER:
@@ -97,7 +96,7 @@ def learn_in_order(memory, context, probabilities, rewards):
 
 @kernel
 def learn(memory, context, probabilities, rewards):
-    """The same for a decision that may be late or masked: first the drift, zero if it is neither."""
+    """Learn from a decision that may be late or masked: add the drift first, which is zero if it is neither."""
     held, account, slopes = memory.scratch[T.held], memory.arms[A.account], memory.arms[A.slope]
     reading = memory.settings[S.reading] if READINGS else BEFORE
     pooled = GROUPS and memory.groups.numbers[F.pooled] > 0.0
@@ -112,24 +111,24 @@ def learn(memory, context, probabilities, rewards):
             if GROUPS and pooled:
                 more = memory.groups.rows[R.increment, i]
             slope = marginal_utility(account[i] + more, memory.settings[S.alpha])
-        if READINGS and reading == NEXT_VISIT:  # g will be read later and can only be smaller: an upper bound
+        if READINGS and reading == NEXT_VISIT:  # g is evaluated later and can only be smaller: an upper bound
             ahead = max(ahead, 0.0)
         memory.scalars[N.drift] += slope * rewards[i] * ahead
     learn_in_order(memory, context, probabilities, rewards)
 
 
 def start(memory: Any) -> None:
-    """Nothing earned."""
+    """Open accounts of 1."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
 
 
 def start_contexts(memory: Any) -> None:
-    """Uniform, with no gradient seen and nothing waiting."""
+    """Start uniform."""
     memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
 
 
 def take_waiting_steps(memory: Any) -> None:
-    """A step that still waits for the next visit is taken now."""
+    """Take postponed steps now."""
     if memory.settings[S.reading] == NEXT_VISIT:
         catch_up_one, out = repeated(catch_up, len(memory.contexts)), np.empty(memory.contexts.shape[2])
         for context in range(len(memory.contexts)):
@@ -139,66 +138,56 @@ def take_waiting_steps(memory: Any) -> None:
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """A new epoch: arms that leave take their probability with them, new ones enter with none and with an account."""
+    """Start a new epoch: project on the remaining arms; new arms enter with probability 0 and an account."""
     admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
-def reopen(memory: Any, columns: Any) -> None:
-    """Slopes and anchors of accounts that have changed from outside."""
-    reopen_accounts(memory.arms, columns, memory.settings[S.alpha])
-
-
-def alpha_changed(memory: Any) -> None:
-    """New slopes, and a certificate that begins anew."""
-    reopen(memory, np.arange(memory.arms.shape[1]))
-    memory.context_scalars[:, K.closed_roots] = memory.scalars[N.drift] = 0.0
-
-
-def what_is_wrong(memory: Any) -> str | None:
-    return slopes_are_wrong(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+def check_memory(memory: Any) -> str | None:
+    """Check the slopes of accounts."""
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
     return alone | {marginal: {"marginal": marginal} for marginal in MARGINALS if marginal != "before"}
 
 
 class AlphaFair(BasePolicy):
-    """Maximise the alpha-fair utility of what every arm earns over the whole run, seeing all rewards.
+    """Maximise the alpha-fair utility of the rewards of every arm over the whole run, with full information.
 
-    The utility is linearised where it stands: in round t, context j, the gain of arm i is
-    $g_i = R_i^{-\\alpha} r_i(t)$, so an arm that has earned little counts for more. Each context runs its own
-    gradient ascent on the simplex, with a step that adapts to the gradients it has met,
+    The utility is linearised at the current accounts: in round t, context j, the gain of arm i is
+    $g_i = R_i^{-\\alpha} r_i(t)$, so an arm with few rewards has more weight. Each context runs its own gradient ascent
+    on the simplex, with a step that adapts to its gradients,
 
     $$S_j \\mathrel{+}= \\|g\\|^2, \\qquad x^j \\leftarrow \\Pi_\\Delta\\big(x^j + g/\\sqrt{S_j}\\big), \\qquad
     R \\mathrel{+}= x^j \\odot r,$$
 
-    and contexts are coupled only through the shared R. Against any adversary
-    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most what `metrics.regret_certificate` says, on every run.
+    and contexts are coupled only through the shared R. Against any adversary, on every run,
+    $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most `metrics.regret_certificate`.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` and `retire` change it later.
+        Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
     marginal
-        When the slope of the utility is read. `"before"` the round's own reward is booked: what the theorem
-        analyses. `"after"` it. `"next_visit"`: when the context comes again, the paper's pseudo-code to the
-        letter. All three keep the guarantee.
+        When the slope of the utility is evaluated: `"before"` the reward of the round is added, as in the theorem;
+        `"after"` it; or at the `"next_visit"` of the context, as in the pseudo-code of the paper. The guarantee holds
+        for all three.
     groups
-        Whom to be fair to: a `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/groups.md.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Notes
     -----
-    Rewards must lie in [0, 1], and the guarantee's constants want them above a positive floor: see
-    `alphafair.rescale_rewards`. The paper prints $\\phi'(R)$ without saying when R is taken, and its step size
-    without the root that the lemma it cites has; here both are as the proof needs them. For an arm that was
-    masked report what it would have earned, so that being out of stock is not unlearned.
+    Rewards must lie in [0, 1]; the constants of the guarantee assume a positive floor: see
+    `alphafair.rescale_rewards`. The paper does not specify when R is evaluated in $\\phi'(R)$, and its step size lacks
+    the root of the lemma it cites; here both are as the proof needs them. Pass the reward that a masked arm would have
+    had, so that the policy does not learn from its absence.
 
     Examples
     --------
@@ -217,7 +206,7 @@ class AlphaFair(BasePolicy):
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    traits = Traits(look=("#0072B2", "o"), variants=variants)
+    traits = Traits(style=("#0072B2", "o"), variants=variants)
     algorithm = Algorithm(
         Layout(S, N, A, K, C, T, only_with_groups="earned"),
         draw,
@@ -230,9 +219,9 @@ class AlphaFair(BasePolicy):
         accounts="account",
         simplex_rows="x",
         before_arms_change=take_waiting_steps,
-        reopen=reopen,
-        alpha_changed=alpha_changed,
-        check=what_is_wrong,
+        reopen=reopen_accounts,
+        alpha_changed=lambda memory: restart_certificate(memory, N, K),
+        check=check_memory,
         flags=("GROUPS", "READINGS"),
     )
 
@@ -265,7 +254,7 @@ class AlphaFair(BasePolicy):
 
     @property
     def squared_gradient_norms(self) -> Vector:
-        """S_j of every context, a gradient that waits for its next visit included."""
+        """S_j of every context, including postponed gradients."""
         with self._lock:
             norms = self._memory.context_scalars[:, K.squared_norms].copy()
             if self.marginal == "next_visit":
@@ -276,14 +265,14 @@ class AlphaFair(BasePolicy):
 
     @property
     def drift(self) -> float:
-        """What late and masked decisions add to the certificate; 0 if there were none."""
+        """The term of the certificate for late and masked decisions; 0 without any."""
         return float(self._memory.scalars[N.drift])
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
-        """The most by which any policy, fixed between arms' comings and goings, can be ahead in sum_t <g, x>.
+        """An upper bound of the regret in sum_t <g, x> against any policy that is fixed within each epoch.
 
-        Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; and the drift.
+        Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
         """
         with self._lock:
             norms, closed = self.squared_gradient_norms, self._memory.context_scalars[:, K.closed_roots].sum()

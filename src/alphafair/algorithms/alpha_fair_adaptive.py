@@ -17,7 +17,7 @@ from alphafair.values import Feedback, Traits
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """Both kinds of feedback, and no fairness at all."""
+    """Return the settings to test: both kinds of feedback, and alpha 0."""
     return {
         "bandit": {"alpha": 0.9, "feedback": "bandit"},
         "full": {"alpha": 0.9, "feedback": "full"},
@@ -26,45 +26,44 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class AlphaFairAdaptive(BasePolicy):
-    """Maximise the alpha-fair utility of what every arm earns, learning fast and never far below a guaranteed learner.
+    """Maximise the alpha-fair utility of the rewards of every arm: fast learning, mixed with a guaranteed learner.
 
-    A predictor says what every arm will pay in a context, from the arm's record, the context's own long-run and recent
-    record, and that of contexts as old as this one; arms are scored by $R_i^{-\\alpha} m_i$. A learner with a guarantee
-    runs beside it on the same account, and a mixing weight moves the play to whichever does better.
+    A predictor estimates the reward of every arm in a context, from the arm's history, the context's long-run and
+    recent history, and that of contexts of the same age; arms are scored by $R_i^{-\\alpha} m_i$. A learner with a
+    guarantee runs beside it on the same account, and a mixing weight shifts probability to whichever does better.
 
-    With bandit feedback that learner is an optimistic log barrier on doubly robust losses, scaled by the largest
-    weight, so that no reward scale enters. With full information it is `AlphaFair`'s own gradient ascent, and the
-    certificate holds on every single run.
+    With bandit feedback this learner is an optimistic log barrier on doubly robust losses, scaled by the largest
+    weight, so that the scale of rewards does not matter. With full information it is the gradient ascent of
+    `AlphaFair`, and the certificate holds on every single run.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` and `retire` change it later.
+        Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
     groups
-        Whom to be fair to: a `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/groups.md.
     n_features
-        How many numbers describe a round; 0 for none. `choose` then asks for them: `choose(context, features=z)`.
+        Number of features of a round; 0 for none. `choose` then needs them: `choose(context, features=z)`.
     features_of
-        Whom they describe. `"context"`: z has shape (n_features,), and every arm learns what they mean to it. `"arms"`:
-        one row per arm, (n_arms, n_features), and they mean the same to all arms, so that a new arm starts with what
-        its features say.
+        `"context"`: features have shape (n_features,), and every arm has its own coefficients. `"arms"`: one row per
+        arm, (n_arms, n_features), and all arms share the coefficients, so that they apply to new arms too.
     regressor
-        In place of the least squares on the features: anything with scikit-learn's `partial_fit` and `predict`. Copies
-        of it are taught, one per arm, or one for all with `features_of="arms"`. Rounds are then played one by one.
+        Replaces the least squares on features: any object with scikit-learn's `partial_fit` and `predict`. Copies of it
+        are fitted, one per arm, or one for all with `features_of="arms"`. Rounds are then played one by one.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Notes
     -----
-    Rewards must lie in [0, 1]; their scale does not matter, and zeros are welcome; until one of at least 1e-140 has
-    come, all count as zeros. There is nothing to tune. When rewards come late, call `expect(decision)` for every
-    decision whose reward is on its way, so that arms that wait for theirs are not taken for poor ones; `update` ends
-    the wait, and so does `forgo(decision)` if no reward will come.
-    The theorem is for rewards in order, no arm masked, a fixed set of arms.
+    Rewards must lie in [0, 1]; their scale does not matter, and zeros are allowed; until the first reward of at least
+    1e-140 all count as zeros. There is nothing to tune. If rewards come late, call `expect(decision)` for every
+    decision with a pending reward, so that pending rewards are counted in the accounts; `update` ends this, and so does
+    `forgo(decision)` if no reward will come. The theorem holds for rewards in order, without masks, and for a fixed set
+    of arms.
 
     Examples
     --------
@@ -79,7 +78,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     name: ClassVar[str] = "alpha-fair-adaptive"
     alpha: float
-    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), look=("#882255", "h"), variants=variants)
+    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
 
     def __init__(
@@ -105,7 +104,7 @@ class AlphaFairAdaptive(BasePolicy):
         elif regressor is not None:
             repair = "Pass the number of features."
             raise InvalidArgument("n_features", "at least 1 with a regressor", 0, repair)
-        self.n_arms = n_arms  # `feature_shape` asks for it
+        self.n_arms = n_arms  # `feature_shape` needs it
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed, groups=groups, regressor=regressor)
 
     def _numbers(self) -> dict[str, Any]:
@@ -119,14 +118,14 @@ class AlphaFairAdaptive(BasePolicy):
 
     @property
     def feature_shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Of what `choose` asks for: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
+        """The shape of `features`: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
         if self.n_features == 0:
             return ()
         return (self.n_features,) if self._features_of == "context" else (self.n_arms, self.n_features)
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
-        """With full information, the most by which any policy, fixed per epoch, can be ahead in sum_t <g, x>."""
+        """With full information, an upper bound of the regret in sum_t <g, x> against policies fixed per epoch."""
         if self.feedback is Feedback.BANDIT:
             return None
         with self._lock:
@@ -134,7 +133,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     @property
     def expected_surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
-        """With bandit feedback, what Theorem 1 of docs/theory.md adds up; None where the theorem does not speak."""
+        """With bandit feedback, the bound of Theorem 1 of docs/theory.md; None if its conditions are not met."""
         if self.feedback is Feedback.FULL:
             return None
         with self._lock:

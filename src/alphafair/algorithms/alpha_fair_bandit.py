@@ -2,8 +2,8 @@
 
 Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) r ;   R_I += r
 
-The sign matters: fed the gain itself as a loss, a learner runs toward the worst arm. With groups R is R_G/s_G of the
-arm's group, with floors the distribution is raised to them: see `alphafair.math.floors`. What a learner keeps is in
+The sign matters: with the gain itself as a loss, a learner prefers the worst arm. With groups R is R_G/s_G of the
+group; with floors the distribution is raised to them: see `alphafair.math.floors`. The learner is in
 `alphafair.math.log_barrier`.
 """
 
@@ -13,18 +13,17 @@ from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import earn_one, keep_floors, least_drawn, mask_and_keep_floors
 from alphafair.math.log_barrier import ADAPTIVE, absorb, explore, least_propensity
-from alphafair.math.positions import positions
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
-S = positions("alpha", "most_arms")  # most_arms: how many there ever were
+S = positions("alpha", "most_arms")  # most_arms: the number of arms, including retired ones
 A = positions("account", "earned")
 
 
@@ -40,7 +39,7 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn(memory, context, arm, propensity, reward):
-    """Feed the context's learner the loss -phi'(R) r, then earn r; False if no such propensity was ever drawn from."""
+    """Pass the loss -phi'(R) r to the learner, and add r to the account; False for an impossible propensity."""
     settings, rows, numbers = memory.settings, memory.contexts[context], memory.context_scalars[context]
     least = least_propensity(numbers, settings[S.most_arms], ADAPTIVE)
     if propensity < least_drawn(memory.groups, arm, least) * (1.0 - 1e-9):
@@ -61,42 +60,42 @@ def start_contexts(memory: Any) -> None:
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """New arms enter with an account and, in every context, with an equal share of the probability."""
+    """Give new arms an account and, in every context, an equal share of the probability."""
     account = memory.arms[A.account]
     account[n_kept:] = entry_accounts(account[:n_kept], entries)
     log_barrier.admit(memory.contexts, memory.context_scalars, n_kept, ADAPTIVE)
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     return {"": {}, "efficient": {"alpha": 0.0}}
 
 
 class AlphaFairBandit(BasePolicy):
-    """Maximise the alpha-fair utility of what every arm earns, seeing only the reward of the arm pulled.
+    """Maximise the alpha-fair utility of the rewards of every arm, with bandit feedback.
 
-    One scale-free bandit per context, one shared R. The arm I pulled in context c with reward r earned the gain
-    $g = R_I^{-\\alpha} r$; the context's learner is fed the loss $-g$, importance-weighted by the propensity of
-    the decision, and then $R_I \\mathrel{+}= r$. Gains shrink as R grows, which is why the learner must adapt to
-    their size: one with a plain $\\sqrt T$ bound says nothing for $\\alpha \\ge 1/2$.
+    One scale-free bandit per context, one shared R. Pulling arm I in context c with reward r has the gain
+    $g = R_I^{-\\alpha} r$; the learner of the context gets the loss $-g$, importance-weighted by the propensity of the
+    decision, and then $R_I \\mathrel{+}= r$. Gains shrink as R grows, so the learner must adapt to their size: a
+    plain $\\sqrt T$ bound is empty for $\\alpha \\ge 1/2$.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` and `retire` change it later.
+        Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards, toward 1 the shares become equal.
+        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
     groups
-        Whom to be fair to: a `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/groups.md.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Notes
     -----
-    Rewards must lie in [0, 1]. The loss is $-g$: fed $+g$, as in the code published with the paper, the learner
-    prefers the worst arm; fed $1 - g$, it loses its rate. In order this is the paper's algorithm; for rewards
-    that arrive late it is a sensible extension (propensity of the decision, everything else of the moment of the
-    update) without a theorem.
+    Rewards must lie in [0, 1]. The loss is $-g$: with $+g$, as in the code published with the paper, the learner
+    prefers the worst arm; with $1 - g$, it loses its rate. With rewards in order this is the algorithm of the paper;
+    for late rewards it is an extension without a theorem (the propensity of the decision, and everything else at the
+    time of the update).
 
     Examples
     --------
@@ -117,7 +116,7 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(look=("#56B4E9", "s"), variants=variants)
+    traits = Traits(style=("#56B4E9", "s"), variants=variants)
     algorithm = Algorithm(
         Layout(
             settings=S,
@@ -134,7 +133,7 @@ class AlphaFairBandit(BasePolicy):
         admit,
         mask=mask_and_keep_floors,
         accounts="account",
-        check=lambda memory: log_barrier.what_is_wrong(memory.contexts, memory.context_scalars),
+        check=lambda memory: log_barrier.check_memory(memory.contexts, memory.context_scalars),
         least_propensity=lambda memory, context: float(
             least_propensity(memory.context_scalars[context], memory.settings[S.most_arms], ADAPTIVE)
         ),

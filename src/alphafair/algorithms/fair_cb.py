@@ -1,14 +1,14 @@
-"""FairCB: exponential weights in every context, under a floor on how often each arm is pulled overall.
+"""FairCB: exponential weights in every context, with a floor on the overall frequency of each arm.
 
     P = argmin sum_j <p^j, L^j> + (1/eta) sum_ji p^j_i ln p^j_i   over   sum_j q_j p^j_i >= nu for every arm i
 
-Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = eta c in the paper's terms):
+Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = eta c in the paper):
 
     p^j_i proportional to exp(-eta L^j_i + q_j d_i) ;   maximise  D(d) = nu sum d - sum_j log sum_i exp(...)
     gradient  nu - sum_j q_j p^j_i ;   Hessian  -sum_j q_j^2 (diag p^j - p^j p^j')
 
-by projected Newton from the last d. Unknown q: epochs of length 1, 2, 4, ...; each starts afresh with the
-frequencies counted so far and a floor lowered by what they may be wrong.
+by projected Newton from the last d. If q is unknown: epochs of length 1, 2, 4, ...; each restarts with the frequencies
+so far and a floor lowered by their possible error.
 
     d `dual` · nu `floor` (in force) · eta `rate` · p^j `p` · L^j `losses` · q_j `weight`
     `log_normaliser` is that of p^j; the next epoch begins with update `next_epoch`, infinite if q is known
@@ -23,14 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_from
-from alphafair.math.positions import positions
-from alphafair.math.shares import equal_share
+from alphafair.math.distributions import draw_from, equal_share
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
 S = positions("pull_share", "horizon", "full", "weights_known")  # full: feedback is full information
 N = positions("floor", "rate", "updates", "next_epoch")
@@ -40,12 +38,12 @@ C = positions("p", "losses")
 TOLERANCE = 1e-13  # of a marginal
 MOST_STEPS = 200
 LONGEST_REACH = 30.0
-LEAST_PROPENSITY = 1e-9  # a loss over less outweighs all others: exponents of that size keep too few digits for floors
+LEAST_PROPENSITY = 1e-9  # a loss over less leaves too few digits in the exponents for floors
 
 
 @kernel
 def _weigh(memory, context, rate, dual):
-    """P of one context, and the log of its normaliser."""
+    """Compute P of one context, and the log of its normaliser."""
     n, own = dual.shape[0], memory.context_scalars[context]
     weight, p, losses = own[K.weight], memory.contexts[context, C.p], memory.contexts[context, C.losses]
     largest = -np.inf
@@ -64,7 +62,7 @@ def _weigh(memory, context, rate, dual):
 
 @kernel
 def _tally(memory, floor, dual, gradient):
-    """D(d), and its gradient nu - sum_j q_j p^j, from P and the normalisers."""
+    """Return D(d), and write its gradient nu - sum_j q_j p^j, from P and the normalisers."""
     n = dual.shape[0]
     value = 0.0
     for i in range(n):
@@ -81,7 +79,7 @@ def _tally(memory, floor, dual, gradient):
 
 @kernel
 def _violation(dual, gradient):
-    """How far from optimal: floors missed, and slack where the multiplier is positive."""
+    """Return the violation of optimality: missed floors, and slack of positive multipliers."""
     worst = 0.0
     for i in range(dual.shape[0]):
         worst = max(worst, abs(gradient[i]) if dual[i] > 0.0 else gradient[i])
@@ -90,10 +88,10 @@ def _violation(dual, gradient):
 
 @kernel
 def _free_arms(memory, dual, gradient, free):
-    """Mark the arms whose multiplier may move: positive, or below its floor; never all of them. How many.
+    """Mark the arms whose multiplier may move (positive, or below its floor), but never all; return their number.
 
-    P does not change when all multipliers move together, so the smallest is always 0, and if every arm could move
-    the one with most to spare stays.
+    P does not change if all multipliers move together, so the smallest is kept at 0, and if every arm could move, the
+    one with the most slack stays.
     """
     n = dual.shape[0]
     smallest = dual[0]
@@ -119,10 +117,10 @@ def _free_arms(memory, dual, gradient, free):
 
 @kernel
 def _curvature(memory, damping, free, links):
-    """The Hessian as a network of positive links, so that nothing is lost to differences of nearly equal numbers.
+    """Write the Hessian as a network of positive links, which avoids cancellation.
 
-    Off the diagonal, lower half: sum_j q_j^2 p^j_a p^j_b of two free arms. On it: what links an arm with all that are
-    not free, and the damping.
+    Off the diagonal, lower half: sum_j q_j^2 p^j_a p^j_b of two free arms. On the diagonal: the links of an arm with
+    all fixed arms, plus the damping.
     """
     n = free.shape[0]
     for a in range(n):
@@ -148,8 +146,8 @@ def _curvature(memory, damping, free, links):
 def _newton_direction(links, gradient, dual, free, work, direction):
     """Solve (Hessian + damping) direction = gradient on the free arms; an arm that would fall below 0 goes to 0.
 
-    Arms leave the network one by one, the last first: what linked a with b and c from then on links b with c. Only
-    positive numbers are added (Grassmann, Taksar and Heyman), so links of any size come out to the last digits.
+    Arms are eliminated one by one, the last first: the links of a with b and c become a link of b with c. Only positive
+    numbers are added (Grassmann, Taksar and Heyman), so links of any size keep all digits.
     """
     n = gradient.shape[0]
     for i in range(n):
@@ -162,7 +160,7 @@ def _newton_direction(links, gradient, dual, free, work, direction):
                 work[a, a] = links[a, a]
                 for b in range(n):
                     link = links[max(a, b), min(a, b)]
-                    if free[b] == 0.0:  # an arm sent to 0; the others that are not free have no links
+                    if free[b] == 0.0:  # an arm sent to 0; other fixed arms have no links
                         work[a, a] += link
                         direction[a] += link * direction[b]
                     elif b < a:
@@ -194,7 +192,7 @@ def _newton_direction(links, gradient, dual, free, work, direction):
 
 @kernel
 def _move(memory, rate, dual, start, direction, length):
-    """dual = start + length direction, and P with it."""
+    """Set dual = start + length direction, and update P."""
     n = dual.shape[0]
     for i in range(n):
         dual[i] = max(0.0, start[i] + length * direction[i])
@@ -205,11 +203,10 @@ def _move(memory, rate, dual, start, direction, length):
 
 @kernel
 def _climb(memory, rate, floor, dual):
-    """Raise `dual` from where it stands, with P up to date for it, to the optimum; whether it got there.
+    """Maximise D from the current `dual`, for which P is up to date; return whether it converged.
 
-    Newton steps damped by |gradient|: where P is 0 or 1 to many digits there is hardly a slope, an undamped step would
-    go anywhere, and the arms that it sends to 0 would bend it. This one changes no weight by more than e^reach, and
-    the reach follows what the last step could use.
+    Newton steps are damped by |gradient|: where P is nearly 0 or 1 the curvature is tiny and undamped steps useless.
+    A damped step changes no weight by more than e^reach, and the reach follows the length of the last step.
     """
     n = dual.shape[0]
     gradient = np.empty(n)
@@ -234,7 +231,7 @@ def _climb(memory, rate, floor, dual):
         promise = 0.0
         for i in range(n):
             promise += gradient[i] * direction[i]
-        if promise <= 0.0:  # not uphill, after arms were sent to 0: go along the gradient
+        if promise <= 0.0:  # not an ascent direction, after arms were sent to 0: use the gradient
             promise = 0.0
             for i in range(n):
                 direction[i] = max(gradient[i] / damping, -dual[i])
@@ -251,7 +248,7 @@ def _climb(memory, rate, floor, dual):
             left = _violation(dual, gradient)
         if left <= TOLERANCE:
             return True
-        if violation <= 1e-10 and left >= violation:  # rounding lets it no further: take the step back
+        if violation <= 1e-10 and left >= violation:  # limited by rounding: undo the step
             _move(memory, rate, dual, start, direction, 0.0)
             return True
         violation = left
@@ -261,14 +258,14 @@ def _climb(memory, rate, floor, dual):
 
 @kernel
 def solve(memory, rate, floor, dual):
-    """The optimal `dual`, and P with it; P must be up to date for the `dual` given.
+    """Find the optimal `dual` and its P; P must be up to date for the given `dual`.
 
-    From a neighbouring problem that is a step or two. From far away every weight may be 0 or 1 to the last digit and
-    show no slope; then start with losses scaled down until they differ by less than 1, and double them step by step.
+    From a similar problem this takes a step or two. From far away all weights may be 0 or 1 to the last digit, without
+    a slope; then losses are scaled down until they differ by less than 1, and doubled step by step.
     """
     n = dual.shape[0]
     scale, afar = 1.0, False
-    while True:  # one call of `_climb` in the source is one in the machine code; a condition would be there twice
+    while True:  # a single call of `_climb`, so that it is compiled in once
         reached = _climb(memory, scale * rate, floor, dual)
         if (reached or afar) and scale >= 1.0:
             return
@@ -298,7 +295,7 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def _start_epoch(memory):
-    """Forget the losses, keep the frequencies; epoch k begins with update 2^(k-1) and lasts as many."""
+    """Reset the losses and keep the frequencies; epoch k starts with update 2^(k-1) and has as many updates."""
     settings, numbers, dual = memory.settings, memory.scalars, memory.arms[A.dual]
     n, n_contexts = dual.shape[0], memory.contexts.shape[0]
     updates = numbers[N.updates]
@@ -321,7 +318,7 @@ def _start_epoch(memory):
 
 @kernel
 def _follow(memory, context):
-    """After a loss of one context: count the visit, start an epoch where one is due, and solve again."""
+    """After a loss of a context: count the update, start an epoch if it is due, and solve again."""
     numbers, dual = memory.scalars, memory.arms[A.dual]
     memory.context_scalars[context, K.visits] += 1.0
     numbers[N.updates] += 1.0
@@ -334,7 +331,7 @@ def _follow(memory, context):
 
 @kernel
 def learn_bandit(memory, context, arm, propensity, reward):
-    """L += (1 - r)/p on the pulled arm; False if p is too small, unless it is what this round was drawn with."""
+    """L += (1 - r)/p on the pulled arm; return False if p is too small and not the current probability."""
     losses = memory.contexts[context, C.losses]
     if propensity < LEAST_PROPENSITY and propensity != memory.contexts[context, C.p, arm]:
         return False
@@ -359,7 +356,7 @@ def learning_rate(n_contexts: int, n_arms: int, n_rounds: float, *, full: bool) 
 
 
 def start(memory: Any) -> None:
-    """Known weights: the floor and the rate of the whole run. Unknown: one uniform round, then epochs."""
+    """With known weights set the floor and the rate of the whole run; else one uniform round, then epochs."""
     settings, numbers, (n_contexts, _, n_arms) = memory.settings, memory.scalars, memory.contexts.shape
     known = settings[S.weights_known] > 0.0
     numbers[N.next_epoch] = np.inf if known else 1.0
@@ -370,14 +367,14 @@ def start(memory: Any) -> None:
 
 
 def start_contexts(memory: Any) -> None:
-    """Uniform, of weight 0."""
+    """Start uniform, with weight 0."""
     n = memory.contexts.shape[2]
     memory.contexts[:, C.p] = 1.0 / n
     memory.context_scalars[:, K.log_normaliser] = math.log(n)
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """New arms enter with an equal share of every context's probability; the rate is that of the new number of arms."""
+    """Give new arms an equal share of the probability in every context, and set the rate for the number of arms."""
     settings, numbers, dual = memory.settings, memory.scalars, memory.arms[A.dual]
     n_contexts = len(memory.contexts)
     for losses in memory.contexts[:, C.losses]:
@@ -393,9 +390,9 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
 
 
 def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     weights = [1.0 / n_contexts] * n_contexts
-    known = {"context_weights": weights, "pull_share": 0.6 / n_arms}  # a floor that leaves room for more arms
+    known = {"context_weights": weights, "pull_share": 0.6 / n_arms}  # a floor that allows more arms
     kinds = {"": known, "unknown": {}}
     return {
         f"{kind}-{feedback}".strip("-"): {"horizon": 1000, "feedback": str(feedback), **settings}
@@ -407,35 +404,35 @@ def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
 class FairCB(BasePolicy):
     """Maximise the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
 
-    All contexts move together: with losses $L^j$ and context weights q,
+    All contexts are solved together: with losses $L^j$ and context weights q,
 
     $$P = \\arg\\min_P \\sum_j \\langle p^j, L^j \\rangle + \\frac1\\eta \\sum_{j,i} p^j_i \\ln p^j_i
     \\quad\\text{over}\\quad \\sum_j q_j p^j_i \\ge \\nu \\text{ for every arm } i.$$
 
-    The floor is on pulls, not on rewards: the other way to be fair, and the rival of the paper.
+    The floor is on pulls, not on rewards. The paper compares with this algorithm.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; contexts added by `grow` weigh nothing.
+        Numbers of contexts and arms; contexts added by `grow` have weight 0.
     pull_share
         $\\nu$ in (0, 1/n_arms); by default 1/(2 n_arms), as in the paper's experiments.
     horizon
-        Number of rounds T, which sets the learning rate.
+        Number of rounds T, for the learning rate.
     context_weights
-        How often each context comes, a distribution. None: learned in epochs of length 1, 2, 4, ..., with a floor
-        lowered by what the counts may be wrong, which for short runs means no floor at all.
+        The frequencies of contexts, a distribution. None: estimated in epochs of length 1, 2, 4, ..., with a floor
+        lowered by the possible error, which for short runs means no floor at all.
     feedback
         `"bandit"`, as published, or `"full"`: the same step on the true losses, regret at most
         $\\sqrt{2 T M \\ln N}$.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Notes
     -----
-    Losses are 1 - r. Every update solves the problem above anew, in its dual of n_arms variables, so an update
-    costs time in proportion to the number of contexts. With bandit feedback a propensity below 1e-9 is refused, unless
-    the decision was drawn just before: one loss over it would outweigh all others.
+    Losses are 1 - r. Every update solves the problem above again, in its dual of n_arms variables, so its time is
+    proportional to the number of contexts. With bandit feedback a propensity below 1e-9 is refused unless it is the
+    current probability: one such loss would outweigh all others.
 
     Examples
     --------
@@ -453,7 +450,7 @@ class FairCB(BasePolicy):
     """
 
     name: ClassVar[str] = "fair-cb"
-    traits = Traits(feedbacks=tuple(Feedback), contexts_apart=False, look=("#CC79A7", "P"), variants=variants)
+    traits = Traits(feedbacks=tuple(Feedback), contexts_apart=False, style=("#CC79A7", "P"), variants=variants)
     _layout = Layout(S, N, A, K, C, may_be_infinite=("next_epoch",))
     _others: ClassVar[dict[str, Any]] = {
         "start": start,
@@ -496,7 +493,7 @@ class FairCB(BasePolicy):
                 context_weights,
                 n_contexts,
                 "per context",
-                "Divide the counts of visits by their sum.",
+                "Divide the counts by their sum.",
             )
         settings = {
             "pull_share": share,
@@ -512,8 +509,8 @@ class FairCB(BasePolicy):
         share, horizon = self.settings["pull_share"], self.settings["horizon"]
         return {"pull_share": share, "horizon": horizon, "full": full, "weights_known": known}
 
-    def _become(self, live: NDArray[np.bool_]) -> None:
-        super()._become(live)
+    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
+        super()._reset_memory(live)
         weights = self.settings["context_weights"]
         if weights is not None:
             self._memory.context_scalars[:, K.weight] = _summing_to_one(np.array(weights))
@@ -524,10 +521,10 @@ class FairCB(BasePolicy):
         if weights is not None and not np.allclose(held, weights, rtol=1e-5, atol=0.0):
             raise InvalidArgument("state.arrays['weight']", f"weights {weights}", held, "The snapshot is damaged.")
 
-    def _check_room(self, n_live: int) -> None:
+    def _check_n_live(self, n_live: int) -> None:
         if self.settings["pull_share"] * n_live >= 1.0:
             most = math.ceil(1.0 / self.settings["pull_share"]) - 1
-            repair = "Retire an arm first, or start anew with a lower pull_share."
+            repair = "Retire an arm first, or construct the policy with a lower pull_share."
             raise InvalidArgument("n_arms", f"at most {most} live arms with this pull_share", n_live, repair)
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
@@ -538,19 +535,19 @@ class FairCB(BasePolicy):
 
     @property
     def distributions(self) -> Matrix:
-        """P: the distribution of every context (n_contexts, n_arms)."""
+        """The distribution of every context (n_contexts, n_arms)."""
         with self._lock:
             return self._learned.per_arm(self._memory.contexts[:, C.p])
 
     @property
     def marginals(self) -> Vector:
-        """How often each arm is pulled overall, under the weights in force: at least the floor in force."""
+        """The overall frequency of each arm, with the current weights: at least the current floor."""
         with self._lock:
             weights, p = self._memory.context_scalars[:, K.weight], self._memory.contexts[:, C.p]
             return self._learned.per_arm(weights @ p)
 
 
 def _summing_to_one(weights: Vector) -> Vector:
-    """Weights divided by their sum where it is 1 but for more than rounding: all floors together may need all of it."""
+    """Divide weights by their sum, unless it is 1 up to rounding: floors may need the exact sum."""
     total = weights.sum()
     return weights / total if abs(total - 1.0) > 1e-12 else weights

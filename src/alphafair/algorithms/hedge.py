@@ -11,14 +11,12 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
-from alphafair.math.shares import equal_share
+from alphafair.math.distributions import draw_arm, equal_share
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 S = positions("learning_rate", "horizon")  # each 0 if it is not given
 N = positions("rounds")
@@ -27,7 +25,7 @@ A = positions("reward_sums")
 
 @kernel
 def current_rate(settings, rounds, n):
-    """As given, for the horizon, or for the round that comes."""
+    """Return the given rate, or the rate for the horizon, or for the next round."""
     if settings[S.learning_rate] > 0.0:
         return settings[S.learning_rate]
     horizon = settings[S.horizon] if settings[S.horizon] > 0.0 else rounds + 1.0
@@ -63,19 +61,19 @@ def learn(memory, context, probabilities, rewards):
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """New arms enter with an equal share of the probability."""
+    """Give new arms an equal share of the probability."""
     sums = memory.arms[A.reward_sums]
     rate = current_rate(memory.settings, memory.scalars[N.rounds], len(sums))
     sums[n_kept:] = equal_share(sums[:n_kept], rate)
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     return {"": {}, "horizon": {"horizon": 1000}}
 
 
 class Hedge(BasePolicy):
-    """Maximise the sum of rewards, seeing all of them; blind to contexts and to fairness.
+    """Maximise the sum of rewards, with full information; ignores contexts and fairness.
 
     $p_i \\propto \\exp(\\eta \\sum_t r_i(t))$, kept as logarithms. With a known horizon T,
     $\\eta = \\sqrt{8 \\ln n / T}$ has regret at most $\\sqrt{T \\ln n / 2}$; without one, round t uses
@@ -84,13 +82,13 @@ class Hedge(BasePolicy):
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; contexts are accepted and ignored.
+        Numbers of contexts and arms; contexts are ignored.
     horizon
-        Number of rounds, if it is known.
+        Number of rounds, if known.
     learning_rate
         Instead of a horizon; the paper's experiments use $\\sqrt{\\ln n / T}$.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Examples
     --------
@@ -107,7 +105,7 @@ class Hedge(BasePolicy):
 
     name: ClassVar[str] = "hedge"
     feedback = Feedback.FULL
-    traits = Traits(look=("#D55E00", "D"), variants=variants)
+    traits = Traits(style=("#D55E00", "D"), variants=variants)
     algorithm = Algorithm(Layout(S, N, A), draw, learn, admit=admit)
 
     def __init__(

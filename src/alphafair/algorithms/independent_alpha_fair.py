@@ -1,4 +1,4 @@
-"""alpha-FairCB in every context on its own: as `alpha_fair`, with an account per context.
+"""alpha-FairCB in every context separately: as `alpha_fair`, with accounts per context.
 
 S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g = phi'(R^j) r
 """
@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 from alphafair import validate
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_from
+from alphafair.math.distributions import draw_from
 from alphafair.math.gradient_ascent import ascend, close_epoch
-from alphafair.math.positions import positions
 from alphafair.math.utility import (
     ACCOUNT,
     account_settings,
     admit_accounts,
+    check_slopes,
     earn,
     open_accounts,
-    slopes_are_wrong,
 )
 from alphafair.math.utility import (
     SETTINGS as S,
@@ -25,7 +24,7 @@ from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 K = positions("squared_norms", "closed_roots", "closed_norms")
 C = positions(ACCOUNT, "x")
@@ -40,48 +39,49 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn(memory, context, probabilities, rewards):
-    """Take the ascent step and earn x r."""
+    """Take the ascent step and add x r to the accounts."""
     rows, own = memory.contexts[context], memory.context_scalars[context]
     own[K.squared_norms] = ascend(rows[C.slope], rows[C.x], own[K.squared_norms], rewards, memory.scratch[T.step])
     earn(rows, memory.settings, probabilities, rewards)
 
 
 def start_contexts(memory: Any) -> None:
-    """Uniform, with nothing earned and no gradient seen."""
+    """Start uniform, with accounts of 1."""
     memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
     open_accounts(memory.contexts.swapaxes(0, 1), 1.0, memory.settings[S.alpha])
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """A new epoch in every context."""
+    """Start a new epoch in every context."""
     for rows in memory.contexts:
         admit_accounts(rows, n_kept, entries, memory.settings[S.alpha])
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
 def alpha_changed(memory: Any) -> None:
-    """Slopes and anchors anew."""
+    """Recompute slopes and anchors."""
     open_accounts(memory.contexts.swapaxes(0, 1), memory.contexts[:, C.account].copy(), memory.settings[S.alpha])
 
 
-def what_is_wrong(memory: Any) -> str | None:
-    return slopes_are_wrong(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
+def check_memory(memory: Any) -> str | None:
+    """Check the slopes of accounts."""
+    return check_slopes(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
 
 
 class IndependentAlphaFair(BasePolicy):
-    """Be fair inside every context instead of across them: what the coupling in `AlphaFair` is compared with.
+    """Be fair within every context instead of across contexts: the baseline for the coupling of `AlphaFair`.
 
-    Context j keeps rewards $R^j$ of its own and takes the same steps on $g_i = (R^j_i)^{-\\alpha} r_i(t)$. An arm
-    that is worst everywhere is then propped up everywhere, which a fair share of the whole does not need.
+    Context j has its own accounts $R^j$ and takes the same steps on $g_i = (R^j_i)^{-\\alpha} r_i(t)$. An arm that
+    is worst in a context is then favoured there too, which fairness over the whole run does not require.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; `grow` and `retire` change it later.
+        Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
         Fairness, in [0, 1).
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class IndependentAlphaFair(BasePolicy):
     name: ClassVar[str] = "independent-alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    traits = Traits(look=("#009E73", "^"))
+    traits = Traits(style=("#009E73", "^"))
     algorithm = Algorithm(
         Layout(settings=S, context_scalars=K, contexts=C, scratch=T),
         draw,
@@ -104,7 +104,7 @@ class IndependentAlphaFair(BasePolicy):
         admit=admit,
         accounts="account",
         alpha_changed=alpha_changed,
-        check=what_is_wrong,
+        check=check_memory,
     )
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:

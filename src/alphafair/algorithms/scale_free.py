@@ -1,6 +1,6 @@
-"""The scale-free adversarial bandit of Putta and Agrawal: one learner for all contexts, fed the loss -r.
+"""The scale-free adversarial bandit of Putta and Agrawal: one learner for all contexts, with the loss -r.
 
-The learner, and what it keeps, is `alphafair.math.log_barrier`.
+The learner is in `alphafair.math.log_barrier`.
 """
 
 from typing import Any, ClassVar, Literal
@@ -9,12 +9,11 @@ from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
 from alphafair.math.log_barrier import absorb, explore, least_propensity
-from alphafair.math.positions import positions
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 EXPLORATIONS = {"adaptive": log_barrier.ADAPTIVE, "sqrt": log_barrier.SQRT}
 S = positions("option", "most_arms")
@@ -28,7 +27,7 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn(memory, context, arm, propensity, reward):
-    """Feed the learner the loss -r; False if no such propensity was ever drawn from."""
+    """Pass the loss -r to the learner; return False for an impossible propensity."""
     settings, numbers = memory.settings, memory.scalars
     if propensity < least_propensity(numbers, settings[S.most_arms], settings[S.option]) * (1.0 - 1e-9):
         return False
@@ -41,32 +40,32 @@ def start(memory: Any) -> None:
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
-    """New arms enter with an equal share of the probability."""
+    """Give new arms an equal share of the probability."""
     log_barrier.admit(memory.arms[None], memory.scalars[None], n_kept, int(memory.settings[S.option]))
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     return {"": {}, "sqrt": {"exploration": "sqrt"}}
 
 
 class ScaleFree(BasePolicy):
-    """Maximise the sum of rewards of any size and sign, seeing one reward per round; blind to contexts.
+    """Maximise the sum of rewards of any size and sign, with bandit feedback; ignores contexts.
 
     Follow the leader with a log barrier,
     $p = \\arg\\min_p \\langle p, L \\rangle - \\frac1\\eta \\sum_k \\log p_k$, on importance-weighted losses
     $\\tilde l = -r/p'_i$, at a rate $\\eta = n/(1 + \\sum M)$ that falls with the learner's own stability, and
-    plays $p' = (1-\\gamma) p + \\gamma/n$. Nobody tells it the range of the rewards.
+    plays $p' = (1-\\gamma) p + \\gamma/n$. It needs no range of rewards.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each; contexts are accepted and ignored.
+        Numbers of contexts and arms; contexts are ignored.
     exploration
         `"adaptive"`: $\\gamma = n/(2n + \\sum \\gamma |l|/p')$, as in the paper's experiments; `"sqrt"`:
         $\\gamma = \\min(1/2, \\sqrt{n/t})$.
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Examples
     --------
@@ -85,14 +84,14 @@ class ScaleFree(BasePolicy):
 
     name: ClassVar[str] = "scale-free"
     feedback = Feedback.BANDIT
-    traits = Traits(reward_range=validate.ANY_REWARD, look=("#E69F00", "v"), variants=variants)
+    traits = Traits(reward_range=validate.ANY_REWARD, style=("#E69F00", "v"), variants=variants)
     algorithm = Algorithm(
         Layout(S, log_barrier.NUMBERS, log_barrier.ROWS, scratch=log_barrier.SCRATCH),
         draw,
         learn,
         start,
         admit=admit,
-        check=lambda memory: log_barrier.what_is_wrong(memory.arms, memory.scalars),
+        check=lambda memory: log_barrier.check_memory(memory.arms, memory.scalars),
         least_propensity=lambda memory, context: float(
             least_propensity(memory.scalars, memory.settings[S.most_arms], memory.settings[S.option])
         ),

@@ -1,10 +1,10 @@
-"""Every arm alike, whatever happens."""
+"""Uniform play: the baseline."""
 
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
+from alphafair.math.distributions import draw_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
@@ -22,31 +22,31 @@ def draw(memory, context, uniform, out):
 
 @kernel
 def learn_full(memory, context, probabilities, rewards):
-    """Nothing."""
+    """Do nothing."""
 
 
 @kernel
 def learn_bandit(memory, context, arm, propensity, reward):
-    """Nothing."""
+    """Do nothing."""
     return True
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """What it is worth checking in."""
+    """Return the settings to test, by name."""
     return {"": {}, "bandit": {"feedback": "bandit"}}
 
 
 class Uniform(BasePolicy):
-    """Play every arm with probability 1/n and learn nothing: the line every learner has to beat.
+    """Play every arm with probability 1/n and learn nothing: the baseline for every learner.
 
     Parameters
     ----------
     n_contexts, n_arms
-        How many of each.
+        Numbers of contexts and arms.
     feedback
-        What `update` is shown and how a run is booked: `"full"` (expected) or `"bandit"` (realised).
+        What `update` takes, and how a run is recorded: `"full"` (expected) or `"bandit"` (realised rewards).
     seed
-        For `choose` without `rng`.
+        Seed of `choose` without `rng`.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Uniform(BasePolicy):
     """
 
     name: ClassVar[str] = "uniform"
-    traits = Traits(learns=False, feedbacks=tuple(Feedback), look=("#7F7F7F", "X"), variants=variants)
+    traits = Traits(learns=False, feedbacks=tuple(Feedback), style=("#7F7F7F", "X"), variants=variants)
     algorithm: ClassVar = {
         Feedback.FULL: Algorithm(Layout(), draw, learn_full),
         Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit),

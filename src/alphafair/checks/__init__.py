@@ -1,16 +1,15 @@
-"""What every policy must pass, ours and yours: `alphafair check package:Policy`, or `run_checks` in your tests.
+"""Conformance checks for every policy: `alphafair check package:Policy`, or `run_checks` in your tests.
 
-Each check looks for a promise that `alphafair.Policy` makes. It is a function of a `Subject` (how to make the policy)
-that raises AssertionError, or returns a sentence that starts with "does not apply". They need nothing but the public
-protocol; what is compiled is checked where the policy offers it.
+Each check tests a requirement of `alphafair.Policy`. Checks use the public protocol only; compiled runs are checked if
+the policy has kernels.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alphafair.checks import changing, choosing, compiled, keeping, learning
-from alphafair.checks.subject import NOT_HERE as NOT_HERE
+from alphafair.checks import conformance
+from alphafair.checks.subject import NOT_APPLICABLE as NOT_APPLICABLE
 from alphafair.checks.subject import Settings as Settings
 from alphafair.checks.subject import Subject as Subject
 from alphafair.errors import InvalidArgument
@@ -18,37 +17,37 @@ from alphafair.errors import InvalidArgument
 CHECKS: dict[str, Callable[[Subject], str | None]] = {
     check.__name__: check
     for check in (
-        choosing.distribution_sums_to_one,
-        choosing.questions_change_nothing,
-        choosing.one_uniform_per_choice,
-        choosing.propensity_is_the_frequency,
-        choosing.same_uniforms_same_path,
-        compiled.stepwise_equals_compiled,
-        compiled.interpreted_equals_compiled,
-        compiled.one_compiled_signature,
-        learning.leans_toward_reward,
-        learning.unseen_rewards_do_not_matter,
-        learning.names_do_not_matter,
-        learning.late_rewards_are_welcome,
-        choosing.masked_arms_are_never_drawn,
-        changing.contexts_may_be_added,
-        changing.arms_may_be_added,
-        changing.retired_arms_are_never_drawn,
-        keeping.snapshot_and_go_on,
-        changing.snapshot_after_changes,
-        keeping.fresh_forgets,
-        choosing.inputs_are_not_touched,
-        keeping.memory_does_not_grow,
-        keeping.threads_may_share_a_policy,
-        learning.stays_finite,
-        learning.bad_input_is_refused,
+        conformance.distribution_sums_to_one,
+        conformance.questions_change_nothing,
+        conformance.one_uniform_per_choice,
+        conformance.propensity_is_the_frequency,
+        conformance.same_uniforms_same_path,
+        conformance.stepwise_equals_compiled,
+        conformance.interpreted_equals_compiled,
+        conformance.one_compiled_signature,
+        conformance.leans_toward_reward,
+        conformance.unseen_rewards_do_not_matter,
+        conformance.names_do_not_matter,
+        conformance.late_rewards_are_welcome,
+        conformance.masked_arms_are_never_drawn,
+        conformance.contexts_may_be_added,
+        conformance.arms_may_be_added,
+        conformance.retired_arms_are_never_drawn,
+        conformance.snapshot_and_go_on,
+        conformance.snapshot_after_changes,
+        conformance.fresh_forgets,
+        conformance.inputs_are_not_touched,
+        conformance.memory_does_not_grow,
+        conformance.threads_may_share_a_policy,
+        conformance.stays_finite,
+        conformance.bad_input_is_refused,
     )
 }
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went."""
+    """The result of one check."""
 
     name: str
     passed: bool
@@ -59,10 +58,10 @@ class CheckResult:
 def run_checks(
     policy_class: type, settings: Settings | None = None, *, on_start: Callable[[str], None] | None = None
 ) -> Iterator[CheckResult]:
-    """Run every check, one result each, as they come."""
+    """Run all checks, and yield their results."""
     if not __debug__:
-        repair = "Run it without -O and without PYTHONOPTIMIZE, which leave assertions out."
-        raise InvalidArgument("Python", "one that makes assertions", "optimised", repair)
+        repair = "Run it without -O and without PYTHONOPTIMIZE, which disable assertions."
+        raise InvalidArgument("Python", "run with assertions", "optimised mode", repair)
     subject = Subject(policy_class, settings or {})
     for name, check in CHECKS.items():
         if on_start is not None:
@@ -70,6 +69,6 @@ def run_checks(
         started = time.perf_counter()
         try:
             passed, message = True, check(subject) or ""
-        except Exception as problem:  # whatever a user's policy raises is a failure to report, not to die of
+        except Exception as problem:  # any exception of a policy is a failed check
             passed, message = False, f"{type(problem).__name__}: {problem}"
         yield CheckResult(name, passed, message, time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""What a check is given, and what checks share."""
+"""The argument of checks, and helpers that they share."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from alphafair.streams import ratings
 from alphafair.values import Decision, Feedback, Policy, Stream, Vector
 
 Settings = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
-NOT_HERE = "does not apply"
+NOT_APPLICABLE = "does not apply"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def rounds(n_rounds: int, n_contexts: int, n_arms: int, seed: int = 1) -> Stream
     return ratings(n_rounds, n_contexts, n_arms, n_items=50, seed=seed)
 
 
-def is_sound(policy: Policy, when: str = "") -> None:
-    """Every context has a distribution over all arms."""
+def assert_valid(policy: Policy, when: str = "") -> None:
+    """Assert that every context has a distribution over all arms."""
     for context in range(policy.n_contexts):
         p = policy.probabilities(context)
         assert p.shape == (policy.n_arms,), f"{when}probabilities of shape {p.shape} for {policy.n_arms} arms"
@@ -53,19 +53,19 @@ def reward_of(policy: Policy, decision: Decision, rewards: Vector) -> Any:
     return rewards if policy.feedback is Feedback.FULL else float(rewards[decision.arm])
 
 
-def go_the_same_way(policy: Policy, twin: Policy, stream: Stream, first: int = 0) -> None:
-    """One and its restored twin, with random numbers of their own, from a round on."""
+def assert_same_path(policy: Policy, restored: Policy, stream: Stream, first: int = 0) -> None:
+    """Assert that a policy and its restored copy, each with its own random numbers, play the same from a round on."""
     for t in range(first, stream.n_rounds):
         context = int(stream.contexts[t])
-        one, two = policy.choose(context), twin.choose(context)
-        assert one[:3] == two[:3], f"round {t} after restore went another way"
+        one, two = policy.choose(context), restored.choose(context)
+        assert one[:3] == two[:3], f"round {t} after restore differs"
         policy.update(one, reward_of(policy, one, stream.rewards(t)))
-        twin.update(two, reward_of(twin, two, stream.rewards(t)))
-    assert memory(twin) == memory(policy), "a restored policy learned otherwise"
+        restored.update(two, reward_of(restored, two, stream.rewards(t)))
+    assert memory(restored) == memory(policy), "a restored policy learned differently"
 
 
 def memory(policy: Policy) -> str:
-    """A digest of all that a policy has learned; its random numbers are not part of it."""
+    """Return a digest of everything that a policy has learned, without its random numbers."""
     digest = hashlib.sha256()
     state = policy.snapshot()
     for name in sorted(state.arrays):
@@ -75,11 +75,11 @@ def memory(policy: Policy) -> str:
 
 
 class Counting:
-    """A source of one fixed uniform that counts how often it is asked."""
+    """A source of one fixed uniform number that counts its calls."""
 
     def __init__(self, uniform: float = 0.5) -> None:
-        self.uniform, self.asked = uniform, 0
+        self.uniform, self.calls = uniform, 0
 
     def random(self) -> float:
-        self.asked += 1
+        self.calls += 1
         return self.uniform

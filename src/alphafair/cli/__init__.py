@@ -1,4 +1,4 @@
-"""The command line: one file per command, named by one line; nothing loads before it is asked for."""
+"""The command line: one file per command, imported when it is run."""
 
 import importlib
 import logging
@@ -13,25 +13,25 @@ import alphafair
 from alphafair.errors import InvalidArgument, MissingExtra
 from alphafair.extras import require
 
-COMMANDS = {  # in the order of the help, which shows these sentences without loading the files
+COMMANDS = {  # in the order of the help, which needs no imports
     "reproduce": "Reproduce the paper: its experiments, and a report of them.",
-    "arena": "Let all policies play all courses, and say who learns what.",
+    "arena": "Run all policies in all scenarios, and report what each learns.",
     "simulate": "Compare policies: how much arms earn, and how fairly.",
-    "offline": "The fair optimum in hindsight: who should get what.",
-    "evaluate": "What policies would have earned on a log, and how fairly.",
-    "frontier": "What fairness costs, from a log.",
-    "doctor": "Is a log fit to learn from?",
-    "check": "Check a policy of your own as ours are checked.",
-    "verify": "Prove that an engine's log leads to its state.",
+    "offline": "Compute the fair optimum in hindsight.",
+    "evaluate": "Estimate from a log what policies would have earned, and how fairly.",
+    "frontier": "Estimate the cost of fairness from a log.",
+    "doctor": "Check whether a log is fit to learn from.",
+    "check": "Run the conformance checks on your own policy.",
+    "verify": "Replay an engine's log, and compare with its state.",
     "history": "List who changed an experiment, when and how.",
     "export": "Write an experiment's decisions as a table.",
     "backup": "Copy an engine's file while it is in use.",
     "restore": "Make a new file from a backup, verified.",
-    "erase": "Forget a context's label for good.",
-    "serve": "Serve decisions over HTTP, on disk before they are answered.",
+    "erase": "Erase the label of a context permanently.",
+    "serve": "Serve decisions over HTTP; they are on disk before the response.",
     "keys": "Create, list, rotate and revoke keys of the service.",
-    "data": "Get public data sets, once; see what is there.",
-    "compile": "Compile policies beforehand, so that they are fast at once.",
+    "data": "Download public data sets, and list them.",
+    "compile": "Compile policies ahead of time.",
 }
 EXTRAS = {  # of the commands that need more than typer; `export` needs polars alone, which two extras have
     **dict.fromkeys(("reproduce", "arena", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
@@ -40,7 +40,7 @@ EXTRAS = {  # of the commands that need more than typer; `export` needs polars a
 
 
 class _Commands(Mapping[str, Any]):
-    """The files of this folder, each of which has a `command`, or an `app` of several."""
+    """The modules of this package, each with a `command`, or an `app` of several."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
@@ -62,22 +62,22 @@ class _Commands(Mapping[str, Any]):
 
 
 class _OneLine(logging.Handler):
-    """What an engine logs, each message once and without a traceback."""
+    """Print log messages of an engine, each once and without a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: set[str] = set()
+        self.printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if message not in self.told:
-            self.told.add(message)
+        if message not in self.printed:
+            self.printed.add(message)
             typer.echo(f"warning: {message}", err=True)
 
 
 @contextmanager
 def _engine_warnings() -> Iterator[None]:
-    """Show what an engine warns of, such as a policy that fails; `serve` logs in its own way instead."""
+    """Print warnings of an engine, such as a failing policy; `serve` has its own logging."""
     logger, handler = logging.getLogger("alphafair.engine"), _OneLine()
     logger.addHandler(handler)
     try:
@@ -101,7 +101,7 @@ class _Program(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
 
-    def invoke(self, ctx: Any) -> Any:  # a click.Context; where it comes from depends on typer's version
+    def invoke(self, ctx: Any) -> Any:  # a click.Context; its module depends on the version of typer
         try:
             with _engine_warnings():
                 return super().invoke(ctx)

@@ -66,7 +66,7 @@ def read_groups(path: Path | None, arms: Sequence[str] | None, n_arms: int, pull
 
 def group_settings(groups: ArmGroups) -> dict[str, Any]:
     """What was said about groups, under that name, as JSON can hold it; nothing where nothing was said."""
-    return {} if groups.are_plain else {"groups": groups.settings()}
+    return {} if groups.is_default else {"groups": groups.settings()}
 
 
 def _by_group(

@@ -1,4 +1,4 @@
-"""`alphafair check`: the conformance checks on a policy of your own."""
+"""`alphafair check`: run the conformance checks on your own policy."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
     from alphafair.checks import CheckResult
 
-EXAMPLE = "Write it like my_policies:MyPolicy."
+EXAMPLE = "Pass, for example, my_policies:MyPolicy."
 
 
 def command(
     policy: Annotated[
-        str, typer.Argument(metavar="PACKAGE:POLICY", help="Where the class is, such as my_policies:MyPolicy.")
+        str, typer.Argument(metavar="PACKAGE:POLICY", help="Module and class, such as my_policies:MyPolicy.")
     ],
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting for the constructor; repeat for several."),
     ] = None,
 ) -> None:
-    """Check a policy of your own as ours are checked.
+    """Run the conformance checks on your own policy.
 
-    The class is imported as Python would from the current folder. Exit code 0: all passed; 1: some failed; 2: the
-    class was not found or cannot be made.
+    The class is imported from the current folder or the installed packages. Exit code 0: all checks passed; 1: some
+    failed; 2: the class was not found or cannot be constructed.
     """
     kind = find_policy(policy)
     wanted = read_settings(kind, settings or [])
-    make(kind, 3, 4, wanted)  # once, so that a setting that is missing or wrong is not twenty failed checks
+    make(kind, 3, 4, wanted)  # fail early for a missing or invalid setting
 
     from rich.console import Console
 
@@ -62,13 +62,13 @@ def command(
 
 
 def find_policy(spec: str) -> type[Any]:
-    """The class behind `package.module:Class`, imported as from the current folder."""
+    """Import the class `package.module:Class`, also from the current folder."""
 
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     module_name, colon, class_name = spec.partition(":")
     if not (module_name and colon and class_name):
-        raise InvalidArgument("PACKAGE:POLICY", "a module and a class with a colon between", spec, EXAMPLE)
+        raise InvalidArgument("PACKAGE:POLICY", "MODULE:CLASS", spec, EXAMPLE)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
@@ -76,8 +76,8 @@ def find_policy(spec: str) -> type[Any]:
             repair = f"Install {problem.name}, which it imports."
             raise InvalidArgument("PACKAGE", "a module that can be imported", module_name, repair) from None
         repair = f"Run this in the folder that holds {problem.name}, or install it."
-        raise InvalidArgument("PACKAGE", "a module that Python finds", module_name, repair) from None
-    except Exception as problem:  # whatever the user's file raises is theirs to see, in one line
+        raise InvalidArgument("PACKAGE", "a module that can be found", module_name, repair) from None
+    except Exception as problem:  # report any exception of the user's module in one line
         repair = f"{_raised(problem)}."
         raise InvalidArgument("PACKAGE", "a module that can be imported", module_name, repair) from None
     kind = getattr(module, class_name, None)
@@ -96,7 +96,7 @@ def find_policy(spec: str) -> type[Any]:
 
 
 def _missing(kind: type[Any]) -> list[str]:
-    """What the protocol asks for and a class does not have; sizes and feedback may be its objects' own."""
+    """Return the members of the protocol that a class lacks; sizes and feedback may be set on instances."""
     from alphafair.values import Policy
 
     methods = [name for name, value in vars(Policy).items() if inspect.isfunction(value) and not name.startswith("_")]
@@ -107,48 +107,48 @@ def _missing(kind: type[Any]) -> list[str]:
 
 
 def _raised(problem: Exception) -> str:
-    """What a user's code raised, and at which line of it."""
+    """Describe an exception of the user's code, with its line."""
     text = f"It raised {type(problem).__name__}: {problem}"
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if "importlib" not in frame.filename]
-    if isinstance(problem, SyntaxError) or not frames:  # a syntax error's message names the line already
+    if isinstance(problem, SyntaxError) or not frames:  # the message of a syntax error has the line
         return text
     return f"{text} ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
 
 
 def read_settings(kind: type[Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE as arguments: values are read as Python literals, and anything else is a string."""
+    """Parse KEY=VALUE; values are Python literals, or else strings."""
     from alphafair import validate
 
     parameters = inspect.signature(kind).parameters
     known = [name for name in parameters if name not in ("n_contexts", "n_arms", "seed")]
     settings: dict[str, Any] = {}
     for assignment in assignments:
-        key, equals, text = assignment.partition("=")
+        key, equals, value = assignment.partition("=")
         if not (key and equals):
-            raise InvalidArgument("--set", "KEY=VALUE", assignment, "Write it like --set alpha=0.5.")
+            raise InvalidArgument("--set", "KEY=VALUE", assignment, "Pass, for example, --set alpha=0.5.")
         validate.choice("--set KEY", key, known)
         try:
-            settings[key] = ast.literal_eval(text)
+            settings[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            settings[key] = text
+            settings[key] = value
     return settings
 
 
 def make(kind: type[Any], n_contexts: int, n_arms: int, settings: dict[str, Any]) -> Any:
-    """Make a policy; a setting that is missing or wrong is refused in one line."""
+    """Construct a policy; a missing or invalid setting raises an InvalidArgument."""
 
     for name, parameter in inspect.signature(kind).parameters.items():
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         given = name in ("n_contexts", "n_arms", "seed") or name in settings
         if parameter.default is parameter.empty and not variadic and not given:
-            allowed = f"given for {name}, which {kind.__name__} needs"
+            allowed = f"set for {name}, which {kind.__name__} requires"
             raise InvalidArgument("--set", allowed, settings, f"Add --set {name}=VALUE.")
     try:
         return kind(n_contexts, n_arms, **settings, seed=0)
     except InvalidArgument:
         raise
-    except Exception as problem:  # whatever the user's constructor raises is theirs to see, in one line
-        allowed = "a class to be made as Policy(n_contexts, n_arms, seed=...)"
+    except Exception as problem:  # report any exception of the user's constructor in one line
+        allowed = "a class with the constructor Policy(n_contexts, n_arms, seed=...)"
         raise InvalidArgument("POLICY", allowed, kind.__name__, f"{_raised(problem)}.") from None
 
 
@@ -161,7 +161,7 @@ def _words(name: str) -> str:
 
 
 def _print(console: Console, result: CheckResult) -> None:
-    """One line per check, and what went wrong below it."""
+    """Print one line per check, and the message below it."""
     from rich.padding import Padding
     from rich.text import Text
 

@@ -114,8 +114,8 @@ def _unreached(
     ctx: typer.Context, names: list[str], learning: Mapping[str, type[Policy]], groups: ArmGroups
 ) -> Iterator[str]:
     """Which policies an option that was given changes nothing in, in words; refused if that is all of them."""
-    from alphafair.algorithms.fitting import accepted
     from alphafair.formatting import listed
+    from alphafair.run import accepted
 
     for option in OF_FIXED:
         source = ctx.get_parameter_source(option)
@@ -189,11 +189,11 @@ def _learning_kind(name: str) -> type[Policy]:
 
 def _player(kind: type[Policy], log: LogFile, alpha: float, groups: ArmGroups) -> Policy:
     from alphafair import Groups
-    from alphafair.algorithms.fitting import accepted
     from alphafair.cli.check import make
+    from alphafair.run import accepted
 
     offered: dict[str, Any] = {"alpha": alpha, "horizon": log.n_rounds, "feedback": "bandit"}
-    if not groups.are_plain:
+    if not groups.is_default:
         offered["groups"] = Groups.of(groups)
     made: Policy = make(kind, log.n_contexts, log.n_arms, accepted(kind, offered))
     return made

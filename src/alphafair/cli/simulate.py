@@ -146,7 +146,7 @@ def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
     """A synthetic stream by its name, with as many of the settings as it takes."""
     from alphafair import streams, validate
-    from alphafair.algorithms.fitting import accepted
+    from alphafair.run import accepted
 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
@@ -162,11 +162,11 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups
     no difference to it, and expected rewards are the less noisy book.
     """
     from alphafair import Groups
-    from alphafair.algorithms.fitting import accepted, known_settings
     from alphafair.cli.check import make
+    from alphafair.run import accepted, known_settings
 
     settings = known_settings(kind, stream, alpha)
-    if not groups.are_plain:
+    if not groups.is_default:
         settings |= accepted(kind, {"groups": Groups.of(groups)})
     choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.traits.feedbacks] or [{}]
     for choice in choices if kind.traits.learns else choices[:1]:

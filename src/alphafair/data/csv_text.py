@@ -9,8 +9,10 @@ are left as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from alphafair.extras import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 _FORMULA = r"^'*[=+\-@\t\r]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
@@ -19,6 +21,8 @@ _MARKED = r"^'('*[=+\-@\t\r])"
 
 def marked(text: pl.Expr) -> pl.Expr:
     """Text as it is written."""
+    import polars as pl
+
     risky = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
     return pl.when(~risky).then(text).otherwise(pl.lit("'") + text)  # in this order, it keeps the column's name
 
@@ -30,11 +34,15 @@ def unmarked(text: pl.Expr) -> pl.Expr:
 
 def marked_labels(labels: Sequence[str]) -> list[str]:
     """Labels as they are written, such as the names of columns."""
+    import polars as pl
+
     return pl.select(marked(pl.lit(pl.Series(labels, dtype=pl.String)))).to_series().to_list()
 
 
 def unmarked_table(rows: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """A table that was read from a file, with its text in some columns, and all their names, as they were."""
+    import polars as pl
+
     names = rows.collect_schema().names()
     before = pl.select(unmarked(pl.lit(pl.Series(names, dtype=pl.String)))).to_series().to_list()
     return rows.with_columns(unmarked(pl.col(*columns).cast(pl.String))).rename(dict(zip(names, before, strict=True)))

@@ -281,12 +281,12 @@ class Experiment:
     def groups(self) -> GroupStatus | None:
         """Whom the policy is fair to; None where every arm is on its own, with equal rights and no floor."""
         groups = self.policy.groups
-        if groups is None or groups.are_plain:
+        if groups is None or groups.is_default:
             return None
         floors = groups.group_floors
         return GroupStatus(
             self.group_of or None,
-            None if groups.all_alike else self.per_group(groups.entitlements),
+            None if groups.equally_entitled else self.per_group(groups.entitlements),
             self.per_group(floors) if floors.any() else groups.arm_floor or None,
         )
 

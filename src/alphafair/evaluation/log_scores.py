@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel, long_kernel
-from alphafair.math.draw import mask_distribution
+from alphafair.math.distributions import mask_distribution
 
 
 class Rows(NamedTuple):

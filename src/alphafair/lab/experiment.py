@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from alphafair.algorithms import POLICIES, BasePolicy
-from alphafair.algorithms.fitting import known_settings
 from alphafair.lab.published import PublishedSign, PublishedStep
 from alphafair.lab.rival import GuaranteedLearner, OptimisticFrankWolfe
 from alphafair.lab.run import Task, Work, short_digest, stream_digest
 from alphafair.offline import offline_curve
-from alphafair.run import simulate
+from alphafair.run import known_settings, simulate
 from alphafair.values import Feedback, Stream
 
 UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)

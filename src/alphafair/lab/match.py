@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 
 from alphafair import metrics, preprocessing, streams
-from alphafair.algorithms.fitting import accepted
 from alphafair.lab.experiment import KINDS, Contender
 from alphafair.lab.run import Task, Work, stream_digest
 from alphafair.offline import context_reward_totals, offline_optimum
-from alphafair.run import simulate, simulate_against
+from alphafair.run import accepted, simulate, simulate_against
 from alphafair.values import Adversary, Feedback, Matrix, Stream, Vector
 
 SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY = 400, 3, 20

@@ -48,7 +48,7 @@ class PublishedSign(AlphaFairBandit):
 
     name: ClassVar[str] = "published-sign"
     algorithm = replace(AlphaFairBandit.algorithm, learn=learn_with_published_sign)
-    traits = replace(AlphaFairBandit.traits, look=("#661100", "*"))
+    traits = replace(AlphaFairBandit.traits, style=("#661100", "*"))
 
 
 class PublishedStep(AlphaFair):
@@ -56,5 +56,5 @@ class PublishedStep(AlphaFair):
 
     name: ClassVar[str] = "published-step"
     algorithm = replace(AlphaFair.algorithm, learn=learn_with_published_step, learn_in_order=None)
-    traits = replace(AlphaFair.traits, look=("#661100", "*"))
+    traits = replace(AlphaFair.traits, style=("#661100", "*"))
     surrogate_regret_bound = None

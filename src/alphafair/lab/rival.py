@@ -19,13 +19,12 @@ from alphafair import validate
 from alphafair.algorithms import AlphaFairAdaptive, BasePolicy
 from alphafair.algorithms.adaptive_bandit import N as OF_ADAPTIVE
 from alphafair.jit import kernel
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
+from alphafair.math.distributions import draw_arm
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 S = positions("alpha")
 N = positions("rounds")
@@ -98,7 +97,7 @@ class OptimisticFrankWolfe(BasePolicy):
     name: ClassVar[str] = "optimistic-frank-wolfe"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(look=("#117733", "D"))
+    traits = Traits(style=("#117733", "D"))
     algorithm = Algorithm(Layout(S, N, A, contexts=C), draw, learn, start, admit=admit, accounts="total")
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
@@ -118,7 +117,7 @@ class GuaranteedLearner(AlphaFairAdaptive):
 
     name: ClassVar[str] = "guaranteed-learner"
     feedback = Feedback.BANDIT
-    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), look=("#332288", "p"))
+    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"))
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""The mathematics that several algorithms share, as pure functions on arrays: they never validate, draw or log."""
+"""Mathematics shared by several algorithms, as pure functions on arrays, without validation or randomness."""

@@ -1,11 +1,12 @@
-"""Adversaries that see the distribution before they say what arms pay, and not the draw: `react` is their move.
+"""Adversaries that see the distribution of a round, but not the draw, before they set the rewards with `react`.
 
-    state (context, row, arm):   LEVEL, what an arm pays now · TALLY, what was seen of it · VISITS, one number, in arm 0
+    state (context, row, arm):   LEVEL, the current reward · TALLY, a sum or a count · VISITS, one number, in arm 0
 
-settled    after every 1,000 visits of a context the arm with the largest sum of p over them, of those not lowered yet,
-           pays 0.05 for good; the last two are spared
+settled    after every 1,000 rounds of a context, the arm with the largest sum of p over them, among those not lowered
+           yet, pays 0.05 permanently; two arms are never lowered
 largest    the arm of the largest p pays 0.05 in this round
-halving    an arm that had the largest p in 60 visits has its level halved; levels are then divided by the largest
+halving    an arm that had the largest p in 60 rounds of a context has its level halved; levels are then divided by
+           the largest
 """
 
 import numpy as np
@@ -15,8 +16,8 @@ from alphafair.jit import kernel
 SETTLED, LARGEST, HALVING = 0, 1, 2
 LEVEL, TALLY, VISITS, ROWS = 0, 1, 2, 3
 LOWERED = 0.05
-SETTLING = 1000.0  # visits
-PATIENCE = 60.0  # visits
+SETTLING = 1000.0  # rounds of a context
+PATIENCE = 60.0  # rounds of a context
 LEAST_LEVEL = 0.01
 
 
@@ -28,7 +29,7 @@ def first_state(levels: np.ndarray) -> np.ndarray:
 
 @kernel
 def favourite(probabilities):
-    """The arm of the largest p, the first of several."""
+    """Return the arm with the largest p, the first of several."""
     best = 0
     for i in range(probabilities.shape[0]):
         if probabilities[i] > probabilities[best]:
@@ -38,7 +39,7 @@ def favourite(probabilities):
 
 @kernel
 def lower_settled(level, tally, visits, probabilities):
-    """Watch; and when it is time, lower the favourite of those that are left."""
+    """Sum p, and when it is time, lower the favourite among the other arms."""
     visits[0] += 1.0
     for i in range(level.shape[0]):
         tally[i] += probabilities[i]
@@ -58,7 +59,7 @@ def lower_settled(level, tally, visits, probabilities):
 
 @kernel
 def halve(level, tally, best):
-    """Halve the level of one that has been the favourite for long; then the best level is 1 again."""
+    """Halve the level of an arm that was the favourite often enough, and rescale the best level to 1."""
     tally[best] += 1.0
     if tally[best] < PATIENCE:
         return
@@ -73,7 +74,7 @@ def halve(level, tally, best):
 
 @kernel
 def react(kind, state, context, probabilities, table, t):
-    """Write what arms pay in round t; a settled favourite is lowered from the next visit on, the others at once."""
+    """Write the rewards of round t; a settled favourite is lowered from the next round of the context on."""
     level, tally = state[context, LEVEL], state[context, TALLY]
     best = favourite(probabilities)
     if kind == HALVING:

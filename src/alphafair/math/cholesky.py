@@ -1,7 +1,7 @@
-"""Cholesky's factor of a symmetric positive matrix, S = U'U, on its upper triangle.
+"""Cholesky factorisation of a symmetric positive matrix, S = U'U, on its upper triangle.
 
 Plain loops instead of LAPACK give the same bits on every machine and with the JIT off. They run over the rest of a row
-from its first entry, a form that the compiler turns into vector instructions.
+from its first entry, which the compiler vectorises.
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 
 from alphafair.jit import kernel
 
-BLOCK = 32  # rows taken together, so that a large square is read once for all of them; a multiple of 4
+BLOCK = 32  # rows per block, so that a large matrix is read once per block; a multiple of 4
 
 
 @kernel
@@ -41,7 +41,7 @@ def factor(s):
             scale = 1.0 / math.sqrt(pivot) if pivot > 0.0 else 0.0
             for b in range(row.shape[0]):
                 row[b] *= scale
-            if not pivot > 0.0:  # rounding has left nothing of it: this unknown stays 0
+            if not pivot > 0.0:  # zero up to rounding: this unknown stays 0
                 row[0] = np.inf
         if last < n:
             subtract(s, first, last, last, s)

@@ -1,16 +1,16 @@
 """Accounts that groups of arms share, entitlements, and floors under the probabilities.
 
-With G the group of an arm and s its entitlement, the account of every arm of G is the same, rho = R_G/s_G, so that a
-kernel finds phi'(R_G/s_G) where it finds phi'(R_i) of an arm on its own. A round adds to it
+With G the group of an arm and s its entitlement, every arm of G has the same account, rho = R_G/s_G, so that kernels
+use phi'(R_G/s_G) in place of phi'(R_i). A round adds to it
 
-    (sum of what the arms of G earn)/s_G ,
+    (sum of the rewards of the arms of G)/s_G ,
 
-and what every arm earns itself is kept beside it. Floors, where y is the policy's own distribution:
+and the rewards of every arm itself are kept separately. Floors, with y the distribution before floors:
 
     p_i = nu + (1 - n nu) y_i                        nu for each of n arms
-    p_i = (1 - sum nu) y_i + nu_G y_i/y(G)           nu_G for each group, inside which y divides it
+    p_i = (1 - sum nu) y_i + nu_G y_i/y(G)           nu_G for each group, divided inside it by y
 
-Nothing of this is learned: `GroupMemory` holds what is to be known about groups, and room to calculate in.
+Nothing here is learned: `GroupMemory` holds the groups and work space.
 """
 
 from typing import Any, NamedTuple
@@ -18,30 +18,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math.draw import mask_distribution
-from alphafair.math.positions import positions
+from alphafair.math.distributions import mask_distribution
 from alphafair.math.utility import ACCOUNT, earn
+from alphafair.values.arrays import positions
 
-GROUPS = True  # False in the machine code of policies without groups and floors: what is only for them is left out
+GROUPS = True  # False in machine code for policies without groups and floors
 
-# pooled: whether there are groups or entitlements; unpromised: 1 less all floors, now, and the least that it ever was,
-# with all arms that have left; group_floored: the number of groups, if some of them have floors, else 0
+# pooled: whether there are groups or entitlements; unpromised: 1 minus the sum of floors, now, and with all retired
+# arms, its least value; group_floored: the number of groups, if some of them have floors, else 0
 F = positions("pooled", "arm_floor", "unpromised", "least_unpromised", "group_floored")
-# rows: of every arm its group (read unsigned) and 1/s; of every group its floor; scratch, the first three by group
+# rows: by arm its group (read as unsigned) and 1/s; by group its floor; then scratch, the first three by group
 R = positions("group", "inverse_entitlement", "floor", "pool", "group_share", "count", "increment", "ones")
-LEAST_PROPENSITY = 1e-100  # below it nothing was ever drawn, whatever the floors: those of policies are far above
-TIE = 1.0 - 1e-9  # values above it times the best are as good as the best: rounding must not choose between arms
+LEAST_PROPENSITY = 1e-100  # a lower bound of all propensities; those of policies are far above
+TIE = 1.0 - 1e-9  # values above this times the best count as ties, so that rounding does not choose between arms
 
 
 class GroupMemory(NamedTuple):
-    """`numbers` by the names of `F`, `rows` by those of `R`: no rows where nothing was said about groups."""
+    """`numbers` by the names of `F`, `rows` by those of `R`; no rows without groups, entitlements and floors."""
 
     numbers: Any
     rows: Any
 
 
 def no_groups() -> GroupMemory:
-    """Every arm on its own, with equal rights and no floor."""
+    """Return the memory for arms without groups, entitlements and floors."""
     numbers = np.zeros(F.size)
     numbers[[F.unpromised, F.least_unpromised]] = 1.0
     return GroupMemory(numbers, np.zeros((0, 0)))
@@ -56,7 +56,7 @@ def group_memory(
     group_floors: np.ndarray,
     least_unpromised: float,
 ) -> GroupMemory:
-    """What is to be known about the groups of live arms, numbered from 0 without gaps."""
+    """Return the memory for the groups of live arms, numbered from 0 without gaps."""
     n = len(group)
     numbers, rows = np.zeros(F.size), np.zeros((R.size, n))
     rows[R.group], rows[R.inverse_entitlement], rows[R.ones] = group, inverse_entitlement, 1.0
@@ -70,7 +70,7 @@ def group_memory(
 
 @kernel
 def pool(groups, probabilities, rewards):
-    """What a round adds to rho of every arm's group, into the row `increment`."""
+    """Write what a round adds to rho of every arm's group to the row `increment`."""
     n, rows = rewards.shape[0], groups.rows
     group, inverse = rows[R.group], rows[R.inverse_entitlement]
     pooled, increment = rows[R.pool], rows[R.increment]
@@ -85,7 +85,7 @@ def pool(groups, probabilities, rewards):
 
 @kernel
 def earn_together(groups, arms, earned, settings, probabilities, rewards):
-    """`earn` for accounts of arms or of groups; row `earned` of `arms` is what every arm has earned itself."""
+    """`earn` for accounts of arms or of groups; row `earned` of `arms` has the arms' own rewards."""
     gained, weights = probabilities, rewards
     if GROUPS and groups.numbers[F.pooled] > 0.0:
         own = arms[earned]
@@ -98,7 +98,7 @@ def earn_together(groups, arms, earned, settings, probabilities, rewards):
 
 @kernel
 def earn_one(groups, arms, earned, arm, reward):
-    """What one arm has earned: to the account of all arms of its group, and to its own."""
+    """Add a reward to the account of all arms of its group, and to the arm's own rewards."""
     account = arms[ACCOUNT.account]
     if GROUPS and groups.numbers[F.pooled] > 0.0:
         group, inverse = groups.rows[R.group], groups.rows[R.inverse_entitlement]
@@ -112,13 +112,13 @@ def earn_one(groups, arms, earned, arm, reward):
 
 @kernel
 def at_stake(groups):
-    """What part of the rewards the choice of y decides about: 1 - n nu under a floor nu for arms, all without."""
+    """Return the part of the probability that y decides: 1 - n nu with a floor nu for arms, else 1."""
     return groups.numbers[F.unpromised] if groups.numbers[F.arm_floor] > 0.0 else 1.0
 
 
 @kernel
 def sum_by_group(groups, values, sums):
-    """The sum of every group's values, where some have floors."""
+    """Sum values by group, if some groups have floors."""
     group = groups.rows[R.group]
     for g in range(int(groups.numbers[F.group_floored])):
         sums[g] = 0.0
@@ -128,7 +128,7 @@ def sum_by_group(groups, values, sums):
 
 @kernel
 def lift_groups(groups, y):
-    """Raise y, positive everywhere, to the groups' floors; under a floor of 1 rounding must not raise it above 1."""
+    """Raise y, positive everywhere, to the floors of groups, and clip it to 1."""
     group, floor, share = groups.rows[R.group], groups.rows[R.floor], groups.rows[R.group_share]
     keep = groups.numbers[F.unpromised]
     sum_by_group(groups, y, share)
@@ -139,10 +139,10 @@ def lift_groups(groups, y):
 
 @kernel
 def least_drawn(groups, arm, least):
-    """What an arm has been drawn with at least, whenever it was, if y had at least `least` of it.
+    """Return a lower bound of the propensity of an arm at any time, if y was at least `least`.
 
     nu + keep y_i with floors for arms, (keep + nu_G/y(G)) y_i, at least (keep + nu_G) y_i, with floors for groups. An
-    arm that floors leave nothing is drawn where it alone is available.
+    arm with probability 0 can still be drawn if only it is available.
     """
     numbers, own = groups.numbers, 0.0
     if GROUPS and numbers[F.group_floored] > 0.0:
@@ -152,7 +152,7 @@ def least_drawn(groups, arm, least):
 
 @kernel
 def keep_floors(groups, y):
-    """Raise y, positive everywhere, to the floors; False if there are none."""
+    """Raise y, positive everywhere, to the floors; return False without floors."""
     if not GROUPS:
         return False  # pragma: no cover - machine code alone
     if groups.numbers[F.group_floored] > 0.0:
@@ -168,7 +168,7 @@ def keep_floors(groups, y):
 
 @kernel
 def mask_and_keep_floors(memory, p, available):
-    """Take the floors away, renormalise over the available arms, and raise those to the floors again; in place."""
+    """Remove the floors, renormalise over the available arms, and raise these to the floors again; in place."""
     groups, n = memory.groups, p.shape[0]
     floor, keep = groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
     if GROUPS and groups.numbers[F.group_floored] > 0.0:
@@ -220,9 +220,9 @@ def _mask_groups(groups, p, available):
 
 @kernel
 def _own_thresholds(groups, v):
-    """theta_G with sum max(v_i - theta_G, 0) = nu_G over a group's arms, into the row `pool`; infinite if nu_G is 0.
+    """Write theta_G with sum max(v_i - theta_G, 0) = nu_G over a group's arms to row `pool`; infinite if nu_G is 0.
 
-    Any set of a group's arms bounds it from below: first its largest arm, then those above the bound before.
+    Any set of a group's arms gives a lower bound: first its largest arm, then those above the last bound.
     """
     n, n_groups, rows = v.shape[0], int(groups.numbers[F.group_floored]), groups.rows
     group, floor, theta, total = rows[R.group], rows[R.floor], rows[R.pool], rows[R.group_share]
@@ -243,18 +243,18 @@ def _own_thresholds(groups, v):
                 number[k] += 1.0
         some_rose = False
         for g in range(n_groups):
-            if 0.0 < number[g] < before[g]:  # by rounding, an arm equal to theta may come back
+            if 0.0 < number[g] < before[g]:  # rounding may bring back an arm equal to theta
                 risen, before[g] = (total[g] - floor[g]) / number[g], number[g]
-                some_rose |= risen > theta[g]  # not if it was the largest arm's alone
+                some_rose |= risen > theta[g]  # not if only the largest arm counts
                 theta[g] = risen
 
 
 @kernel
 def project_on_floors(groups, v, theta, out):
-    """The nearest x >= 0 with sum 1 and x(G) >= nu_G: v less one theta, but in groups that this leaves short their own.
+    """Project v on x >= 0 with sum 1 and x(G) >= nu_G: x = max(v - theta, 0), with theta_G in groups below their floor.
 
     Those are the groups with theta_G < theta. The sum of x is convex in theta, so Newton's method from any lower bound
-    rises to it in few steps, and whoever has dropped out or is short stays so.
+    increases to the solution in few steps, and arms at 0 and groups at their floor stay there.
     """
     n, n_groups, group = v.shape[0], int(groups.numbers[F.group_floored]), groups.rows[R.group]
     floor, own = groups.rows[R.floor], groups.rows[R.pool]
@@ -277,9 +277,9 @@ def project_on_floors(groups, v, theta, out):
 
 @kernel
 def favourites_of_groups(groups, scores, best, ties):
-    """a of full information under floors of groups: uniform on the largest w m of all.
+    """a with full information and floors of groups: uniform on the largest w m of all arms.
 
-    What is promised to a group goes to its own largest. `scores` holds w m, and is given a.
+    The floor of a group goes to its own largest. Replaces w m in `scores` by a.
     """
     rows = groups.rows
     n, group, floor, best_of, ties_of = scores.shape[0], rows[R.group], rows[R.floor], rows[R.pool], rows[R.count]
@@ -298,11 +298,9 @@ def favourites_of_groups(groups, scores, best, ties):
 
 @kernel
 def tails_in_groups(groups, scores, best, scale, values):
-    """a of bandit feedback under floors of groups: 1/(n + scale (v_b - v_i)) on arms below the best.
+    """a with bandit feedback and floors of groups: 1/(n + scale (v_b - v_i)) on arms below the best.
 
-    The same inside every group for what is promised to it, with the number of its arms in place of n.
-
-    `scores` holds v = w m, and is given a; `values` is scratch.
+    The floor of a group is divided the same way among its arms. Replaces v = w m in `scores` by a; `values` is scratch.
     """
     rows = groups.rows
     n, group, floor, keep = scores.shape[0], rows[R.group], rows[R.floor], groups.numbers[F.unpromised]

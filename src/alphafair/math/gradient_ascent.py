@@ -2,11 +2,11 @@
 
     S += ||g||^2 ;   x <- projection of  x + g/sqrt(S)
 
-The step is D/sqrt(2 S) with D = sqrt(2), the diameter of the simplex. With a floor nu under every arm the distribution
-used is nu + (1 - n nu) x, and g is (1 - n nu) times as much; with floors under groups x keeps them itself.
+The step is D/sqrt(2 S) with D = sqrt(2), the diameter of the simplex. With a floor nu for every arm the distribution
+used is nu + (1 - n nu) x, and g is scaled by 1 - n nu; with floors for groups x itself keeps them.
 
-`closed_roots` adds up sqrt(S) at the end of every epoch, that is, whenever arms came or went and S had grown since
-(`closed_norms`): with it the regret certificate holds for the best policy of every epoch.
+`closed_roots` is the sum of sqrt(S) at the end of every epoch: whenever arms changed and S had grown since the last
+time (`closed_norms`). With it the regret certificate holds against the best policy of every epoch.
 """
 
 import math
@@ -17,15 +17,16 @@ import numpy as np
 from alphafair.jit import kernel, repeated
 from alphafair.math.floors import F, at_stake, project_on_floors
 from alphafair.math.simplex import project, settle
+from alphafair.math.utility import reopen_accounts
 
 GROUPS = True  # see `floors`
 
 
 @kernel
 def climb(slope, x, squared_norms, rewards, part, step):
-    """Write x + g/sqrt(S), with g = phi'(R) r or a part of it, to `step`; the new S, and below the projection's theta.
+    """Write x + g/sqrt(S) to `step`, with g = part phi'(R) r; return the new S, and a lower bound of theta.
 
-    It is theta itself if the support of x stays; NaN if there is no gradient, and so no step.
+    The bound is theta of the projection itself if the support of x does not change; NaN if the gradient is 0.
     """
     n = rewards.shape[0]
     count = 0
@@ -53,7 +54,7 @@ def climb(slope, x, squared_norms, rewards, part, step):
 
 @kernel
 def ascend(slope, x, squared_norms, rewards, step):
-    """x <- projection of x + g/sqrt(S), in place; returns the new S."""
+    """x <- projection of x + g/sqrt(S), in place; return the new S."""
     squared_norms, theta = climb(slope, x, squared_norms, rewards, 1.0, step)
     if not math.isnan(theta):
         settle(step, theta, x)
@@ -62,7 +63,7 @@ def ascend(slope, x, squared_norms, rewards, step):
 
 @kernel
 def ascend_on_floors(groups, slope, x, squared_norms, rewards, step, out):
-    """The same on the distributions that keep floors; writes the new x to `out`."""
+    """The same on distributions with floors; write the new x to `out`."""
     squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups), step)
     if math.isnan(theta):
         for i in range(out.shape[0]):
@@ -75,9 +76,9 @@ def ascend_on_floors(groups, slope, x, squared_norms, rewards, step, out):
 
 
 def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, some_left: bool) -> None:
-    """Arms came or went: x loses those that left, newcomers have none; who has learned nothing is uniform again.
+    """End an epoch: project x on the remaining arms, with 0 for new ones; learners without a gradient become uniform.
 
-    Of many learners: x is (learner, arm); `numbers` are (learner, number), with `names` for their positions.
+    For many learners: x is (learner, arm), `numbers` are (learner, number) with positions `names`.
     """
     project_one = repeated(project, len(x))
     for own, row in zip(numbers, x, strict=True):
@@ -88,3 +89,9 @@ def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, som
             row[:] = 1.0 / len(row)
         elif some_left:
             project_one(row[:n_kept].copy(), row[:n_kept])
+
+
+def restart_certificate(memory: Any, scalars: Any, context_scalars: Any) -> None:
+    """After a change of alpha: recompute all slopes and start the certificate anew."""
+    reopen_accounts(memory, np.arange(memory.arms.shape[1]))
+    memory.context_scalars[:, context_scalars.closed_roots] = memory.scalars[scalars.drift] = 0.0

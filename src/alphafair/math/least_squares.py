@@ -1,14 +1,14 @@
-"""Least squares, learned online: what features say that an arm will pay.
+"""Online least squares: predict the reward of an arm from features.
 
-With z = (1, features) and y = r - om, what was paid over the mean reward, in a round in which some arms are seen
+With z = (1, features) and y = r - om, the reward minus the mean reward, in a round with the rewards of some arms
 
     A = .999 A + sum z z' ;   b = .999 b + sum z y ;   theta = (A + diag(rho))^-1 b ;   f = theta.z
 
-rho_k is 5 times the mean of z_k^2 over the vectors seen in which it is not 0, so that features may have any scale.
-Where that is less than LEAST_RIDGE it is 1: squares of such features have no digits left, and they count as zeros.
+rho_k is 5 times the mean of z_k^2 over the vectors in which it is not 0, so that features may have any scale. If that
+is less than LEAST_RIDGE it is 1: squares of such features underflow, and they count as zeros.
 
-Either the features are the context's, and every arm has its own A, b and theta: a column each. Or every arm has its own
-features, and A, b and theta are one for all, in a single column, so that a new arm starts with what its features say.
+Either the features belong to the context, and every arm has its own A, b and theta: a column each. Or every arm has its
+own features, and A, b and theta are shared, in a single column, so that they apply to new arms too.
 """
 
 import math
@@ -18,17 +18,17 @@ import numpy as np
 
 from alphafair.jit import kernel
 
-KEEP = 0.999  # of A and b, in a round that adds to them
+KEEP = 0.999  # factor of A and b per round
 RIDGE = 5.0  # times the mean of z_k^2
 LEAST_RIDGE = 1e-290
 
 
 class FeatureMemory(NamedTuple):
-    """What is learned about features, and room to calculate in; all empty where there are none.
+    """What is learned about features, and work space; all empty without features.
 
     The first five are learned: theta and b (`moment`) have a row per term, A (`gram`) one per entry of its lower half,
     row by row; `squares` and `nonzero` are, by term, the sum of z_k^2 and the number of vectors in which it is not 0.
-    `z` has the round's features, a row per term, a column per arm or one for all; `lower` is Cholesky's factor.
+    `z` has the features of the round, a row per term, a column per arm or one for all; `lower` is a Cholesky factor.
     """
 
     theta: Any
@@ -41,11 +41,11 @@ class FeatureMemory(NamedTuple):
 
 
 LEARNED = FeatureMemory._fields[:5]
-PER_ARM = LEARNED[:3]  # a column per arm, where features are the context's
+PER_ARM = LEARNED[:3]  # a column per arm, for features of the context
 
 
 def feature_memory(n_features: int, n_arms: int, *, of_arms: bool) -> FeatureMemory:
-    """Nothing learned; so many features, 0 for none."""
+    """Return the initial memory; `n_features` may be 0."""
     n_terms = n_features + 1 if n_features else 0
     columns = 1 if of_arms else n_arms
     pairs = n_terms * (n_terms + 1) // 2
@@ -57,7 +57,7 @@ def feature_memory(n_features: int, n_arms: int, *, of_arms: bool) -> FeatureMem
 
 @kernel
 def show(z, features, t):
-    """The features of round t into z; whether they are others than those that were there."""
+    """Write the features of round t to z; return whether they changed."""
     n_features, changed = z.shape[0] - 1, False
     if n_features > 0:
         for i in range(z.shape[1]):
@@ -71,7 +71,7 @@ def show(z, features, t):
 
 @kernel
 def predict(features, of_arms, out):
-    """f of every arm into `out`."""
+    """Write f of every arm to `out`."""
     for i in range(out.shape[0]):
         out[i] = 0.0
     for k in range(features.theta.shape[0]):
@@ -86,7 +86,7 @@ def predict(features, of_arms, out):
 
 @kernel
 def add(features, of_arms, arm, y, keep):
-    """One more reward of an arm into A and b, of which so much is kept; the column that they are in."""
+    """Add a reward of an arm to A and b, scaled by `keep` first; return their column."""
     gram, moment, z = features.gram, features.moment, features.z
     place, column = (arm, 0) if of_arms else (0, arm)
     row = 0
@@ -106,7 +106,7 @@ def add(features, of_arms, arm, y, keep):
 def solve(features, column):
     """theta = (A + diag(rho))^-1 b, by Cholesky; 0 for a term that has always been 0.
 
-    No pivot is below its rho, whatever A is; one that rounding has lowered to less than half of it is raised to that.
+    In exact arithmetic no pivot is below its rho; one that rounding lowers to less than half of it is raised to that.
     """
     theta, moment, gram, lower = features.theta, features.moment, features.gram, features.lower
     row = 0

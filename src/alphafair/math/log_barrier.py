@@ -22,8 +22,8 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel, repeated
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
+from alphafair.math.distributions import draw_arm
+from alphafair.values.arrays import positions
 
 ADAPTIVE, SQRT = 0, 1  # how gamma is set
 ROWS = positions("p", "losses")
@@ -32,7 +32,7 @@ SCRATCH = positions("v", "w")
 
 
 def start(rows: np.ndarray, numbers: np.ndarray) -> None:
-    """Uniform; eta = n, gamma = 1/2; the leader's level is n, since every eta L_k is 0. Of one learner, or of many."""
+    """Start one or many learners: uniform, eta = n, gamma = 1/2, level n since every eta L_k is 0."""
     n = rows.shape[-1]
     rows[..., ROWS.p, :] = 1.0 / n
     rows[..., ROWS.losses, :] = 0.0
@@ -40,16 +40,16 @@ def start(rows: np.ndarray, numbers: np.ndarray) -> None:
     numbers[..., NUMBERS.rate], numbers[..., NUMBERS.exploration], numbers[..., NUMBERS.level] = n, 0.5, n
 
 
-def what_is_wrong(rows: np.ndarray, numbers: np.ndarray) -> str | None:
-    """With learners: losses have any sign, sums and rates do not, and p is positive."""
+def check_memory(rows: np.ndarray, numbers: np.ndarray) -> str | None:
+    """Check that probabilities, rates and sums of learners are positive and finite."""
     positive = rows[..., ROWS.p, :].min() > 0.0 and numbers[..., NUMBERS.rate].min() > 0.0
     finite = np.isfinite(rows).all() and np.isfinite(numbers).all()
-    return None if positive and finite and numbers.min() >= 0.0 else "of positive probabilities, rates and sums"
+    return None if positive and finite and numbers.min() >= 0.0 else "with positive probabilities, rates and sums"
 
 
 @kernel
 def power_sums(w):
-    """Sums of w, w^2 and w^3; four of each side by side, because one waits for itself."""
+    """Sums of w, w^2 and w^3; four partial sums each, for instruction-level parallelism."""
     s0 = s1 = s2 = s3 = q0 = q1 = q2 = q3 = c0 = c1 = c2 = c3 = 0.0
     n = w.shape[0]
     whole = n - n % 4
@@ -78,9 +78,10 @@ def power_sums(w):
 def level(v, guess, tolerance, w):
     """mu >= 1 with sum_k 1/(mu + v_k) = 1, for v >= 0 with smallest entry 0; `w` is scratch (n).
 
-    Newton on f = 1/sum - 1, which is concave and nearly straight: from the left it rises to the root without passing
-    it, and from the right its first step lands on the left. `bend`, f f''/(2 f'^2), is how far f is from straight:
-    where it is small the step is corrected for it (Halley). The relative error left is about the cube of the tolerance.
+    Newton on f = 1/sum - 1, which is concave and nearly straight: from the left it increases to the root without
+    overshooting, and from the right its first step lands on the left. `bend`, f f''/(2 f'^2), is how far f is from
+    straight: where it is small the step is corrected for it (Halley). The relative error left is about the cube of the
+    tolerance.
     """
     n = v.shape[0]
     mu = min(max(guess, 1.0), float(n))
@@ -130,7 +131,7 @@ def stability(p, eta, arm, estimate, v, w):
 
 @kernel
 def log_product(w):
-    """The logarithm of a product of positive numbers: one `log` for many factors, while they stay in range."""
+    """Return the logarithm of a product of positive numbers, with one `log` for many factors."""
     n = w.shape[0]
     logarithm = 0.0
     product = 1.0
@@ -159,7 +160,7 @@ def exploration(exploration_sum, rounds, n, option):
 
 @kernel
 def follow(rows, numbers, option, scratch):
-    """eta, gamma and p of a learner from its losses and its two sums."""
+    """Compute eta, gamma and p of a learner from its losses and its two sums."""
     p, losses, v, w = rows[ROWS.p], rows[ROWS.losses], scratch[SCRATCH.v], scratch[SCRATCH.w]
     n = p.shape[0]
     eta = n / (1.0 + numbers[NUMBERS.stability_sum])
@@ -182,7 +183,7 @@ def follow(rows, numbers, option, scratch):
 
 @kernel
 def absorb(rows, numbers, arm, propensity, loss, option, scratch):
-    """One round of a learner: take in the loss of an arm that was drawn with that probability."""
+    """Learn from the loss of an arm that was drawn with this propensity."""
     p, losses = rows[ROWS.p], rows[ROWS.losses]
     estimate = loss / propensity
     moved = stability(p, numbers[NUMBERS.rate], arm, estimate, scratch[SCRATCH.v], scratch[SCRATCH.w])
@@ -206,19 +207,19 @@ def explore(rows, numbers, uniform, out):
 
 @kernel
 def least_propensity(numbers, most_arms, option):
-    """gamma/n now, with as many arms as there ever were: no decision of the learner was drawn with less."""
+    """Return gamma/n with the largest number of arms so far: a lower bound of all propensities."""
     rounds = max(numbers[NUMBERS.rounds], 1.0)
     return exploration(numbers[NUMBERS.exploration_sum], rounds, most_arms, option) / most_arms
 
 
 def admit(rows: np.ndarray, numbers: np.ndarray, n_kept: int, option: int) -> None:
-    """Of many learners, (learner, row, arm): arms after the first `n_kept` are new.
+    """Give new arms, after the first `n_kept`, an equal share of p; the others keep their proportions.
 
-    They enter with an equal share of p, and the others share the rest as before.
+    For many learners: `rows` are (learner, row, arm).
     """
     n, scratch = rows.shape[2], np.empty((SCRATCH.size, rows.shape[2]))
     find_level, update = repeated(level, len(rows)), repeated(follow, len(rows))
-    share = n_kept / n  # of the arms that stay, together
+    share = n_kept / n  # of the remaining arms together
     for learner, own in zip(rows, numbers, strict=True):
         if own[NUMBERS.rounds] == 0.0:
             start(learner, own)
@@ -226,7 +227,7 @@ def admit(rows: np.ndarray, numbers: np.ndarray, n_kept: int, option: int) -> No
         losses = learner[ROWS.losses]
         eta = n / (1.0 + own[NUMBERS.stability_sum])
         smallest = losses[:n_kept].min()
-        # sum_k 1/(mu + eta L_k) = share over those that stay, and 1/(mu + eta L_new) = 1/n
+        # sum_k 1/(mu + eta L_k) = share over the remaining arms, and 1/(mu + eta L_new) = 1/n
         mu = find_level(share * eta * (losses[:n_kept] - smallest), 1.0, 1e-5, scratch[SCRATCH.w, :n_kept]) / share
         losses[n_kept:] = smallest + (n - mu) / eta
         update(learner, own, option, scratch)

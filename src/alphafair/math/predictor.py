@@ -1,11 +1,11 @@
-"""What every arm will pay in a context, learned from real traffic, of any reward scale.
+"""Predict the reward of every arm in a context, for any scale of rewards.
 
-With om the mean of all rewards seen and c the largest of them, each arm has five predictors, and a sixth, f of
-`least_squares`, where rounds come with features. With y = r - om - f, what they do not say (f = 0 without), these are
+With om the mean of all rewards seen and c the largest, each arm has five predictors, and a sixth, f of `least_squares`,
+if rounds have features. With y = r - om - f the residual (f = 0 without features), these are
 
     g                       its mean y over all contexts
-    long, recent, latest    what this context pays over g: all visits alike, and with .97 and .8 per visit since
-    age                     what it pays over g to contexts of the same age: the octave of their number of visits
+    long, recent, latest    mean y - g in this context: unweighted, and with weights .97 and .8 per later round of it
+    age                     mean y - g in contexts of the same age: the octave of their number of rounds
 
 each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .5 c/om for the recent ones. Then
 
@@ -13,12 +13,12 @@ each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .
     A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
     beta0 = (1, 1, 1/2, 1/2, 0), with features (1, 0, 0, 0, 0, 1)
 
-Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of less
-have no digits left, and until a larger one comes all rewards count as zeros. f is kept in [-c, c], where y is.
+Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of
+smaller rewards underflow, and until a larger one comes all rewards count as zeros. f is clipped to [-c, c].
 
 Symbols: om is `reward_sum`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
-F the rows `columns`, f the row `from_features`, m `predicted`. An algorithm that predicts begins its own names with
-these, and its kernels take its whole memory.
+F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an algorithm that
+uses the predictor begins with these names, and the kernels take its whole memory.
 """
 
 import math
@@ -27,14 +27,14 @@ from alphafair.jit import kernel
 from alphafair.math.least_squares import KEEP, add, show
 from alphafair.math.least_squares import predict as predict_from_features
 from alphafair.math.least_squares import solve as solve_features
-from alphafair.math.positions import positions
 from alphafair.math.utility import ACCOUNT
 from alphafair.math.utility import SETTINGS as OF_ACCOUNT
+from alphafair.values.arrays import positions
 
-FEATURES = True  # False in the machine code of policies without features: what is only for them is left out
+FEATURES = True  # False in machine code for policies without features
 OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 
-# most_arms: how many there ever were; described: rounds have features; fits: `least_squares` learns what they say
+# most_arms: including retired ones; described: rounds have features; fits: `least_squares` learns from them
 SETTINGS = positions(OF_ACCOUNT, "most_arms", "described", "fits", "features_of_arms")
 SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")
@@ -44,7 +44,7 @@ SCRATCH = positions("predicted", "scores", "columns[5]", "from_features")
 PARTS = positions("factor[21]")
 
 LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times c/om
-RECENT, LATEST = 0.97, 0.8  # what one more visit leaves of those before
+RECENT, LATEST = 0.97, 0.8  # factor of earlier rounds per later round of the context
 FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
 DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -64,7 +64,7 @@ def octave(visits):
 
 @kernel
 def show_features(memory, features, t):
-    """Have the features of round t in memory; whether they are others than before."""
+    """Write the features of round t to memory; return whether they changed."""
     if not FEATURES:
         return False  # pragma: no cover - machine code alone
     return show(memory.features.z, features, t)
@@ -72,7 +72,7 @@ def show_features(memory, features, t):
 
 @kernel
 def learn_features(memory, arm, reward):
-    """Least squares with one more reward of an arm, over the mean."""
+    """Update the least squares with one reward of an arm, minus the mean."""
     if memory.settings[SETTINGS.fits] > 0.0:
         mean = memory.scalars[SCALARS.reward_sum] / memory.scalars[SCALARS.seen]
         of_arms = memory.settings[SETTINGS.features_of_arms] > 0.0
@@ -81,7 +81,7 @@ def learn_features(memory, arm, reward):
 
 @kernel
 def learn_features_of_all(memory, rewards):
-    """The same with a reward of every arm, solved once where theta is one for all."""
+    """The same with a reward of every arm, solved once if theta is shared."""
     if memory.settings[SETTINGS.fits] > 0.0:
         mean = memory.scalars[SCALARS.reward_sum] / memory.scalars[SCALARS.seen]
         of_arms, last = memory.settings[SETTINGS.features_of_arms] > 0.0, rewards.shape[0] - 1
@@ -94,7 +94,7 @@ def learn_features_of_all(memory, rewards):
 
 @kernel
 def predict(memory, context):
-    """m into `predicted` and F into `columns`; m = 0 until something has paid."""
+    """Write m to `predicted` and F to `columns`; m = 0 until the first positive reward."""
     arms, rows, scratch, numbers = memory.arms, memory.contexts[context], memory.scratch, memory.scalars
     predicted, f5 = scratch[SCRATCH.predicted], scratch[SCRATCH.from_features]
     n, largest = predicted.shape[0], numbers[SCALARS.largest]
@@ -135,7 +135,7 @@ def predict(memory, context):
 
 @kernel
 def _forget(numbers):
-    """A and b, once per round."""
+    """Discount A and b, once per round."""
     for k in range(SCALARS.coefficients):
         numbers[k] *= FORGET
 
@@ -157,7 +157,7 @@ def regress(memory, arm, reward):
 
 @kernel
 def regress_all(memory, rewards):
-    """The same for every arm, one entry at a time; nothing until something has paid."""
+    """The same for every arm, one entry at a time; nothing until the first positive reward."""
     numbers, scratch = memory.scalars, memory.scratch
     if numbers[SCALARS.largest] < LEAST_REWARD:
         return
@@ -177,7 +177,7 @@ def regress_all(memory, rewards):
 
 @kernel
 def _n_predictors(memory):
-    """Those of the arm itself, and what features say, where there are any."""
+    """Return the number of predictors: with features there is one more."""
     if FEATURES and memory.settings[SETTINGS.described] > 0.0:
         return PREDICTORS
     return OWN_PREDICTORS
@@ -185,7 +185,7 @@ def _n_predictors(memory):
 
 @kernel
 def product_sum(left, right):
-    """<left, right>, four sums side by side, because one waits for itself."""
+    """<left, right>, in four partial sums, for instruction-level parallelism."""
     n = left.shape[0]
     s0 = s1 = s2 = s3 = 0.0
     whole = n - n % 4
@@ -201,7 +201,7 @@ def product_sum(left, right):
 
 @kernel
 def count(memory, reward):
-    """One more reward seen."""
+    """Count a reward."""
     numbers = memory.scalars
     numbers[SCALARS.reward_sum] += reward
     numbers[SCALARS.seen] += 1.0
@@ -210,9 +210,9 @@ def count(memory, reward):
 
 @kernel
 def solve(memory):
-    """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing until something has paid.
+    """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing until the first positive reward.
 
-    No pivot is below lam, whatever A is; one that rounding has lowered to less than half of it is raised to that.
+    In exact arithmetic no pivot is below lam; one that rounding lowers to less than half of it is raised to that.
     """
     numbers, lower = memory.scalars, memory.parts[PARTS.factor :]
     if numbers[SCALARS.largest] < LEAST_REWARD:
@@ -241,7 +241,7 @@ def solve(memory):
 
 @kernel
 def fade(rows):
-    """One more visit of a context, whose rows these are: what was recent is less so."""
+    """Discount the recent sums of a context, once per round of it."""
     recent_sum, recent_count = rows[CONTEXTS.recent_sum], rows[CONTEXTS.recent_count]
     latest_sum, latest_count = rows[CONTEXTS.latest_sum], rows[CONTEXTS.latest_count]
     for i in range(recent_sum.shape[0]):

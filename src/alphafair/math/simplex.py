@@ -2,10 +2,10 @@
 
     argmin_x ||x - v||  over  x >= 0, sum x = 1   is   x = max(v - theta, 0)   with   sum max(v - theta, 0) = 1.
 
-For any set A of coordinates, theta_A = (sum_A v - 1)/|A| is a lower bound of theta, so any guess is a fair
-start: the next set {v > theta_A} contains the support, and passes over it only ever drop coordinates. That
-is a handful of passes, mostly. Where it is not, with many arms, a pivot splits what is left, as in quickselect,
-so the expected time is linear whatever the input. Both end with the same sum over the same set in the same order.
+For any set A of coordinates, theta_A = (sum_A v - 1)/|A| is a lower bound of theta, so any set is a valid
+start: the next set {v > theta_A} contains the support, and later passes only drop coordinates. This usually takes a
+handful of passes. If it takes more, with many arms, a pivot splits the rest, as in quickselect, so the expected time is
+linear for any input. Both end with the same sum over the same set in the same order.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ MANY_ARMS, MANY_PASSES = 256, 6
 
 @kernel
 def above(v, theta):
-    """Sum of the coordinates above theta; four sums side by side, because one waits for itself."""
+    """Sum of the coordinates above theta; four partial sums, for instruction-level parallelism."""
     s0 = s1 = s2 = s3 = 0.0
     n = v.shape[0]
     whole = n - n % 4
@@ -33,7 +33,7 @@ def above(v, theta):
 
 @kernel
 def number_above(v, theta):
-    """Number of the coordinates above theta; a loop of its own, because whole numbers are counted eight at a time."""
+    """Number of the coordinates above theta; a separate loop, because integers are counted eight at a time."""
     count = 0
     for i in range(v.shape[0]):
         count += 1 if v[i] > theta else 0
@@ -45,7 +45,7 @@ def _split_by_pivot(v):
     """theta up to rounding, in expected linear time."""
     left = v.copy()
     n_left = left.shape[0]
-    total = 0.0  # sum and number of the coordinates already known to be in the support
+    total = 0.0  # of the coordinates known to be in the support
     count = 0
     state = 1
     while n_left > 0:
@@ -74,14 +74,14 @@ def _split_by_pivot(v):
 def settle(v, theta, out):
     """Write the projection of v to `out`, from any lower bound of theta; the closer, the fewer passes.
 
-    v must not be large against 1: `project` shifts it first, and the ascent step of a policy never is.
+    v must not be much larger than 1: `project` shifts it first, and an ascent step never is.
     """
     n = v.shape[0]
     count = number_above(v, theta)
     n_passes = 0
     while True:
         if n_passes == MANY_PASSES and n > MANY_ARMS:
-            theta = _split_by_pivot(v) - 1e-9  # below theta whatever the rounding
+            theta = _split_by_pivot(v) - 1e-9  # below theta despite rounding
             count = number_above(v, theta)
         theta = (above(v, theta) - 1.0) / count
         before = count
@@ -90,13 +90,13 @@ def settle(v, theta, out):
             out[i] = max(v[i] - theta, 0.0)
             count += 1 if v[i] > theta else 0
         n_passes += 1
-        if count >= before:  # exactly the same set; by rounding, a coordinate equal to theta may come back
+        if count >= before:  # the same set, up to a coordinate equal to theta that rounding brings back
             return
 
 
 @kernel
 def project(v, out):
-    """The point of the simplex nearest to v, whatever its size: adding a constant to v changes nothing."""
+    """Project v on the simplex; v may have any size, because adding a constant to v changes nothing."""
     largest = v[0]
     for i in range(1, v.shape[0]):
         largest = max(largest, v[i])

@@ -5,16 +5,17 @@ R_i moves little between two rounds, so each arm keeps an anchor A_i with phi'(A
 
     phi'(R) = phi'(A) (1 + z)^(-alpha),   z = (R - A)/A,   (1 + z)^(-alpha) = sum_k binom(-alpha, k) z^k.
 
-Seven terms are exact to double precision for z <= 1/256; past that the arm gets a new anchor by a true power.
-Errors do not pile up, because every value starts from its anchor and not from the value before it.
+Seven terms are exact to double precision for z <= 1/256; beyond that the arm gets a new anchor by a true power. Errors
+do not accumulate, because every value is computed from its anchor.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math.positions import positions
+from alphafair.values.arrays import positions
 
 TERMS = 7
 REACH = 1.0 / 256.0
@@ -24,7 +25,7 @@ SETTINGS = positions("alpha", "series[6]")  # alpha, and binom(-alpha, k) for k 
 
 
 def account_settings(alpha: float) -> dict[str, float | list[float]]:
-    """alpha and the coefficients of the series, by the names of `SETTINGS`."""
+    """Return alpha and the coefficients of the series, by the names of `SETTINGS`."""
     coefficients = [1.0]
     for k in range(1, TERMS):
         coefficients.append(coefficients[k - 1] * (-alpha - k + 1) / k)
@@ -32,7 +33,7 @@ def account_settings(alpha: float) -> dict[str, float | list[float]]:
 
 
 def open_accounts(rows: np.ndarray, accounts: float | np.ndarray, alpha: float) -> None:
-    """Accounts that stand at so much, with anchors of their own; the last axis of `rows` are arms."""
+    """Set accounts, with anchors at their values; the last axis of `rows` are arms."""
     slopes = np.asarray(accounts, dtype=np.float64) ** -alpha
     rows[ACCOUNT.account] = rows[ACCOUNT.anchor] = accounts
     rows[ACCOUNT.inverse_anchor] = 1.0 / np.asarray(accounts, dtype=np.float64)
@@ -40,7 +41,7 @@ def open_accounts(rows: np.ndarray, accounts: float | np.ndarray, alpha: float) 
 
 
 def entry_accounts(accounts: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """With what accounts new arms enter: as `entries` say, and where they are NaN with the least of the others."""
+    """Return the accounts of new arms: `entries`, or the least of the others where they are NaN."""
     return np.where(np.isnan(entries), accounts.min(), entries)
 
 
@@ -49,15 +50,18 @@ def admit_accounts(rows: np.ndarray, n_kept: int, entries: np.ndarray, alpha: fl
     open_accounts(rows[:, n_kept:], entry_accounts(rows[ACCOUNT.account, :n_kept], entries), alpha)
 
 
-def reopen_accounts(rows: np.ndarray, columns: np.ndarray, alpha: float) -> None:
-    """New slopes and anchors for accounts, in these columns, that have changed from outside, or for another alpha."""
-    opened = rows[:, columns]
-    open_accounts(opened, opened[ACCOUNT.account].copy(), alpha)
-    rows[:, columns] = opened
+def reopen_accounts(memory: Any, columns: np.ndarray) -> None:
+    """Recompute the slopes and anchors of accounts that were changed outside the kernels, or after a change of alpha.
+
+    For algorithms whose `arms` begin with `ACCOUNT` and whose settings begin with `SETTINGS`.
+    """
+    opened = memory.arms[:, columns]
+    open_accounts(opened, opened[ACCOUNT.account].copy(), memory.settings[SETTINGS.alpha])
+    memory.arms[:, columns] = opened
 
 
-def slopes_are_wrong(accounts: np.ndarray, slopes: np.ndarray, alpha: float) -> str | None:
-    """What is wrong with accounts whose slopes are not theirs: they are of another alpha, or damaged."""
+def check_slopes(accounts: np.ndarray, slopes: np.ndarray, alpha: float) -> str | None:
+    """Return an error for slopes that do not belong to the accounts (of another alpha, or damaged); else None."""
     if (accounts > 0.0).all() and np.allclose(slopes, accounts**-alpha, rtol=1e-9, atol=0.0):
         return None
     return f"accounts with the slopes of alpha {alpha}"

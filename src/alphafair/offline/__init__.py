@@ -1,10 +1,9 @@
-"""The best fixed policy in hindsight, with a certificate; its curve over time.
+"""The best fixed policy in hindsight, with a certificate, and its value over time.
 
-Every regret stands on max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is proof: `value + gap`
-is an upper bound of that maximum which anyone can check in three lines (see docs/certificate.md). With groups G, their
+Regret compares with max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is a proof: `value + gap`
+is an upper bound of that maximum that can be checked in three lines (see docs/certificate.md). With groups G,
 entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
-keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`), and the same
-proof.
+keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`).
 """
 
 import warnings
@@ -21,20 +20,20 @@ from alphafair.offline import hindsight
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.values import Matrix, Stream, Vector
 
-CHUNK = 64  # prefixes per compiled call, so that progress shows
+CHUNK = 64  # prefixes per compiled call, between two progress reports
 RESCALE = "Map the rewards with alphafair.rescale_rewards."
 
 
 class CertificateWarning(UserWarning):
-    """The certified gap is larger than was asked for; the value is still right to within it."""
+    """The certified gap is larger than the tolerance; the value is still right to within the gap."""
 
 
 @dataclass(frozen=True, eq=False)
 class OfflineOptimum:
-    """The optimum and its proof: no fixed policy is worth more than value + gap.
+    """The optimum and its proof: no fixed policy has a higher performance than value + gap.
 
-    `distributions` and `cumulative_rewards`, what every arm earns, are by arm; `accounts`, R with its initial 1, are by
-    group, or by arm without groups.
+    `distributions` and `cumulative_rewards` are by arm; `accounts`, R with its initial 1, by group, or by arm without
+    groups.
     """
 
     distributions: Matrix
@@ -55,7 +54,7 @@ def offline_optimum(
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
 ) -> OfflineOptimum:
-    """The distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
+    """Find the distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
 
     Parameters
     ----------
@@ -66,23 +65,22 @@ def offline_optimum(
         Fairness, in [0, 1).
     tolerance
         Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
-        `CertificateWarning` says so; the gap is true in any case.
+        `CertificateWarning` is issued; the gap is valid in any case.
     initial
-        What groups have before the first reward, in place of 1: one number, or one per group.
+        Accounts before the first reward, instead of 1: one number, or one per group.
     groups
-        Whom to be fair to: a `Groups`, or a label per arm. The optimum is then that of sum_G s_G^alpha phi(R_G), where
-        R_G is 1 and what the arms of the group earn, over the policies that keep the floors in every context; the floor
-        of a group is divided inside it at will.
+        A `Groups`, or a label per arm. The objective is then sum_G s_G^alpha phi(R_G), where R_G is 1 + the rewards of
+        the arms of the group, over the policies that keep the floors in every context; a policy may divide the floor of
+        a group among its arms in any way.
     present
-        Where arms come and go, which of them are there: a row of booleans per epoch, `present_arms(stream)`. Floors are
-        kept among those.
+        If arms come and go, which of them are present: a row of booleans per epoch, `present_arms(stream)`. Floors
+        apply to the present arms.
 
     Notes
     -----
-    A structured primal-dual interior point, O(M N min(M, N)) per iteration, on the contexts in doubt alone. Contexts
-    that were never seen stay uniform: over groups, and inside each over its arms. Arms of one group that tie share
-    alike.
-    Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions.
+    A structured primal-dual interior point method, O(M N min(M, N)) per iteration, on the undecided contexts only.
+    Contexts without rounds stay uniform over groups, and over arms inside a group. Tied arms of one group share
+    equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions.
 
     >>> best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], alpha=0.5)
     >>> round(best.value, 6), best.certified
@@ -104,7 +102,7 @@ def offline_optimum(
     first = checked_initial(initial, k)
     best, merged, base = reduction.merge(totals, first)
     shares, accounts = np.empty_like(merged), np.empty(k)
-    prices, doubt = np.ones(k), np.full(k, np.inf)  # nothing is known
+    prices, doubt = np.ones(k), np.full(k, np.inf)  # no price is known
     factors = reduction.groups.factors(alpha)
     value, gap, iterations = hindsight.solve(merged, base, factors, alpha, tolerance, prices, doubt, shares, accounts)
     certified = bool(gap <= tolerance * value)
@@ -115,9 +113,9 @@ def offline_optimum(
 
 
 def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix:
-    """W_ji: the sum of arm i's rewards over the rounds of context j, for the first rounds or all.
+    """Return W_ji, the sum of arm i's rewards over the rounds of context j, for the first rounds or all.
 
-    Where arms come and go, row e M + j is context j in epoch e, between two changes: nothing to earn from absent arms.
+    If arms come and go, row e M + j is context j in epoch e; absent arms have 0.
 
     >>> context_reward_totals(Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])).tolist()
     [[2.0, 1.2], [0.5, 0.5]]
@@ -131,7 +129,7 @@ def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix
 
 
 def by_epoch(stream: Stream) -> Stream:
-    """The same rounds with pairs of epoch and context as contexts, where absent arms pay nothing; no arm comes or goes.
+    """Return the same rounds with pairs of epoch and context as contexts; absent arms have reward 0.
 
     >>> stream = Stream.from_arrays([0, 0, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]], arrivals=[0, 2])
     >>> plain = by_epoch(stream)
@@ -154,7 +152,7 @@ def by_epoch(stream: Stream) -> Stream:
 
 
 def present_arms(stream: Stream) -> NDArray[np.bool_]:
-    """Which arms are there in every epoch, (n_epochs, n_arms): one row of True where none comes or goes.
+    """Return which arms are present in every epoch, (n_epochs, n_arms): one row of True if arms do not change.
 
     >>> present_arms(Stream.from_arrays([0, 0, 0], [[1.0, 0.2]] * 3, arrivals=[0, 2])).tolist()
     [[True, False], [True, True]]
@@ -171,18 +169,18 @@ def offline_curve(
     tolerance: float = 1e-9,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Vector, Vector]:
-    """The optimum of every prefix asked for, and its certified gap; each begins where the one before ended.
+    """Return the optimum of several prefixes of a stream, and its certified gap; each solution starts from the last.
 
     Parameters
     ----------
     stream
         Rewards must not be negative.
     rounds
-        Numbers of rounds, rising.
+        Numbers of rounds, strictly increasing.
     groups
-        As for `offline_optimum`. Where arms come and go, floors are kept among those that are there.
+        As for `offline_optimum`. If arms come and go, floors apply to the present arms.
     progress
-        A function to be told, every so often, how many more prefixes are done.
+        A function that is called with the number of prefixes done since its last call.
 
     >>> stream = Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])
     >>> values, gaps = offline_curve(stream, 0.5, [1, 3])
@@ -194,7 +192,7 @@ def offline_curve(
     validate.stream("stream", stream)
     stops = validate.indices("rounds", rounds, stream.n_rounds + 1, low=1).astype(np.int64)
     if (np.diff(stops) <= 0).any():
-        raise InvalidArgument("rounds", "rising", stops, "Sort them and leave repeats out.")
+        raise InvalidArgument("rounds", "strictly increasing", stops, "Sort them and remove duplicates.")
     most = MOST_REWARD / stream.n_rounds
     validate.reward_table("stream.reward_table", stream.reward_table, low=0.0, high=most, repair=RESCALE)
     reduction = Reduction.of(stream.n_arms, groups, present_arms(stream))
@@ -210,7 +208,7 @@ def offline_curve(
     done = 0
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
-        which = done, stops[chunk], problem, reduction.owed, plain
+        which = done, stops[chunk], problem, reduction.kernel_groups, plain
         hindsight.curve(data, *which, alpha, tolerance, state, shares, accounts, values[chunk], gaps[chunk])
         done = int(stops[chunk][-1])
         if progress is not None:

@@ -1,14 +1,13 @@
 """The best fixed policy in hindsight, max over (simplex_n)^m of sum_i f_i phi(R_i(0) + sum_j W_ji x_ji), with proof.
 
 With the right price w_i = f_i phi'(R_i) of every arm, a context plays only the arms whose W_ji w_i is largest. So
-prices settle most of it before the interior point begins. Where W_ji w_i is clearly below the best of its row, arm i is
-out of the running in context j; a row with one candidate left is settled, and at the optimum fewer than n rows share.
-`solve` takes first prices from a sample of the rows, keeps the rows that the doubt about each price leaves open, and
-asks `certify`, which looks at every entry, whether that was enough; if not, new prices, new doubts, and in the end the
-whole problem at once. Nothing but `certify` has to be trusted.
+prices decide most contexts before the interior point method starts. If W_ji w_i is clearly below the best of its row,
+arm i is not a candidate in context j; a row with one candidate is decided, and at the optimum fewer than n rows have
+several. `solve` takes first prices from a sample of the rows, keeps the rows that are undecided given the uncertainty
+`doubt` of each price, and calls `certify`, which reads every entry; if the gap is too large, it repeats with new prices
+and doubts, and finally solves the whole problem. Correctness depends on `certify` alone.
 
-Groups of arms, and floors under what is drawn, are no part of that problem: `alphafair.offline.reduction` makes it out
-of theirs.
+Groups and floors are not part of this problem: `alphafair.offline.reduction` removes them.
 """
 
 import math
@@ -17,10 +16,10 @@ import numpy as np
 
 from alphafair.jit import kernel, long_kernel
 from alphafair.offline.interior_point import follow
-from alphafair.offline.reduction_kernels import add, merge
+from alphafair.offline.reduction import add, merge
 
 EPSILON = 2.220446049250313e-16
-LINEAR = 1e-15  # an alpha below this leaves every price at 1, to more digits than any tolerance can ask for
+LINEAR = 1e-15  # for smaller alpha every price is 1, to more digits than any tolerance
 MOST_STAGES, SAMPLED_STAGES = 12, 5
 FIRST, SAMPLE = 20, 160  # rows per arm of a sample: where every arm is a candidate, and where few are
 FEW = 400  # rows per arm that are solved as they are, where few arms are candidates
@@ -64,10 +63,10 @@ def certify(totals, initial, factors, x, alpha, earned, prices):
 
 @kernel
 def _screen(totals, initial, prices, doubt, grain, x, base, row, kept):
-    """Settle the rows whose best arm is beyond doubt, keep the others: how many, how many candidates, of what weight.
+    """Decide the rows with one candidate, keep the others; return the numbers of rows and candidates, and the weight.
 
-    Price i is within a factor exp(doubt_i): arm i is out of the running in row j, where it is kept as worth nothing, if
-    W_ji at its highest price is below some W_jk at its lowest. Rows without any reward stay uniform. With a grain, only
+    Price i is within a factor exp(doubt_i): arm i is not a candidate in row j, and is kept there with 0, if W_ji at its
+    highest price is below some W_jk at its lowest. Rows without any reward stay uniform. With a grain, only
     those rows are kept at which the accumulated weight max_i W_ji w_i passes a multiple of it, scaled to weigh as much.
     """
     m, n = totals.shape
@@ -106,7 +105,7 @@ def _screen(totals, initial, prices, doubt, grain, x, base, row, kept):
 
 @kernel
 def _greedy(totals, x):
-    """alpha = 0: every context on its largest total, ties shared alike."""
+    """alpha = 0: every context plays its largest total; ties share equally."""
     m, n = totals.shape
     for j in range(m):
         best, count = 0.0, 0
@@ -120,7 +119,7 @@ def _greedy(totals, x):
 
 @kernel
 def _forget(totals, initial, factors, alpha, prices, doubt):
-    """The prices of uniform play, not to be relied on."""
+    """Reset to the prices of uniform play, with infinite doubt."""
     m, n = totals.shape
     for i in range(n):
         prices[i], doubt[i] = initial[i], np.inf
@@ -135,8 +134,8 @@ def _forget(totals, initial, factors, alpha, prices, doubt):
 def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
     """Value, certified gap and steps taken; x, R, the prices and the doubt about them in place.
 
-    Price i is taken to be right within a factor exp(doubt_i), infinity if nothing is known; by how much it has moved
-    comes back. Wrong doubts cost time, nothing else: where they lead nowhere, everything is looked at, from the start.
+    Price i is assumed right within a factor exp(doubt_i), infinity if unknown; its actual change is returned in
+    `doubt`. Wrong doubts cost time only: if they fail, the whole problem is solved from the start.
     """
     m, n = totals.shape
     if alpha <= LINEAR:
@@ -151,7 +150,7 @@ def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
     if doubt[0] == np.inf:
         _forget(totals, initial, factors, alpha, prices, doubt)
         if m * n > LARGE and m <= 2 * FIRST * n:
-            doubt[:] = alpha  # too large to look at everything, too few rows to look at some
+            doubt[:] = alpha  # too large to solve at once, too few rows for a sample
     for stage in range(MOST_STAGES):
         cold, grain = doubt[0] == np.inf, 0.0
         n_rows, n_entries, whole = _screen(totals, initial, prices, doubt, grain, trial, base, row, kept)
@@ -169,7 +168,7 @@ def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
             barrier *= n_rows / (n_entries * n_entries)
             aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
             steps += follow(kept[:n_rows], base, factors, alpha, aim, max(barrier, 1e-300), fresh, shares, tried)
-        if grain > 0.0:  # what a sample of so many grains per arm can tell
+        if grain > 0.0:  # the accuracy of a sample with so many grains per arm
             for i in range(n):
                 count, share = fresh[i] * tried[i] / grain, max(0.0, 1.0 - base[i] / tried[i])
                 doubt[i] = alpha / (1.0 + 4.0 * alpha) * (math.sqrt(share / (count + 1.0)) + 3.0 / (count + 1.0))
@@ -212,10 +211,10 @@ def add_rounds(contexts, items, table, first, last, totals):
 
 
 @long_kernel
-def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, earned, values, gaps):
-    """The optimum of every prefix in `rounds`, rising, each from the last one's prices; totals hold `done` rounds.
+def curve(data, done, rounds, problem, groups, plain, alpha, tolerance, state, x, earned, values, gaps):
+    """Solve every prefix in `rounds`, increasing, each from the prices of the last; totals hold `done` rounds.
 
-    Where `plain`, merged and base are the totals and the initial rewards themselves.
+    If `plain`, merged and base are the totals and the initial accounts themselves.
     """
     contexts, items, table = data
     totals, initial, factors = problem
@@ -224,7 +223,7 @@ def curve(data, done, rounds, problem, owed, plain, alpha, tolerance, state, x, 
         add_rounds(contexts, items, table, done, rounds[k], totals)
         done = rounds[k]
         if not plain:
-            merge(totals, initial, owed, best, merged, base)
+            merge(totals, initial, groups, best, merged, base)
         for g in range(doubt.shape[0]):
             doubt[g] = min(max(MARGIN * doubt[g], 1e-6), 1.0) if doubt[g] < np.inf else np.inf
         values[k], gaps[k], _ = solve(merged, base, factors, alpha, tolerance, prices, doubt, x, earned)

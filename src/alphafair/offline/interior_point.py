@@ -4,7 +4,7 @@ Optimality needs a price w per arm and a multiplier mu per context:
 
     w_i = f_i R_i^(-alpha), R_i = base_i + sum_j W_ji x_ji, sum_i x_ji = 1, z_ji = mu_j - W_ji w_i >= 0, x_ji z_ji = 0
 
-`follow` asks for x z = t instead and drives t to 0, by Mehrotra's primal-dual predictor-corrector. With d = x/z
+`follow` requires x z = t instead and drives t to 0, by Mehrotra's primal-dual predictor-corrector. With d = x/z
 and x z to change by z (c - x), a Newton step on these equations, the first of them in logarithms, is
 
     [ R/(alpha w) + sum_j W^2 d   -(W d)' ] [ dw  ]   [ -(R/alpha) log(w R^alpha/f) + sum_j W (x - c) ]
@@ -14,7 +14,7 @@ and x z to change by z (c - x), a Newton step on these equations, the first of t
 
 Both blocks on the diagonal are diagonal themselves: the longer side is eliminated, a square of the shorter one
 is factored, and an iteration costs O(m n min(m, n)). Inner loops run over one row from its first entry and gather by
-arm what they sum, because that is what a compiler turns into vector instructions.
+arm what they sum, which the compiler vectorises.
 """
 
 import math
@@ -27,9 +27,9 @@ from alphafair.math.cholesky import solve as solve_factored
 from alphafair.math.log_barrier import level
 
 MOST_STEPS = 200
-AHEAD = 1e4  # how far x z may run ahead of the whole gap
-CALM = 4  # steps without half the gap, before x and z must move alike
-PATIENCE = 20  # such steps with x z where it should be, before rounding is to blame
+AHEAD = 1e4  # the largest ratio of the whole gap to x z
+CALM = 4  # steps without halving the gap, before x and z take steps of one length
+PATIENCE = 20  # such steps with x z small enough, before it stops because of rounding
 
 
 @kernel

@@ -1,14 +1,14 @@
-"""What an algorithm is: names for what it keeps, and a few functions on it. A policy's class hands one to `BasePolicy`.
+"""An algorithm: the layout of its memory and a few functions on it, for `BasePolicy`.
 
-    start(memory)                                       first values, in zeros
-    draw(memory, context, uniform, out)                 writes the distribution to `out`; the arm and its probability
+    start(memory)                                       write initial values over zeros
+    draw(memory, context, uniform, out)                 write the distribution to `out`; return arm and probability
     learn(memory, context, probabilities, rewards)      full information
-    learn(memory, context, arm, propensity, reward)     bandit feedback: False, and nothing changed, where the policy
-                                                        cannot have drawn an arm so rarely
-    admit(memory, n_kept, some_left, entries)           arms came or went: columns after the first `n_kept` are new
+    learn(memory, context, arm, propensity, reward)     bandit feedback; return False, and change nothing, for a
+                                                        propensity that the policy cannot have used
+    admit(memory, n_kept, some_left, entries)           after a change of arms: columns from `n_kept` on are new
 
-`draw`, `learn` and the other functions marked as kernels are compiled, and called once per round by
-`alphafair.policy.loops`, so that stepwise and compiled runs agree to the last bit; Python calls the others.
+`draw`, `learn` and the other kernels are compiled, and `alphafair.policy.loops` calls them once per round, so stepwise
+and compiled runs agree to the last bit. The other functions are called from Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kernel = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:
-    """Made once per module, and shared by all policies of a kind. See the module's docstring for the functions."""
+    """Made once per module and shared by all policies of a class; the functions are described above."""
 
     layout: Layout
     draw: Kernel
@@ -32,21 +32,23 @@ class Algorithm:
     start: Callable[[Memory], None] = lambda memory: None
     start_contexts: Callable[[Memory], None] = lambda memory: None  # the same for `contexts` and `context_scalars`
     admit: Callable[..., None] = lambda memory, n_kept, some_left, entries: None
-    learn_in_order: Kernel | None = None  # a quicker `learn`, where nothing is late or masked
-    prepare: Kernel | None = None  # (memory, context): what `learn` needs and `draw` has left, where another came since
-    expect: Kernel | None = None  # (memory, context, arm): its reward is on its way
+    learn_in_order: Kernel | None = None  # a faster `learn`, if nothing is late or masked
+    prepare: Kernel | None = None  # (memory, context): recompute what `draw` leaves in scratch for `learn`
+    expect: Kernel | None = None  # (memory, context, arm): a reward will come later
     forgo: Kernel | None = None  # (memory, context, arm): it will never come
-    show: Kernel | None = None  # (memory, features, t): row t describes the round that comes next; whether that is new
-    mask: Kernel | None = None  # (memory, probabilities, available): in place; by default renormalised
+    show: Kernel | None = None  # (memory, features, t): set the features of round t; return whether they changed
+    mask: Kernel | None = None  # (memory, probabilities, available): in place; default: renormalise
     accounts: str | None = None  # the row of `arms`, or of `contexts`, that holds accounts
-    simplex_rows: str | None = None  # the row of `contexts` that keeps the floors of groups itself
-    before_arms_change: Callable[[Memory], None] | None = None  # finish what cannot wait until other arms are there
-    reopen: Callable[[Memory, Any], None] | None = None  # (memory, columns): accounts have changed from outside
-    groups_changed: Callable[[Memory], None] | None = None  # arms came or went among groups that share accounts
+    simplex_rows: str | None = None  # the row of `contexts` that is projected on the floors of groups
+    before_arms_change: Callable[[Memory], None] | None = None  # finish pending work before arms change
+    reopen: Callable[[Memory, Any], None] | None = None  # (memory, columns): accounts were changed outside the kernels
+    groups_changed: Callable[[Memory], None] | None = None  # arms were added or retired in groups that share accounts
     alpha_changed: Callable[[Memory], None] | None = None
-    check: Callable[[Memory], str | None] = lambda memory: None  # what is wrong with a memory that was read
+    check: Callable[[Memory], str | None] = lambda memory: (
+        None
+    )  # return what a restored memory must be, if it is not; else None
     least_propensity: Callable[[Memory, int], float] = lambda memory, context: 0.0
-    flags: tuple[str, ...] = ()  # global names that are False in machine code for policies that do not need them
+    flags: tuple[str, ...] = ()  # global names that machine code replaces by False for policies without that feature
 
     def __deepcopy__(self, memo: Any) -> Algorithm:
         return self

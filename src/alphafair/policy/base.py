@@ -1,7 +1,7 @@
-"""`BasePolicy`: what all policies share. Choosing, learning, arms that come and go, snapshots, whole runs.
+"""`BasePolicy`: choosing, learning, adding and retiring arms, snapshots and whole runs of all policies.
 
-A policy is an `Algorithm` with settings and memory. Its class names the algorithm and checks the settings; everything
-else is here.
+A policy is an `Algorithm` with settings and memory. Its class names the algorithm and validates the settings; the rest
+is here.
 """
 
 from __future__ import annotations
@@ -21,25 +21,32 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import jit, validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, Labels
-from alphafair.math.draw import all_within, draw_arm, is_distribution, mask_alone
+from alphafair.math.distributions import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
-from alphafair.policy.memory import DAMAGED, Learned, Memory, check_kind, checked_state, settings_vector
-from alphafair.policy.random_numbers import RandomNumbers
-from alphafair.policy.regressors import Regressors
+from alphafair.policy.memory import (
+    DAMAGED,
+    Learned,
+    Memory,
+    RandomNumbers,
+    Regressors,
+    check_kind,
+    checked_state,
+    settings_vector,
+)
 from alphafair.values import Account, ChosenDecision, Decision, Feedback, Policy, State, UniformSource
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
-_new_decision = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+_new_decision = tuple.__new__  # twice as fast as the constructor of a NamedTuple
 _NOT_PREPARED = -1
-MOST_ROUNDS = 1 << 16  # in one call: a bar moves between two, and other threads have their turn
+MOST_ROUNDS = 1 << 16  # per call: progress bars and other threads get their turn between calls
 
 
 class _Markers(NamedTuple):
-    """Left on a decision of `choose` by the policy that used it, so that it does so once; a copy has its own."""
+    """Marks that a policy leaves on a decision of `choose` when it uses it, so that it uses it once."""
 
     learned: object
     expected: object
@@ -47,13 +54,12 @@ class _Markers(NamedTuple):
 
 
 class BasePolicy(Policy):
-    """Derive from it, name the `algorithm`, check settings in `__init__`, and return them as numbers in `_numbers`.
+    """Base class of policies: set `algorithm`, validate the settings in `__init__`, return them in `_numbers`.
 
-    One policy may be used from many threads: every call is done as a whole before the next one begins. Whole runs give
-    up Python's lock while they calculate, and calls for the same policy wait for them.
+    Many threads may share a policy: calls are atomic. Whole runs release the GIL; other calls of the same policy wait.
     """
 
-    _version: ClassVar[int] = 4  # of what a snapshot holds; raise it when the names or shapes of its arrays change
+    _version: ClassVar[int] = 4  # of snapshots; increase it when names or shapes of arrays change
     algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm]]
 
     def __init__(
@@ -73,36 +79,36 @@ class BasePolicy(Policy):
         self._groups: GroupAccounts | None = None
         if self._keeps_group_accounts():
             self._groups = GroupAccounts(Groups.of(groups).for_arms(self.n_arms), self._own_algorithm())
-            said = self._groups.groups.settings()
-            self.settings |= {"groups": said} if said else {}
+            arguments = self._groups.groups.settings()
+            self.settings |= {"groups": arguments} if arguments else {}
         self._regressors: Regressors | None = None
         if regressor is not None:
             self._regressors = Regressors(regressor, self.n_arms, of_arms=len(self.feature_shape) == 2)
             self.settings["regressor"] = self._regressors.blank
-        self._become(np.ones(self.n_arms, dtype=np.bool_))
+        self._reset_memory(np.ones(self.n_arms, dtype=np.bool_))
 
-    # what a subclass may say
+    # for subclasses to override
 
     def _numbers(self) -> Mapping[str, Any]:
-        """The settings as numbers, by the names of the algorithm's layout."""
+        """Return the settings as numbers, by the names of the algorithm's layout."""
         return {}
 
     def _flags(self) -> dict[str, bool]:
-        """What machine code must be able to do, by the names of the algorithm's flags."""
-        plain = self._groups is None or self._groups.groups.are_plain
+        """Return the flags of the algorithm: the branches that machine code must include."""
+        plain = self._groups is None or self._groups.groups.is_default
         known = {"GROUPS": not plain, "FEATURES": self.n_features > 0}
         return {name: known[name] for name in self._algorithm.flags if name in known}
 
-    def _check_room(self, n_live: int) -> None:
-        """Refuse so many live arms, where the settings leave no room for them."""
+    def _check_n_live(self, n_live: int) -> None:
+        """Raise if the settings do not allow `n_live` live arms."""
         if self._groups is not None:
-            self._groups.groups.check_room(n_live)
+            self._groups.groups.check_floor(n_live)
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
-        """The settings with so many contexts."""
+        """Return the settings for `n_contexts` contexts."""
         return self.settings
 
-    # what there is
+    # attributes
 
     def _own_algorithm(self) -> Algorithm:
         chosen = type(self).algorithm
@@ -124,20 +130,20 @@ class BasePolicy(Policy):
 
     @property
     def _bytes_per_context(self) -> int:
-        """How much memory a context takes."""
+        """The memory of one context."""
         return self._learned.bytes_per_context
 
     @property
     def groups(self) -> ArmGroups | None:  # type: ignore[override]
-        """Whom it is fair to, where it can be fair to groups: without any said, every arm is a group of its own."""
+        """The groups, if the policy supports them; by default every arm is its own group."""
         return None if self._groups is None else self._groups.groups
 
     @property
     def accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
-        """R: 1 and what every arm has earned so far, of groups where there are any; None if it keeps no accounts.
+        """R: 1 + the rewards of every arm so far, or of every group; None if the policy keeps no accounts.
 
-        Expected rewards with full information, realised ones with bandit feedback. Where contexts are fair on their
-        own, a row for each.
+        Rewards are expected ones with full information, realised ones with bandit feedback. A policy with accounts per
+        context has a row for each.
         """
         with self._lock:
             if self._learned.accounts_in is None:
@@ -149,7 +155,7 @@ class BasePolicy(Policy):
 
     @property
     def cumulative_rewards(self) -> Vector | Matrix | None:  # type: ignore[override]
-        """What every arm has earned so far; None if it keeps no accounts."""
+        """The rewards of every arm so far; None if the policy keeps no accounts."""
         with self._lock:
             if self._learned.accounts_in is None:
                 return None
@@ -159,7 +165,7 @@ class BasePolicy(Policy):
     # memory
 
     def _blank(self, n_contexts: int, n_live: int) -> Memory:
-        """What so many contexts and live arms start with."""
+        """Return the initial memory."""
         layout, groups = self._algorithm.layout, self._groups
         features: Any = ()
         if "FEATURES" in self._algorithm.flags:
@@ -177,14 +183,14 @@ class BasePolicy(Policy):
         return memory
 
     def _with_settings(self, memory: Memory) -> Memory:
-        """The same memory with the settings of now."""
+        """Return the memory with the current settings."""
         groups = memory.groups if self._groups is None else self._groups.memory(self.n_arms)
         return memory._replace(
             settings=settings_vector(self._algorithm.layout.settings, self._numbers()), groups=groups
         )
 
-    def _become(self, live: NDArray[np.bool_]) -> None:
-        """Nothing learned, of these arms, some of which may be retired."""
+    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
+        """Start with the initial memory for these arms, some of which may be retired."""
         self._algorithm, self.n_arms = self._own_algorithm(), len(live)
         if self._groups is not None:
             self._groups.live_groups = self._groups.groups.among(np.flatnonzero(live))
@@ -193,13 +199,13 @@ class BasePolicy(Policy):
         if self._groups is not None and self._groups.pooled:
             accounts = self._algorithm.layout.only_with_groups
         self._learned = Learned(self._algorithm.layout, memory, live, accounts)
-        if self._groups is not None and not self._groups.groups.are_plain:
+        if self._groups is not None and not self._groups.groups.is_default:
             self._learned.group_accounts = np.zeros(self._groups.groups.n_groups)
         self._set_lock()
         self._memory_changed()
 
     def _memory_changed(self) -> None:
-        """The memory is another one: of other arms, contexts or settings."""
+        """Refresh everything that refers to the memory, after a change of arms, contexts or settings."""
         self._memory = self._learned.memory
         self._bandit, self._reward_range = self.feedback is Feedback.BANDIT, self.traits.reward_range
         self._prepared = _NOT_PREPARED
@@ -207,44 +213,44 @@ class BasePolicy(Policy):
         if "_draw" not in self.__dict__:
             self._start_interpreted()
 
-    # interpreted first, machine code later: see `alphafair.jit`
+    # interpreted at first, machine code later: see `alphafair.jit`
 
     def _start_interpreted(self) -> None:
-        own, kind = weakref.proxy(self), type(self)  # a policy that nobody has any more is gone at once
+        own, kind = weakref.proxy(self), type(self)  # without a reference cycle, so that the policy is freed at once
         self._bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", self._compile_name())
-        self._draw: Callable[..., tuple[int, float]] = partial(kind._first_draw, own)
-        self._learn: Callable[..., bool | None] = partial(kind._first_learn, own)
-        self._prepare: Callable[..., None] = partial(kind._first_prepare, own)
+        self._draw: Callable[..., tuple[int, float]] = partial(kind._draw_interpreted, own)
+        self._learn: Callable[..., bool | None] = partial(kind._learn_interpreted, own)
+        self._prepare: Callable[..., None] = partial(kind._prepare_interpreted, own)
         self._all_within, self._is_distribution = all_within, is_distribution
 
     def _compile_name(self) -> str | None:
-        """How `alphafair compile` knows kernels like these; None for policies of other packages."""
+        """Return the name of these kernels for `alphafair compile`; None for policies of other packages."""
         if not type(self).__module__.startswith("alphafair."):
             return None
         flags = "-".join(name.lower() for name, flag in self._flags().items() if flag)
         return "+".join(filter(None, [self.name, self.feedback.value, flags]))
 
     def _use_machine_code(self) -> None:
-        """From now on; called with arguments of just these types, so that machine code need not ask what they are."""
+        """Switch to machine code. Later calls must pass arguments of exactly these types, which are not checked."""
         flags, arms = self._flags(), self._memory.arms.shape[1] if len(self._memory.arms) else len(self.live_arms)
         out = np.empty(arms)
         draw = jit.compiled(self._algorithm.draw, **flags)
         draw(self._memory, 0, 0.0, out)
-        self._draw = jit.machine_code(draw)
+        self._draw = jit.entry_point(draw)
         self._prepared = _NOT_PREPARED
         if self._algorithm.prepare is not None:
             prepare = jit.compiled(self._algorithm.prepare, **flags)
             prepare(self._memory, 0)
-            self._prepare = jit.machine_code(prepare)
+            self._prepare = jit.entry_point(prepare)
         for name, check, arguments in (
             ("_all_within", all_within, (out, 0.0, 1.0)),
             ("_is_distribution", is_distribution, (out,)),
         ):
             found = jit.compiled(check)
             found(*arguments)
-            setattr(self, name, jit.machine_code(found))
+            setattr(self, name, jit.entry_point(found))
 
-    def _first_draw(self, *arguments: Any) -> tuple[int, float]:
+    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
         if self._bundle.use_machine_code():
             self._use_machine_code()
             return self._draw(*arguments)
@@ -253,18 +259,18 @@ class BasePolicy(Policy):
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return int(arm), float(propensity)
 
-    def _first_learn(self, *arguments: Any) -> bool | None:
+    def _learn_interpreted(self, *arguments: Any) -> bool | None:
         if self._bundle.use_machine_code():
             learn = jit.compiled(self._algorithm.learn, **self._flags())
             answer = learn(*arguments)
-            self._learn = jit.machine_code(learn)
+            self._learn = jit.entry_point(learn)
             return bool(answer) if answer is not None else None
         started = time.perf_counter()
         answer = self._algorithm.learn(*arguments)
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return None if answer is None else bool(answer)
 
-    def _first_prepare(self, *arguments: Any) -> None:
+    def _prepare_interpreted(self, *arguments: Any) -> None:
         if self._algorithm.prepare is None:
             return
         if self._bundle.use_machine_code():
@@ -280,16 +286,16 @@ class BasePolicy(Policy):
     def probabilities(
         self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
     ) -> Vector:
-        """The distribution that `choose` would draw from; a question that changes nothing."""
+        """Return the distribution that `choose` draws from; changes nothing."""
         with self._lock:
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
             if features is not None or self.n_features:
-                self._show(features)
+                self._set_features(features)
             out = np.empty(self.n_arms)
             self._draw_among(context, 0.0, out, mask)
             if not self._is_distribution(out):
-                self._refuse_drawn(context, out)
+                self._raise_damaged(context, out)
         out.setflags(write=False)
         return out
 
@@ -301,13 +307,13 @@ class BasePolicy(Policy):
         available: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> Decision:
-        """Draw an arm with one uniform number; learns nothing."""
-        try:  # as `with self._lock`, in half the time
+        """Draw an arm with one uniform number; changes nothing but the random numbers."""
+        try:  # `with self._lock`, at half the cost
             self._acquire()
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
-            shown = self._show(features) if features is not None or self.n_features else None
+            shown = self._set_features(features) if features is not None or self.n_features else None
             if rng is None:
                 block = self._random_numbers.block
                 uniform = block.pop() if block else self._random_numbers.random()
@@ -323,7 +329,7 @@ class BasePolicy(Policy):
             else:
                 arm, propensity = self._draw_among(context, uniform, out, mask)
             if not propensity > 0.0:
-                self._refuse_drawn(context, out)
+                self._raise_damaged(context, out)
         finally:
             self._release()
         decision = _new_decision(ChosenDecision, (context, arm, propensity, probabilities))
@@ -332,7 +338,7 @@ class BasePolicy(Policy):
         return decision
 
     def _draw_arm(self, context: int, uniform: float) -> tuple[int, float]:
-        """The arm that `choose` draws with this uniform number, and its propensity, without checks or a decision."""
+        """Return the arm and propensity that `choose` draws with this uniform number, without validation."""
         with self._lock:
             out = np.empty(self.n_arms)
             if self._learned.all_live:
@@ -341,17 +347,17 @@ class BasePolicy(Policy):
             else:
                 arm, propensity = self._draw_among(context, uniform, out, None)
             if not propensity > 0.0:
-                self._refuse_drawn(context, out)
+                self._raise_damaged(context, out)
             return arm, propensity
 
     @staticmethod
-    def _refuse_drawn(context: int, probabilities: Vector) -> None:
-        """No memory that rounds can have left makes such probabilities."""
-        repair = "The policy's memory is damaged: restore a snapshot, or start afresh and learn from the log."
+    def _raise_damaged(context: int, probabilities: Vector) -> None:
+        """Raise for probabilities that no valid memory can produce."""
+        repair = "The memory of the policy is damaged: restore a snapshot, or learn from the log again."
         raise InvalidArgument(f"the distribution of context {context}", "one that sums to 1", probabilities, repair)
 
-    def _show(self, features: Any) -> NDArray[np.float64]:
-        """Have the features of a round in memory; a copy of them."""
+    def _set_features(self, features: Any) -> NDArray[np.float64]:
+        """Write the features of a round to memory, and return a copy of them."""
         shown = validate.features(features, self.feature_shape)
         live = self._learned.live_arms
         if self._regressors is not None:
@@ -368,14 +374,14 @@ class BasePolicy(Policy):
     def _mask(self, available: ArrayLike) -> NDArray[np.bool_]:
         mask = validate.available(available, self.n_arms)
         if not mask[self._learned.live_arms].any():
-            repair = "Leave the decision out when nothing can be played."
+            repair = "Skip the decision when no arm can be played."
             raise InvalidArgument("available", "true for at least one arm that is not retired", mask, repair)
         return mask
 
     def _draw_among(
         self, context: int, uniform: float, out: Vector, mask: NDArray[np.bool_] | None
     ) -> tuple[int, float]:
-        """Draw where some arms are retired or masked."""
+        """Draw an arm if some are retired or masked."""
         learned = self._learned
         live = out if learned.all_live else np.empty(len(learned.live_arms))
         arm, propensity = self._draw(self._memory, context, uniform, live)
@@ -394,19 +400,19 @@ class BasePolicy(Policy):
     # learning
 
     def update(self, decision: Decision, reward: Any) -> None:
-        """Learn from a decision and its reward (all arms' rewards under full information): once, at any time.
+        """Learn from a decision and its reward (the rewards of all arms under full information): once, at any time.
 
-        A decision of `choose` is taken once, and refused the second time. One that the caller has rebuilt, from a log
-        say, cannot be recognised: taking it once is then the caller's task. Under bandit feedback a log that kept
-        propensities alone is enough: probabilities may be None.
+        The same decision of `choose` is refused a second time. A decision that the caller has rebuilt, for example from
+        a log, is not recognised: the caller must pass it once. Under bandit feedback its probabilities may be None; the
+        propensity is enough.
         """
         try:
             self._acquire()
             n_arms, used_for = self.n_arms, None
-            if type(decision) is ChosenDecision:  # as some policy made it: sound in itself, but it must fit this one
+            if type(decision) is ChosenDecision:  # valid in itself; it must still fit this policy
                 used_for = decision._used
                 if used_for and self._markers.learned in used_for:
-                    self._refuse_again("one that this policy has not learned from yet", decision)
+                    self._raise_used("a decision that this policy has not learned from", decision)
                 context, arm, propensity, probabilities = decision
                 fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
             else:
@@ -422,7 +428,7 @@ class BasePolicy(Policy):
                         self._prepare(self._memory, context)
                     self._prepared = _NOT_PREPARED
                     if self._learn(self._memory, context, arm, propensity, reward) is False:
-                        self._refuse_propensity(context, propensity)
+                        self._raise_propensity(context, propensity)
                 else:
                     self._learn_one(decision, context, arm, propensity, reward)
             else:
@@ -438,12 +444,12 @@ class BasePolicy(Policy):
             self._release()
 
     def _learn_one(self, decision: Decision, context: int, arm: int, propensity: float, reward: float) -> None:
-        """From the reward of the arm that was played, where arms are retired or rounds have features."""
+        """Learn from the reward of the pulled arm, if arms are retired or rounds have features."""
         learned = self._learned
         column = arm if learned.all_live else learned.column(arm)
         if self.n_features:
-            self._show(getattr(decision, "features", None))
-        if column < 0:  # a retired arm: there is nothing to learn any more
+            self._set_features(getattr(decision, "features", None))
+        if column < 0:  # a retired arm: only its account changes
             learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
             self._retired_earned(np.array([arm]), np.array([reward]))
             return
@@ -451,14 +457,14 @@ class BasePolicy(Policy):
             self._prepare(self._memory, context)
         self._prepared = _NOT_PREPARED
         if self._learn(self._memory, context, column, propensity, reward) is False:
-            self._refuse_propensity(context, propensity)
+            self._raise_propensity(context, propensity)
         if self._regressors is not None:
-            self._teach_regressors(column, reward)
+            self._fit_regressor(column, reward)
 
     def _learn_all(self, decision: Decision, context: int, used: Vector, rewards: Vector) -> None:
-        """From the rewards of all arms, drawn with the distribution `used`."""
+        """Learn from the rewards of all arms; `used` is the distribution of the decision."""
         if self.n_features:
-            self._show(getattr(decision, "features", None))
+            self._set_features(getattr(decision, "features", None))
         if not self._learned.all_live:
             self._book_retired([context], (used * rewards)[None])
             used, rewards = used[self._learned.live_arms], rewards[self._learned.live_arms]
@@ -468,49 +474,49 @@ class BasePolicy(Policy):
         self._learn(self._memory, context, used, rewards)
         if self._regressors is not None:
             for column, each in enumerate(rewards.tolist()):
-                self._teach_regressors(column, each)
+                self._fit_regressor(column, each)
 
-    def _teach_regressors(self, column: int, reward: float) -> None:
-        """What an arm has paid over the mean reward, to its own regressor or to the one of all arms."""
+    def _fit_regressor(self, column: int, reward: float) -> None:
+        """Fit the regressor of an arm, or the shared one, to its reward minus the mean reward."""
         assert self._regressors is not None
         names, numbers = self._algorithm.layout.scalars, self._memory.scalars
         mean = numbers[names.reward_sum] / numbers[names.seen]
         self._regressors.fit(column, self._seen, float(reward - mean))
 
     @staticmethod
-    def _refuse_again(allowed: str, decision: Decision) -> None:
-        repair = "Pass each decision once. To learn from one again on purpose, rebuild it: Decision(*decision)."
+    def _raise_used(allowed: str, decision: Decision) -> None:
+        repair = "Pass each decision once. To learn from it again on purpose, pass Decision(*decision)."
         raise InvalidArgument("decision", allowed, decision, repair)
 
-    def _refuse_propensity(self, context: int, propensity: float, entry: int | None = None) -> None:
-        """Of a decision, or of an entry of a log."""
+    def _raise_propensity(self, context: int, propensity: float, entry: int | None = None) -> None:
+        """Raise for a propensity of a decision, or of an entry of a log, that the policy cannot have used."""
         least = self._least_propensity(context)
         raise InvalidArgument(
             "decision.propensity" if entry is None else f"log.propensities[{entry}]",
-            f"at least {least:.3g}, the least this policy can have drawn with in context {context}",
+            f"at least {least:.3g}, the smallest propensity of this policy in context {context}",
             propensity,
-            "Look for its source: other policies' logs, or decisions made after the snapshot that was restored. "
-            "To learn from it all the same, raise it to that number.",
+            "It may come from the log of another policy, or from a decision made after the restored snapshot. "
+            "To learn from it anyway, raise it to that number.",
         )
 
     def _least_propensity(self, context: int) -> float:
-        """The least probability that this policy can ever have drawn an arm with, in this context."""
+        """Return the smallest probability with which this policy can ever have drawn an arm in this context."""
         least = self._algorithm.least_propensity(self._memory, context)
         return least if self._groups is None else self._groups.least_drawn(self._memory, least)
 
     def expect(self, decision: Decision) -> None:
-        """A reward for this decision is on its way: policies that care count it in until `update` or `forgo`."""
-        self._tell(self._algorithm.expect, decision, self._markers.expected, "one that is not expected yet")
+        """Announce a reward that will come later; some policies count it in advance, until `update` or `forgo`."""
+        self._notify(self._algorithm.expect, decision, self._markers.expected, "a decision that is not expected yet")
 
     def forgo(self, decision: Decision) -> None:
-        """No reward will come for a decision that was expected to have one."""
-        self._tell(self._algorithm.forgo, decision, self._markers.forgone, "one whose reward may still come")
+        """Announce that an expected reward will never come."""
+        self._notify(self._algorithm.forgo, decision, self._markers.forgone, "a decision whose reward may still come")
 
-    def _tell(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
+    def _notify(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
         with self._lock:
             chosen = decision if isinstance(decision, ChosenDecision) else None
             if chosen is not None and not {marker, self._markers.learned}.isdisjoint(chosen._used):
-                self._refuse_again(allowed, decision)
+                self._raise_used(allowed, decision)
             context, arm, _, _ = validate.decision(decision, self.n_contexts, self.n_arms)
             column = self._learned.column(arm)
             if kernel is not None and column >= 0:
@@ -520,7 +526,7 @@ class BasePolicy(Policy):
                 chosen._used += (marker,)
 
     def _book_retired(self, contexts: Any, earned: Matrix) -> None:
-        """What retired arms have earned in some rounds."""
+        """Add the rewards of retired arms to their accounts."""
         learned = self._learned
         if not learned.all_live:
             learned.book_retired(contexts, earned)
@@ -532,16 +538,16 @@ class BasePolicy(Policy):
             self._groups.retired_earned(self._learned, arms, amounts)
             self._prepared = _NOT_PREPARED
 
-    # what changes while it runs
+    # changes while it runs
 
     def set_alpha(self, alpha: float) -> None:
-        """Be fair by another alpha from here on.
+        """Change alpha.
 
-        Accounts and what was learned stay. After the change, certificates cover only later rounds, starting from the
+        Accounts and everything learned stay. After the change, certificates cover only later rounds, starting from the
         current accounts.
         """
         if "alpha" not in self.settings:
-            raise InvalidArgument("alpha", f"left alone: {self.name} has none", alpha, "Choose a fair policy.")
+            raise InvalidArgument("alpha", f"left unset: {self.name} has no alpha", alpha, "Use a policy with alpha.")
         alpha = validate.alpha(alpha)
         with self._lock:
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
@@ -558,15 +564,15 @@ class BasePolicy(Policy):
         *,
         groups: Groups | Labels | None = None,
     ) -> None:
-        """Make room for contexts and arms that nobody announced: so many in all from now on.
+        """Add contexts and arms; the arguments are the new totals.
 
-        New contexts start uniform, or with what was learned about arms elsewhere. New arms are taken to have earned the
-        least that any live arm has (`account="least"`), nothing but the initial 1 (`"fresh"`), or a given number of at
-        least 1. A policy that keeps no accounts gives them an equal share of the probability.
+        New contexts start uniform, or with what was learned about arms in other contexts. The account of a new arm is
+        the least account of the live arms (`account="least"`), the initial 1 (`"fresh"`), or a number of at least 1. In
+        policies without accounts a new arm starts with an equal share of the probability.
 
-        `groups` has the labels of the new arms and, as a `Groups`, what new groups are entitled to. An arm that
-        joins a group shares its account; a new group enters with the least R/s of the live ones, the initial 1, or a
-        given R; without `groups` new arms are groups of their own. A floor cannot be promised later.
+        `groups` has the labels of the new arms and, as a `Groups`, the entitlements of new groups. An arm that joins a
+        group shares its account; a new group enters with the least R/s of the live groups, the initial 1, or a given R.
+        Without `groups` every new arm is its own group. Floors cannot be added later.
         """
         with self._lock:
             if n_contexts is not None:
@@ -575,10 +581,10 @@ class BasePolicy(Policy):
                 n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
             entry = validate.account(account)
             if groups is not None and (n_arms is None or n_arms == self.n_arms):
-                repair = "Pass n_arms, more than there are, to add arms."
-                raise InvalidArgument("groups", "None where no arm is added", groups, repair)
+                repair = f"Pass n_arms above {self.n_arms} to add arms."
+                raise InvalidArgument("groups", "None if no arm is added", groups, repair)
             if n_arms is not None and n_arms > self.n_arms:
-                self._check_room(len(self._learned.live_arms) + n_arms - self.n_arms)
+                self._check_n_live(len(self._learned.live_arms) + n_arms - self.n_arms)
                 self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
             if n_contexts is not None:
                 self._learned.add_contexts(self._blank(1, len(self._learned.live_arms)), n_contexts)
@@ -588,32 +594,32 @@ class BasePolicy(Policy):
     def _admit(self, n_new: int, entry: float, arriving: Groups) -> None:
         entries = np.full(n_new, entry)
         if arriving.pull_floor is not None:
-            repair = "Make the policy with all floors that are promised."
-            raise InvalidArgument("groups.pull_floor", "None for arms that come later", arriving.pull_floor, repair)
+            repair = "Pass all floors to the constructor."
+            raise InvalidArgument("groups.pull_floor", "None for new arms", arriving.pull_floor, repair)
         if self._groups is not None:
             grown = self._groups.groups.grown(n_new, arriving.labels, arriving.entitlements)
             entries = self._groups.entries(grown, self._learned, n_new, entry, arriving.entitlements)
             self._groups.grow(grown, self._learned, n_new)
-            said = grown.settings()
-            self.settings = {**self.settings, **({"groups": said} if said else {})}
+            arguments = grown.settings()
+            self.settings = {**self.settings, **({"groups": arguments} if arguments else {})}
         elif arriving.labels is not None or arriving.entitlements is not None:
-            repair = "Policies that can be are AlphaFair, AlphaFairBandit and AlphaFairAdaptive."
-            raise InvalidArgument("groups", f"left out: {self.name} is not fair to groups", arriving, repair)
+            repair = "Use AlphaFair, AlphaFairBandit or AlphaFairAdaptive."
+            raise InvalidArgument("groups", f"None: {self.name} does not support groups", arriving, repair)
         self._change_arms(np.arange(len(self._learned.live_arms)), entries)
 
     def retire(self, arm: int) -> None:
-        """Never draw an arm again. It keeps its number and its account; late rewards of it are still booked."""
+        """Never draw an arm again. It keeps its number and its account; its late rewards still count."""
         with self._lock:
             arm, live = validate.integer("arm", arm, low=0, high=self.n_arms - 1), self._learned.live_arms
             if arm not in live:
                 allowed = f"one of the live arms {live.tolist()}"
-                raise InvalidArgument("arm", allowed, arm, "It is retired already.")
+                raise InvalidArgument("arm", allowed, arm, "It is already retired.")
             if len(live) == 1:
                 raise InvalidArgument("arm", "one of at least two live arms", arm, "Add another with grow first.")
             self._change_arms(np.flatnonzero(live != arm), np.empty(0))
 
     def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
-        """Only the columns `kept` stay; as many arms come as there are `entries`: their accounts, NaN for the least."""
+        """Keep the columns `kept`, and add an arm per entry of `entries`: its account, NaN for the least."""
         learned, groups, algorithm = self._learned, self._groups, self._algorithm
         if algorithm.before_arms_change is not None:
             algorithm.before_arms_change(learned.memory)
@@ -628,7 +634,7 @@ class BasePolicy(Policy):
         learned.memory = self._with_settings(learned.memory)
         algorithm.admit(learned.memory, len(kept), some_left, entries)
         if groups is not None and pooled:
-            learned.accounts[:, len(kept) :] = 1.0  # what new arms have earned themselves
+            learned.accounts[:, len(kept) :] = 1.0  # the arms' own accounts
             groups.keep_accounts_of_absent(learned, before, rho)
             if algorithm.groups_changed is not None:
                 algorithm.groups_changed(learned.memory)
@@ -642,7 +648,7 @@ class BasePolicy(Policy):
     # copies and snapshots
 
     def _set_lock(self) -> None:
-        self._lock = threading.RLock()  # one that nobody else can release, should a signal end the wait for it
+        self._lock = threading.RLock()  # only its owner can release it, even if a signal interrupts the wait
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._mark_with(_Markers(object(), object(), object()))
 
@@ -650,23 +656,23 @@ class BasePolicy(Policy):
         self._markers, self._used_once = markers, (markers.learned,)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`: a copy of one moment; spare rows, the lock and code are nobody else's."""
+        """For `copy` and `pickle`: a consistent copy, without spare rows, lock and code."""
         with self._lock:
             return copy.deepcopy(self._shareable())
 
     def _shareable(self) -> dict[str, Any]:
-        """Its attributes, but for those that another policy cannot use."""
+        """Return the attributes that another policy can take over."""
         own = {"_rows", "_lock", "_acquire", "_release", "_markers", "_used_once", "_draw", "_learn", "_prepare"}
         own |= {"_memory", "_bundle", "_all_within", "_is_distribution", "_algorithm"}
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._take(state)
+        self._set_attributes(state)
         self._set_lock()
         self._memory_changed()
 
-    def _take(self, state: dict[str, Any]) -> None:
-        """Attributes that were copied or pickled: they have no code."""
+    def _set_attributes(self, state: dict[str, Any]) -> None:
+        """Set attributes that were copied or pickled, and restore the references to the algorithm."""
         self.__dict__.update(state)
         self._algorithm = self._own_algorithm()
         self._learned.layout = self._algorithm.layout
@@ -674,74 +680,74 @@ class BasePolicy(Policy):
             self._groups.algorithm = self._algorithm
 
     @classmethod
-    def _made(cls, n_contexts: int, live: NDArray[np.bool_], settings: Mapping[str, Any], seed: int | None) -> Self:
-        """A policy of which some arms are retired."""
+    def _build(cls, n_contexts: int, live: NDArray[np.bool_], settings: Mapping[str, Any], seed: int | None) -> Self:
+        """Construct a policy of which some arms are retired."""
         settings = dict(settings)
-        said = settings.pop("groups", None)
-        if said is None:
+        arguments = settings.pop("groups", None)
+        if arguments is None:
             policy = cls(n_contexts, int(live.sum()), **settings, seed=seed)
             if policy._groups is not None:
                 policy._groups.groups = Groups().for_arms(len(live), n_live=int(live.sum()))
         else:
-            groups = _given(said).for_arms(len(live), n_live=int(live.sum()))
+            groups = _groups_from_snapshot(arguments).for_arms(len(live), n_live=int(live.sum()))
             few = Groups(**groups.among(np.flatnonzero(live)).settings())
             policy = cls(n_contexts, int(live.sum()), groups=few, **settings, seed=seed)
             assert policy._groups is not None
             policy._groups.groups, policy.settings = groups, {**policy.settings, "groups": groups.settings()}
         if not live.all():
-            policy._become(live)
+            policy._reset_memory(live)
         return policy
 
     def fresh(self) -> Self:
-        """The same policy with nothing learned and its seed started over; retired arms stay retired."""
+        """Return the same policy with nothing learned and its seed started over; retired arms stay retired."""
         with self._lock:
             settings = self._settings_for(self.n_contexts)
-            return self._made(self.n_contexts, self._learned.live, settings, self._random_numbers.seed)
+            return self._build(self.n_contexts, self._learned.live, settings, self._random_numbers.seed)
 
     def snapshot(self) -> State:
-        """All that is needed to go on from here, random numbers included."""
+        """Return everything that is needed to continue from here, random numbers included."""
         with self._lock:
             if self._regressors is not None:
-                repair = "Keep the log and learn from it again, or use copy.deepcopy."
+                repair = "Learn from the log again, or use copy.deepcopy."
                 raise InvalidArgument("regressor", "None for a snapshot", self.settings["regressor"], repair)
             settings = {"n_contexts": self.n_contexts, "n_arms": self.n_arms, **self.settings}
             return State(self.name, self._version, settings, self._random_numbers.state(), self._learned.arrays())
 
     def restore(self, state: State) -> None:
-        """Go on from a snapshot of the same kind of policy with the same settings."""
+        """Continue from a snapshot of a policy of the same class and settings."""
         check_kind(state, self.name, self._version)
         n_contexts, live = checked_state(state, self.settings)
         self._learned.check_names(state, n_contexts)
-        then = dict(self._settings_for(n_contexts))
-        if "groups" in then:
-            said = state.settings["groups"]
-            groups = _given(said).for_arms(int(state.settings["n_arms"]), n_live=1)
+        expected = dict(self._settings_for(n_contexts))
+        if "groups" in expected:
+            arguments = state.settings["groups"]
+            groups = _groups_from_snapshot(arguments).for_arms(int(state.settings["n_arms"]), n_live=1)
             assert self.groups is not None
             if not self.groups.agree_with(groups):
-                repair = "Use alphafair.load_policy(state) to build the policy that it belongs to."
-                raise InvalidArgument("state.settings", f"of groups as {self.groups.settings()}", said, repair)
-            then["groups"] = said
-        for key, wanted in then.items():
+                repair = "Build a matching policy with alphafair.load_policy(state)."
+                raise InvalidArgument("state.settings", f"with groups {self.groups.settings()}", arguments, repair)
+            expected["groups"] = arguments
+        for key, wanted in expected.items():
             if state.settings.get(key) != wanted:
-                repair = "Use alphafair.load_policy(state) to build the policy that it belongs to."
+                repair = "Build a matching policy with alphafair.load_policy(state)."
                 raise InvalidArgument(f"state.settings[{key!r}]", repr(wanted), state.settings.get(key), repair)
-        made = self._made(n_contexts, live, then, None)
+        made = self._build(n_contexts, live, expected, None)
         made._learned.read(state)
         made._random_numbers = RandomNumbers.at(state.rng)
         made._check()
         with self._lock:
-            self.__dict__.update(made._shareable())  # nobody else has it
+            self.__dict__.update(made._shareable())  # `made` is discarded
             self._memory_changed()
-            self._mark_with(made._markers)  # what was learned since the snapshot may be learned again
+            self._mark_with(made._markers)  # decisions learned after the snapshot may be learned again
 
-    def _go_on_as(self, other: Self) -> None:
-        """Go on from where a copy is."""
+    def _continue_as(self, other: Self) -> None:
+        """Take over the state of a copy."""
         with self._lock:
-            self._take(other.__getstate__())
+            self._set_attributes(other.__getstate__())
             self._memory_changed()
 
     def _check(self) -> None:
-        """Refuse a memory that no rounds can have left."""
+        """Raise for a memory that no sequence of rounds can produce."""
         learned = self._learned
         learned.check_accounts()
         if self._groups is not None and self._groups.pooled:
@@ -755,38 +761,38 @@ class BasePolicy(Policy):
             if not self._is_distribution(out):
                 raise InvalidArgument(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
 
-    # whole runs and logs in one call; `alphafair.run` checks what they are given
+    # whole runs and logs in one call; `alphafair.run` validates the arguments
 
     def _plays_whole_runs(self) -> bool:
-        """Not one that does more in a round than its kernels, or has its own way to choose or to learn."""
+        """Whether its rounds consist of kernels alone: no regressor, and no `choose` or `update` of its own."""
         kind = type(self)
         own_steps = kind.choose is not BasePolicy.choose or kind.update is not BasePolicy.update
         return self._regressors is None and not own_steps
 
     def _run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """So many rounds in one call, as `_rounds_per_call` has said; arms are columns of `live` ones here."""
+        """Play `n_rounds` rounds in one call; arms are numbered among the `live` ones."""
         with self._lock:
             if not np.array_equal(live, self._learned.live_arms):
-                allowed = f"one that keeps its arms {live.tolist()} while it plays"
-                raise InvalidArgument("policy", allowed, self, "Change arms from other threads before or after a run.")
+                allowed = f"a policy with the live arms {live.tolist()} during the whole run"
+                raise InvalidArgument("policy", allowed, self, "Change arms before or after a run.")
             self._prepared = _NOT_PREPARED
             run = loop(job, self.feedback.value, self._algorithm, in_order)
-            return self._called(run, n_rounds, self._memory, *arguments)
+            return self._call_loop(run, n_rounds, self._memory, *arguments)
 
     def _rounds_per_call(self, n_rounds: int) -> int:
-        """How many of so many rounds to come should be played in one call: few while they are interpreted."""
+        """Return how many of the next rounds to play in one call: few while interpreted."""
         return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
-    def _pieces(self, n_rounds: int) -> Iterator[tuple[int, int]]:
-        """The first of each call and the one after its last, for so many rounds."""
+    def _calls(self, n_rounds: int) -> Iterator[tuple[int, int]]:
+        """Yield the first round of each call and the one after its last."""
         start = 0
         while start < n_rounds:
             stop = start + self._rounds_per_call(n_rounds - start)
             yield start, stop
             start = stop
 
-    def _called(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
-        """A loop over so many rounds, in machine code or interpreted."""
+    def _call_loop(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
+        """Run a loop over rounds, compiled or interpreted."""
         if self._bundle.use_machine_code():
             return jit.compiled(run, **self._flags())(*arguments)
         started = time.perf_counter()
@@ -795,36 +801,36 @@ class BasePolicy(Policy):
         return answer
 
     def _fold_log(self, log: LogSteps) -> None:
-        """Learn from decisions under bandit feedback, in their order: from all of them, or none."""
+        """Learn from a log under bandit feedback, in its order: from all of it, or nothing."""
         with self._lock:
             before = self._learned.copied_arrays()
             refused = self._fold(log)
             if refused >= 0:
                 self._learned.put_back(before)
-                self._refuse_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
+                self._raise_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
 
     def _follow(self, log: LogSteps) -> None:
-        """Do again what a log says. A propensity that is refused ends it there, with what came before learned."""
+        """Repeat the steps of a log. An invalid propensity raises; the steps before it stay learned."""
         with self._lock:
             refused = self._fold(log)
             if refused >= 0:
-                self._refuse_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
+                self._raise_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
 
     def _fold(self, log: LogSteps) -> int:
-        """Take the steps of a log; the first one refused, or -1. Where arms share accounts, retired ones interrupt."""
+        """Take the steps of a log; return the first one that was refused, or -1."""
         learned, arms = self._learned, log.arms
         self._prepared = _NOT_PREPARED
         fold = loop("fold", "bandit", self._algorithm, False)
 
         def follow(part: LogSteps) -> int:
             columns = {name: frozen(value) for name, value in part._asdict().items() if name != "drawn"}
-            steps = part._replace(**columns)  # read-only columns are of one type, so compiled once
+            steps = part._replace(**columns)  # read-only columns have one type, so the loop is compiled once
             out = np.empty(len(learned.live_arms))
-            for start, stop in self._pieces(len(steps.steps)):
+            for start, stop in self._calls(len(steps.steps)):
                 some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
                 if len(steps.features):
                     some = some._replace(features=steps.features[start:stop])
-                refused = int(self._called(fold, stop - start, self._memory, some, out))
+                refused = int(self._call_loop(fold, stop - start, self._memory, some, out))
                 if refused >= 0:
                     return start + refused
             return -1
@@ -851,7 +857,7 @@ class BasePolicy(Policy):
     def _fold_full_log(
         self, contexts: Indices, probabilities: Matrix, rewards: Matrix, features: NDArray[np.float64] | None = None
     ) -> None:
-        """Learn from decisions under full information, in their order."""
+        """Learn from a log under full information, in its order."""
         with self._lock:
             learned = self._learned
             self._prepared = _NOT_PREPARED
@@ -863,36 +869,35 @@ class BasePolicy(Policy):
             cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
                 self._book_retired(contexts[first:last], gone[first:last])
-                for start, stop in self._pieces(last - first):
+                for start, stop in self._calls(last - first):
                     part = slice(first + start, first + stop)
                     shown = table[part] if len(table) else table
-                    self._called(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
+                    self._call_loop(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
 
 
-def _given(said: Any) -> Groups:
-    """The groups that a snapshot says."""
-    if not isinstance(said, Mapping) or {*said} != {"labels", "entitlements", "pull_floor"}:
-        raise InvalidArgument("state.settings['groups']", "labels, entitlements and pull_floor", said, DAMAGED)
-    return Groups(**said)
+def _groups_from_snapshot(arguments: Any) -> Groups:
+    """Check and convert the groups in the settings of a snapshot."""
+    if not isinstance(arguments, Mapping) or {*arguments} != {"labels", "entitlements", "pull_floor"}:
+        raise InvalidArgument("state.settings['groups']", "labels, entitlements and pull_floor", arguments, DAMAGED)
+    return Groups(**arguments)
 
 
 def _copied(value: Any, n_arms: int) -> Vector | None:
-    """A copy of an array that is already of the right kind, so that kernels meet one type only; else None."""
+    """Return a copy of a float64 array of the right shape, so that kernels see one type only; else None."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (n_arms,):
         return value.copy()
     return None
 
 
 def _blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:
-    """Room for the distributions of decisions: cut from one block, each with a read-only face for the decision."""
+    """Allocate a block of rows for the distributions of decisions, each with a read-only view for the decision."""
     block = np.empty((max(1, min(64, 4096 // n_arms)), n_arms))
-    face = block.view()
-    face.setflags(write=False)
-    return list(zip(block, face, strict=True))
+    views = frozen(block)
+    return list(zip(block, views, strict=True))
 
 
 def feature_table(features: NDArray[np.float64] | None, live: NDArray[np.int64]) -> Matrix:
-    """Features as kernels have them: a row per round, those of live arms side by side; without any, an empty table."""
+    """Return features as kernels take them: a row per round, live arms side by side; an empty table without any."""
     if features is None:
         return frozen(np.empty((0, 0)))
     if features.ndim == 3 and len(live) < features.shape[1]:

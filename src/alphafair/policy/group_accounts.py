@@ -1,6 +1,6 @@
-"""Accounts of groups: what a policy does about groups, entitlements and floors besides its kernels.
+"""Accounts of groups: the part of groups, entitlements and floors outside the kernels.
 
-An account is kept as rho = R_G/s_G, in the column of every live arm of the group: see `alphafair.math.floors`.
+An account is stored as rho = R_G/s_G in the column of every live arm of the group: see `alphafair.math.floors`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from alphafair.groups import ArmGroups
     from alphafair.policy.algorithm import Algorithm
 
-LEAST_FLOOR = 1e-12  # of those that are not 0
+LEAST_FLOOR = 1e-12  # the least positive floor
 
 
 def check_floors(groups: ArmGroups) -> None:
-    """Refuse floors that are too small to mean anything."""
+    """Raise for positive floors that are too small to matter."""
     floors = np.append(groups.group_floors, groups.arm_floor)
     tiny = floors[(floors > 0.0) & (floors < LEAST_FLOOR)]
     if len(tiny):
-        repair = "Promise more, or nothing: draws as rare as that cannot be counted."
+        repair = "Pass 0 or a larger floor: so rare a draw cannot be observed."
         raise InvalidArgument("pull_floor", f"0 or at least {LEAST_FLOOR:g}", float(tiny[0]), repair)
 
 
@@ -42,20 +42,20 @@ class GroupAccounts:
         self.algorithm = algorithm
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`: the policy has the algorithm."""
+        """For `copy` and `pickle`: the policy restores the algorithm."""
         return {"groups": self.groups, "live_groups": self.live_groups}
 
     @property
     def pooled(self) -> bool:
-        """Whether arms have accounts in common, or entitlements."""
+        """Whether arms share accounts or have entitlements."""
         return self.groups.named or self.groups.entitled
 
     def memory(self, n_ever: int) -> GroupMemory:
-        """What kernels are told about the groups of live arms; `n_ever` arms there have been."""
+        """Return the groups of live arms for kernels; `n_ever` counts retired arms too."""
         live, groups = self.live_groups, self.groups
-        if live.are_plain:
+        if live.is_default:
             return no_groups()
-        promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all that ever were
+        promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all arms, including retired ones
         return group_memory(
             live.of_arms,
             1.0 / live.entitlements[live.of_arms],
@@ -66,19 +66,19 @@ class GroupAccounts:
         )
 
     def start(self, memory: Memory, earned_row: int) -> None:
-        """First accounts: every group has the initial 1, and so has every arm itself."""
+        """Set the initial accounts: 1 for every group and every arm."""
         live = self.live_groups
         memory.arms[ACCOUNT.account] = 1.0 / live.entitlements[live.of_arms]
         memory.arms[earned_row] = 1.0
         self.reopen(memory, np.arange(memory.arms.shape[1]))
 
     def reopen(self, memory: Memory, columns: NDArray[np.int64]) -> None:
-        """Bring what stands beside some accounts up to date with them."""
+        """Recompute what the algorithm derives from these accounts."""
         if self.algorithm.reopen is not None:
             self.algorithm.reopen(memory, columns)
 
     def accounts(self, learned: Learned) -> Vector:
-        """R of every group, as `groups.labels` has them."""
+        """Return R of every group, in the order of `groups.labels`."""
         accounts = learned.group_accounts.copy()
         of_live = self.groups.of_arms[learned.live_arms]
         rho = learned.memory.arms[ACCOUNT.account]
@@ -86,11 +86,11 @@ class GroupAccounts:
         return accounts
 
     def least_drawn(self, memory: Memory, least: float) -> float:
-        """The least that any live arm can have been drawn with, where the policy's own y had at least `least` of it."""
+        """Return the least propensity of any live arm, if the distribution before floors is at least `least`."""
         return float(min(least_drawn(memory.groups, arm, least) for arm in range(memory.arms.shape[1])))
 
     def project(self, memory: Memory, first: int = 0) -> None:
-        """Have the distributions of contexts, from `first` on, keep the groups' floors, where that is their affair."""
+        """Project the distributions of contexts from `first` on to the floors of groups, if necessary."""
         row = self.algorithm.simplex_rows
         if row is not None and self.live_groups.group_floors.any():
             distributions = memory.contexts[first:, getattr(self.algorithm.layout.contexts, row)]
@@ -98,14 +98,14 @@ class GroupAccounts:
             for x in distributions:
                 project_one(memory.groups, x.copy(), -np.inf, x)
 
-    # arms that come and go
+    # adding and retiring arms
 
     def entries(self, grown: ArmGroups, learned: Learned, n_new: int, entry: float, entitlements: Any) -> Vector:
-        """rho of every new arm: that of its group, whether it has live arms or not, or of a group that is new."""
+        """Return rho of every new arm: that of its group, or of the new group."""
         if not self.pooled:
-            if not grown.all_alike:
-                repair = "Make the policy with entitlements, to add arms with their own later."
-                raise InvalidArgument("entitlements", "left out: all arms are entitled alike", entitlements, repair)
+            if not grown.equally_entitled:
+                repair = "Construct the policy with entitlements to add arms with entitlements later."
+                raise InvalidArgument("entitlements", "None: this policy has none", entitlements, repair)
             return np.full(n_new, entry)
         rho = learned.memory.arms[ACCOUNT.account].tolist()
         known = dict(zip(self.groups.of_arms[learned.live_arms].tolist(), rho, strict=True))
@@ -119,21 +119,21 @@ class GroupAccounts:
         return np.array([known[g] for g in grown.of_arms[-n_new:].tolist()])
 
     def grow(self, grown: ArmGroups, learned: Learned, n_new: int) -> None:
-        """Take the groups of more arms for the groups of all."""
+        """Replace the groups by those of more arms."""
         self.groups = grown
-        if not grown.are_plain:
+        if not grown.is_default:
             accounts = np.pad(learned.group_accounts, (0, grown.n_groups - len(learned.group_accounts)))
             accounts[grown.of_arms[-n_new:]] = 0.0
             learned.group_accounts = accounts
 
     def keep_accounts_of_absent(self, learned: Learned, before: NDArray[np.int64], rho: Vector) -> None:
-        """Groups whose last live arm has left keep their account; `before` are the groups of earlier live arms."""
+        """Store the accounts of groups whose last live arm was retired; `before` are the groups before that."""
         for column in np.flatnonzero(~np.isin(before, self.groups.of_arms[learned.live_arms])):
             account = rho[column] * self.groups.entitlements[before[column]]
-            learned.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is less
+            learned.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is below 1
 
     def retired_earned(self, learned: Learned, arms: NDArray[Any], amounts: Vector) -> None:
-        """Late rewards of retired arms, whose own accounts have them already, count for their groups."""
+        """Add late rewards of retired arms to the accounts of their groups."""
         of_live = self.groups.of_arms[learned.live_arms]
         for g, amount in zip(self.groups.of_arms[arms].tolist(), amounts.tolist(), strict=True):
             columns = np.flatnonzero(of_live == g)
@@ -144,7 +144,7 @@ class GroupAccounts:
                 learned.group_accounts[g] += amount
 
     def check(self, learned: Learned) -> None:
-        """Refuse accounts that contradict each other."""
+        """Raise for accounts that contradict each other."""
         live, rho = self.live_groups, learned.memory.arms[ACCOUNT.account]
         first = np.zeros(live.n_groups)
         first[live.of_arms] = rho

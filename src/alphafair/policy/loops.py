@@ -1,10 +1,10 @@
-"""Whole runs in one call: the same `draw` and `learn` that single steps call, once per round.
+"""Whole runs in one call, with the same `draw` and `learn` as single steps.
 
-play    rounds of a stream, every reward learned from at once
-face    the same against an adversary, which says what arms pay once it has seen the distribution
-late    rounds of a stream whose rewards arrive later
-fold    what a log says was done before, in its order: LEARN a reward, EXPECT one, FORGO one, or DRAW the same arm again
-match   rounds of a log, of which only those count in which the arm drawn is the arm that was shown
+play    rounds of a stream; every reward is learned from immediately
+face    the same against an adversary, which sets the rewards after it has seen the distribution
+late    rounds of a stream with delayed rewards
+fold    the steps of a log, in its order: LEARN from a reward, EXPECT one, FORGO one, or DRAW the same arm again
+match   rounds of a log; only those count in which the policy draws the logged arm
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import numpy as np
 
 from alphafair.jit import kernel, specialise
 from alphafair.math.adversaries import react as adversary_reacts
-from alphafair.math.draw import draw_arm, mask_alone
-from alphafair.math.prefetch import prefetch
+from alphafair.math.distributions import draw_arm, mask_alone
 
 if TYPE_CHECKING:
     from alphafair.policy.algorithm import Algorithm
 
-draw: Any = None  # the algorithm's kernels, put in by `loop`
+draw: Any = None  # placeholders: `loop` puts in the kernels of the algorithm
 prepare: Any = None
 learn: Any = None
 expect: Any = None
@@ -31,15 +30,16 @@ show: Any = None
 mask: Any = None
 react: Any = None
 
-AHEAD = 4  # rounds between asking for a row and using it
+AHEAD = 4  # rounds between prefetching a row and using it
+LINE, MOST_BYTES = 64, 1024  # of a cache line; beyond so many bytes the processor prefetches by itself
 LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
 FREE, LEARNED = 0, 1  # counters of `Delays`
-ARM, PROPENSITY = 0, 1  # what waits for a reward under bandit feedback
-NOBODY = -1, np.empty((0, 0, 0))  # an adversary's kind and state, where there is none
+ARM, PROPENSITY = 0, 1  # of a waiting decision under bandit feedback
+NO_ADVERSARY = -1, np.empty((0, 0, 0))  # kind and state, if there is no adversary
 
 
 class Rounds(NamedTuple):
-    """Rounds of a stream, and the uniform number that each of them draws with; a row of features per round, or none."""
+    """Rounds of a stream, the uniform number of each, and a row of features for each, or none."""
 
     contexts: Any
     items: Any
@@ -49,11 +49,11 @@ class Rounds(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What is written down.
+    """The record of a run.
 
-    `earned` gathers x r (full information: expected) or r of the pulled arm (bandit: realised) on top of what it holds;
-    `arms` and `propensities` keep decisions, as far as there is room; `records` takes `earned` after round
-    `first_record`, counted from 0 in this call, and every `record_every` rounds from there.
+    `earned` is increased by x r (full information: expected) or by r of the pulled arm (bandit: realised). `arms` and
+    `propensities` hold decisions, up to their length. `records` gets a copy of `earned` after round `first_record`,
+    counted from 0 in this call, and every `record_every` rounds from there.
     """
 
     earned: Any
@@ -66,10 +66,10 @@ class Book(NamedTuple):
 
 
 class Delays(NamedTuple):
-    """When rewards arrive, and the decisions that wait for theirs.
+    """When rewards arrive, and the decisions that wait for them, for all rounds of a stream.
 
-    `due` is the round before which a reward is learned from (its own: right after it); `order` has all rounds as they
-    come due. A decision waits in the slot `slots[t]` of `waiting`; `free` is a stack of slots. All rounds of a stream.
+    `due` is the round before which a reward is learned from (its own round: right after it); `order` sorts all rounds
+    by it. A decision waits in slot `slots[t]` of `waiting`; `free` is a stack of slots.
     """
 
     due: Any
@@ -81,10 +81,10 @@ class Delays(NamedTuple):
 
 
 class LogSteps(NamedTuple):
-    """What a log says was done, in its order: LEARN, EXPECT, FORGO or DRAW, each with its decision and reward.
+    """The steps of a log: LEARN, EXPECT, FORGO or DRAW, each with its decision and reward.
 
-    `drawn` takes the probability that a DRAW finds for its arm, among the arms of row `mask_of` of `masks` where that
-    is not -1; `features` has a row per step, or none.
+    `drawn` receives the probability of the arm of every DRAW, with the mask in row `mask_of` of `masks` unless that is
+    -1; `features` has a row per step, or none.
     """
 
     steps: Any
@@ -99,7 +99,7 @@ class LogSteps(NamedTuple):
 
     @classmethod
     def learning(cls, contexts: Any, arms: Any, propensities: Any, rewards: Any, features: Any = None) -> Self:
-        """Rewards to be learned from, and nothing else."""
+        """Make steps that are all LEARN."""
         n = len(contexts)
         steps, no_mask = np.full(n, LEARN, dtype=np.int8), np.full(n, -1, dtype=np.int32)
         no_masks = np.empty((0, 0), dtype=np.bool_)
@@ -109,9 +109,48 @@ class LogSteps(NamedTuple):
 PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
 
 
+def _hint() -> Any:  # pragma: no cover - machine code alone
+    """Return an intrinsic that prefetches the cache line `offset` bytes into array[row], for writing."""
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def hint(typing_context: Any, array: Any, row: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            header = context.make_array(signature.args[0])(context, builder, arguments[0])
+            stride = builder.extract_value(header.strides, 0)
+            place = builder.add(builder.mul(arguments[1], stride), arguments[2])
+            address = builder.gep(builder.bitcast(header.data, ir.IntType(8).as_pointer()), [place])
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+            builder.call(prefetch, [address, number(1), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp), codegen
+
+    return hint
+
+
 @kernel
-def _ask_ahead(t, memory, rounds):
-    """Have the rows of a round to come in the cache when its turn comes."""
+def hint(array, row, offset):
+    """Do nothing in plain Python; machine code uses `_hint`."""
+
+
+hint.__kernel__["instead"] = _hint
+
+
+@kernel
+def prefetch(array, row):
+    """Prefetch the first bytes of array[row]."""
+    for offset in range(0, min(array.strides[0], MOST_BYTES), LINE):
+        hint(array, row, offset)
+
+
+@kernel
+def _prefetch_ahead(t, memory, rounds):
+    """Prefetch the rows of a later round: with many contexts they are not in the cache."""
     later = min(t + AHEAD, rounds.contexts.shape[0] - 1)
     prefetch(memory.contexts, rounds.contexts[later])
     prefetch(memory.context_scalars, rounds.contexts[later])
@@ -120,14 +159,14 @@ def _ask_ahead(t, memory, rounds):
 
 @kernel
 def _check_drawn(propensity):
-    """Stop a run whose policy has nothing to draw from: zeros or NaN."""
+    """Stop a run whose probabilities are zeros or NaN."""
     if not propensity > 0.0:
         raise ArithmeticError("the policy's probabilities are not a distribution")
 
 
 @kernel
-def _note(t, arm, propensity, book):
-    """Count the pull, keep the decision where it is asked for, and what has been earned if t is to be recorded."""
+def _record(t, arm, propensity, book):
+    """Count the pull, store the decision if there is space, and record `earned` if it is time."""
     book.pulls[arm] += 1
     if t < book.arms.shape[0]:
         book.arms[t] = arm
@@ -140,7 +179,7 @@ def _note(t, arm, propensity, book):
 
 @kernel
 def _release(delays, past):
-    """The slot of a decision that has been learned from is free again."""
+    """Free the slot of a decision that has been learned from."""
     delays.free[delays.counters[FREE]] = delays.slots[past]
     delays.counters[FREE] += 1
     delays.counters[LEARNED] += 1
@@ -148,7 +187,7 @@ def _release(delays, past):
 
 @kernel
 def _slot(delays, t):
-    """A slot for the decision of round t."""
+    """Allocate a slot for the decision of round t."""
     delays.counters[FREE] -= 1
     delays.slots[t] = delays.free[delays.counters[FREE]]
     return delays.slots[t]
@@ -156,7 +195,7 @@ def _slot(delays, t):
 
 @kernel
 def _next_due(delays, t, n_rounds):
-    """The round whose reward comes next, if it has come by round t; after the last round all have. Else -1."""
+    """Return the round whose reward arrives next, if by round t or after the last round; else -1."""
     k = delays.counters[LEARNED]
     if k < n_rounds:
         past = delays.order[k]
@@ -169,7 +208,7 @@ def _play_full(memory, rounds, book, kind, state):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
     for t in range(rounds.contexts.shape[0]):
-        _ask_ahead(t, memory, rounds)
+        _prefetch_ahead(t, memory, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(memory, rounds.features, t)
         arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
@@ -179,13 +218,13 @@ def _play_full(memory, rounds, book, kind, state):
             rewards[i] = rounds.reward_table[item, i]
             book.earned[i] += probabilities[i] * rewards[i]
         learn(memory, context, probabilities, rewards)
-        _note(t, arm, propensity, book)
+        _record(t, arm, propensity, book)
 
 
 def _play_bandit(memory, rounds, book, kind, state):
     probabilities = np.empty(book.earned.shape[0])
     for t in range(rounds.contexts.shape[0]):
-        _ask_ahead(t, memory, rounds)
+        _prefetch_ahead(t, memory, rounds)
         context, item = np.int64(rounds.contexts[t]), np.int64(rounds.items[t])
         show(memory, rounds.features, t)
         arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
@@ -194,13 +233,13 @@ def _play_bandit(memory, rounds, book, kind, state):
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
         learn(memory, context, arm, propensity, reward)
-        _note(t, arm, propensity, book)
+        _record(t, arm, propensity, book)
 
 
 def _late_full(memory, rounds, book, delays, start, stop):
     n = book.earned.shape[0]
     probabilities, rewards = np.empty(n), np.empty(n)
-    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
+    for t in range(start, stop + 1):  # pragma: no branch - the last iteration returns
         while True:
             past = _next_due(delays, t, rounds.contexts.shape[0])
             if past < 0:
@@ -223,12 +262,12 @@ def _late_full(memory, rounds, book, delays, start, stop):
         for i in range(n):
             delays.waiting[slot, i] = probabilities[i]
             book.earned[i] += probabilities[i] * rounds.reward_table[item, i]
-        _note(t - start, arm, propensity, book)
+        _record(t - start, arm, propensity, book)
 
 
 def _late_bandit(memory, rounds, book, delays, start, stop):
     probabilities = np.empty(book.earned.shape[0])
-    for t in range(start, stop + 1):  # pragma: no branch - the last one returns
+    for t in range(start, stop + 1):  # pragma: no branch - the last iteration returns
         while True:
             past = _next_due(delays, t, rounds.contexts.shape[0])
             if past < 0:
@@ -250,7 +289,7 @@ def _late_bandit(memory, rounds, book, delays, start, stop):
         expect(memory, context, arm)
         slot = _slot(delays, t)
         delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
-        _note(t - start, arm, propensity, book)
+        _record(t - start, arm, propensity, book)
 
 
 def _fold_full(memory, features, contexts, probabilities, rewards):
@@ -265,11 +304,11 @@ def _fold_full(memory, features, contexts, probabilities, rewards):
 
 
 def _fold_bandit(memory, log, p):
-    """The first step that was refused, or -1; `p` is scratch."""
+    """Return the first step that was refused, or -1; `p` is scratch."""
     n_steps, prepared = (
         log.steps.shape[0],
         np.int64(-1),
-    )  # what `prepare` was last called for
+    )  # the context of the last `prepare`
     for t in range(n_steps):
         later = log.contexts[min(t + AHEAD, n_steps - 1)]
         prefetch(memory.contexts, later)
@@ -299,7 +338,7 @@ def _fold_bandit(memory, log, p):
 
 
 def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book):
-    """How many rounds counted."""
+    """Return how many rounds matched."""
     probabilities = np.empty(book.earned.shape[0])
     matched = 0
     for t in range(contexts.shape[0]):
@@ -313,7 +352,7 @@ def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book
         if arm == arms[t]:
             book.earned[arm] += rewards[t]
             learn(memory, context, arm, propensity, rewards[t])
-            _note(matched, arm, propensity, book)
+            _record(matched, arm, propensity, book)
             matched += 1
     return matched
 
@@ -332,33 +371,33 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 
 @kernel
-def nothing_to_do(memory, context, arm):
-    """What most policies do about rewards on their way."""
+def no_expectation(memory, context, arm):
+    """The default of `expect` and `forgo`: do nothing."""
 
 
 @kernel
-def nothing_to_prepare(memory, context):
-    """What most policies need before they learn."""
+def no_preparation(memory, context):
+    """The default of `prepare`: do nothing."""
 
 
 @kernel
-def show_nothing(memory, features, t):
-    """What most policies make of features."""
+def no_features(memory, features, t):
+    """The default of `show`: ignore features."""
     return False
 
 
 @kernel
-def leave_rewards(kind, state, context, probabilities, reward_table, item):
-    """What a stream makes of a distribution."""
+def no_reaction(kind, state, context, probabilities, reward_table, item):
+    """The reaction of a stream: none."""
 
 
 @cache
 def loop(job: str, feedback: str, algorithm: Algorithm, in_order: bool) -> Any:
-    """The loop for one algorithm; `in_order`: every reward is learned from at once, and no arm is masked."""
+    """Return the loop for an algorithm; `in_order`: rewards are learned from immediately, and no arm is masked."""
     learn = (algorithm.learn_in_order if in_order else None) or algorithm.learn
     name = f"{job}.{feedback}.{algorithm.draw.__module__}.{algorithm.draw.__name__}.{learn.__module__}.{learn.__name__}"
-    steps = {"draw": algorithm.draw, "learn": learn, "react": adversary_reacts if job == "face" else leave_rewards}
-    steps |= {"show": algorithm.show or show_nothing, "mask": algorithm.mask or mask_alone}
-    steps |= {"expect": algorithm.expect or nothing_to_do, "forgo": algorithm.forgo or nothing_to_do}
-    steps["prepare"] = algorithm.prepare or nothing_to_prepare
+    steps = {"draw": algorithm.draw, "learn": learn, "react": adversary_reacts if job == "face" else no_reaction}
+    steps |= {"show": algorithm.show or no_features, "mask": algorithm.mask or mask_alone}
+    steps |= {"expect": algorithm.expect or no_expectation, "forgo": algorithm.forgo or no_expectation}
+    steps["prepare"] = algorithm.prepare or no_preparation
     return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

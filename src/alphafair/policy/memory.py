@@ -1,13 +1,15 @@
-"""What a policy has learned: a few arrays whose cells have names, arms that come and go, snapshots.
+"""The memory of a policy: arrays with named cells, its regressors and random numbers, and reading snapshots.
 
-`Layout` names the cells of one algorithm; `Memory` is what its kernels are given; `Learned` is what a policy holds.
+`Layout` names the cells of one algorithm, `Memory` is the argument of its kernels, and `Learned` the memory of one
+policy, with the accounts of retired arms.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +18,21 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.math.floors import GroupMemory, no_groups
 from alphafair.math.least_squares import LEARNED, PER_ARM
-from alphafair.math.positions import positions
 from alphafair.values import State
-from alphafair.values.arrays import Matrix, Vector
+from alphafair.values.arrays import Matrix, Vector, positions
 
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
-FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in the snapshots of policies with features
-ALWAYS = ("live", "retired_accounts", "entry_accounts")  # in every snapshot, beside what the layout names
+FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in snapshots of policies with features
+ALWAYS = ("live", "retired_accounts", "entry_accounts")  # in every snapshot, besides the names of the layout
 
 
 class Memory(NamedTuple):
-    """What kernels are given. The cells of all but the last two have the names that the algorithm's layout gives them.
+    """The argument of kernels. The layout of the algorithm names the cells of all fields but the last two.
 
-    Learned are `scalars`, `arms[name, arm]`, `context_scalars[context, name]`, `contexts[context, name, arm]`, and
-    `features` in part. `settings` are the policy's settings as numbers. `scratch[name, arm]` and `parts` are room to
-    calculate in. Arms are the live ones.
+    `scalars`, `arms[name, arm]`, `context_scalars[context, name]`, `contexts[context, name, arm]` and parts of
+    `features` are learned. `settings` are the settings of the policy as numbers. `scratch[name, arm]` and `parts` are
+    work space. Arms are the live ones.
     """
 
     settings: Any
@@ -47,7 +48,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of what an algorithm keeps, each made with `positions`; names are different from each other."""
+    """The names of the cells of an algorithm's memory, each made with `positions`; no name occurs twice."""
 
     settings: Any = NOTHING
     scalars: Any = NOTHING
@@ -56,7 +57,7 @@ class Layout:
     contexts: Any = NOTHING
     scratch: Any = NOTHING
     parts: Any = NOTHING
-    only_with_groups: str | None = None  # the last row of `arms`, which is there with groups or entitlements
+    only_with_groups: str | None = None  # the last row of `arms`, present with groups or entitlements
     may_be_infinite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -68,10 +69,10 @@ class Layout:
             *FEATURES,
             "group_accounts",
         }
-        assert not twice, f"names that stand for two things: {sorted(twice)}"
+        assert not twice, f"repeated names: {sorted(twice)}"
 
     def blank(self, n_contexts: int, n_arms: int, *, pooled: bool = False, features: Any = ()) -> Memory:
-        """Zeros everywhere."""
+        """Allocate a memory of zeros."""
         n_rows = self.arms.size - (0 if pooled or self.only_with_groups is None else 1)
         return Memory(
             np.zeros(self.settings.size),
@@ -86,7 +87,7 @@ class Layout:
         )
 
     def named(self, memory: Memory) -> dict[str, NDArray[Any]]:
-        """Views of all that is learned, by name."""
+        """Return views of everything learned, by name."""
         found: dict[str, NDArray[Any]] = {}
         for names, cells, axis in (
             (self.scalars, memory.scalars, 0),
@@ -106,8 +107,8 @@ class Layout:
 
 
 def settings_vector(names: Any, values: Mapping[str, Any]) -> Vector:
-    """Settings as numbers, in their cells."""
-    assert {*values} == {*names._fields}, f"settings {sorted(names._fields)}, values for {sorted(values)}"
+    """Write the settings to a vector."""
+    assert {*values} == {*names._fields}, f"expected settings {sorted(names._fields)}, got {sorted(values)}"
     vector = np.zeros(names.size)
     for name, value in values.items():
         start = getattr(names, name)
@@ -116,12 +117,12 @@ def settings_vector(names: Any, values: Mapping[str, Any]) -> Vector:
 
 
 class Learned:
-    """Memory for live arms, and what is remembered of those that have left.
+    """The memory of live arms, and the accounts of retired ones.
 
-    `accounts_in` names the row in which accounts stand, if any: of `arms`, or of `contexts`, where every context has
-    accounts of its own. Retired arms have no column any more; `retired_accounts` keeps theirs under their numbers, and
-    `group_accounts` those of groups that are left without an arm. `entry_accounts` are what all arms began with: 1, or
-    what one that came later was taken to have earned.
+    `accounts_in` names the row of `arms` that holds accounts, or of `contexts` if every context has its own; None if
+    there are none. Retired arms have no column; `retired_accounts` holds their accounts by arm number, `group_accounts`
+    those of groups without a live arm. `entry_accounts` are the initial accounts of all arms: 1, or the account with
+    which a later arm entered.
     """
 
     def __init__(self, layout: Layout, memory: Memory, live: NDArray[np.bool_], accounts_in: str | None) -> None:
@@ -138,7 +139,7 @@ class Learned:
 
     @property
     def accounts(self) -> Matrix:
-        """Accounts of live arms, a view: one row, one per context, or none."""
+        """A view of the accounts of live arms: one row, one per context, or none."""
         if self.accounts_in is None:
             return np.empty((0, len(self.live_arms)))
         if self.accounts_per_context:
@@ -150,12 +151,12 @@ class Learned:
 
     @property
     def accounts_of_all(self) -> Matrix:
-        """Accounts of every arm, retired ones included."""
+        """The accounts of all arms, including retired ones."""
         return self.per_arm(self.accounts) + self.retired_accounts
 
     @property
     def rewards_of_all(self) -> Matrix:
-        """What every arm has earned, retired ones included."""
+        """The rewards of all arms, including retired ones."""
         return self.accounts_of_all - self.entry_accounts
 
     @property
@@ -164,32 +165,32 @@ class Learned:
         return self.accounts_in is not None and self.accounts_in in self.layout.contexts._fields
 
     def per_arm(self, live: Matrix) -> Matrix:
-        """One column per arm, from those of the live ones; retired arms have none of it."""
+        """Return one column per arm, with zeros for retired arms."""
         out = np.zeros((*live.shape[:-1], self.n_arms))
         out[..., self.live_arms] = live
         return out
 
     @property
     def bytes_per_context(self) -> int:
-        """What is kept for a context."""
+        """The size of the memory of one context."""
         n_accounts = 2 * self.n_arms if self.accounts_per_context else 0
         cells = int(np.prod(self.memory.contexts.shape[1:])) + self.memory.context_scalars.shape[1]
         return 8 * int(cells + n_accounts)
 
     def named(self) -> dict[str, NDArray[Any]]:
-        """Views of all that is learned about live arms, by name."""
+        """Return views of everything learned about live arms, by name."""
         return self.layout.named(self.memory)
 
-    # contexts and arms that come and go
+    # adding contexts, adding and retiring arms
 
     def add_contexts(self, first: Memory, n_contexts: int) -> None:
-        """Rows for so many contexts, each as the only one of `first`; or a MemoryError and nothing changed."""
+        """Extend to `n_contexts`, copying the only context of `first`; a MemoryError leaves everything unchanged."""
         scalars, rows = self._storage
         grown_scalars = more_rows(scalars, self.memory.context_scalars, n_contexts, first.context_scalars[0])
         grown_rows = more_rows(rows, self.memory.contexts, n_contexts, first.contexts[0])
         retired, entry = (self._retired_storage, self.retired_accounts), (self._entry_storage, self.entry_accounts)
         if self.accounts_per_context:
-            untouched = np.where(self.live, 0.0, 1.0)  # where retired arms never took part
+            untouched = np.where(self.live, 0.0, 1.0)  # retired arms never took part in new contexts
             retired = more_rows(*retired, n_contexts, untouched)
             entry = more_rows(*entry, n_contexts, np.ones(self.n_arms))
         self._storage = grown_scalars[0], grown_rows[0]
@@ -198,7 +199,7 @@ class Learned:
         self._entry_storage, self.entry_accounts = entry
 
     def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
-        """Leave out the columns that were not kept, and add zeros for new ones at the end."""
+        """Drop the columns that are not in `kept`, and append `n_new` columns of zeros."""
         self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
         arrived = self.n_arms + np.arange(n_new)
         self.retired_accounts = self._retired_storage = np.pad(self.retired_accounts, ((0, 0), (0, n_new)))
@@ -225,23 +226,23 @@ class Learned:
         self._storage = self.memory.context_scalars, self.memory.contexts
 
     def note_entries(self, n_kept: int) -> None:
-        """Arms after the first `n_kept` live ones are new: what they have now is what they enter with."""
+        """Record the current accounts of live arms after the first `n_kept`, which are new, as their entry accounts."""
         self.entry_accounts[:, self.live_arms[n_kept:]] = self.accounts[:, n_kept:]
 
     def column(self, arm: int) -> int:
-        """Where a live arm stands; -1 for a retired one."""
+        """Return the column of a live arm; -1 for a retired one."""
         place = int(np.searchsorted(self.live_arms, arm))
         return place if place < len(self.live_arms) and self.live_arms[place] == arm else -1
 
     # rewards of retired arms
 
     def book_late(self, contexts: NDArray[Any], arms: NDArray[Any], rewards: Vector) -> None:
-        """Rewards of retired arms, one each."""
+        """Add one reward each to the accounts of retired arms."""
         if len(self.retired_accounts):
             np.add.at(self.retired_accounts, (np.minimum(contexts, len(self.retired_accounts) - 1), arms), rewards)
 
     def book_retired(self, contexts: Any, earned: Matrix) -> None:
-        """What retired arms still earn, by context; columns of live arms do not count."""
+        """Add rewards by context to the accounts of retired arms; columns of live arms are ignored."""
         if len(self.retired_accounts):  # one row for all contexts, or one for each
             rows = np.minimum(contexts, len(self.retired_accounts) - 1)
             np.add.at(self.retired_accounts, rows, np.where(self.live, 0.0, earned))
@@ -249,7 +250,7 @@ class Learned:
     # snapshots
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Copies of all that is learned, by name, for a State."""
+        """Return copies of everything learned, by name, for a State."""
         named = {**self.named(), "live": self.live}
         named |= {"retired_accounts": self.retired_accounts, "entry_accounts": self.entry_accounts}
         if len(self.group_accounts):
@@ -257,14 +258,14 @@ class Learned:
         return copies(named)
 
     def names(self) -> set[str]:
-        """Those of the arrays of a snapshot."""
+        """Return the names of the arrays in a snapshot."""
         names = {*self.named(), *ALWAYS}
         return names | {"group_accounts"} if len(self.group_accounts) else names
 
     def check_names(self, state: State, n_contexts: int) -> None:
-        """Refuse a State with other arrays than this memory, or another number of contexts, before room is made."""
+        """Raise for a State with other arrays, or another number of contexts, before memory is allocated."""
         if {*state.arrays} != self.names():
-            repair = "It is damaged, or alphafair.load_policy(state) builds the policy that it belongs to."
+            repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
             raise InvalidArgument("state.arrays", f"named {sorted(self.names())}", sorted(state.arrays), repair)
         for name in (*self.layout.context_scalars._fields, *self.layout.contexts._fields):
             if np.shape(state.arrays[name])[:1] != (n_contexts,):
@@ -272,7 +273,7 @@ class Learned:
                 raise InvalidArgument(f"state.arrays[{name!r}]", f"of {n_contexts} contexts", got, DAMAGED)
 
     def read(self, state: State) -> None:
-        """Take the arrays of a State, which must have the shapes of those that are there."""
+        """Read the arrays of a State; their shapes must match."""
         for name, cells in self.named().items():
             cells[...] = array_of(state, name, np.float64, cells.shape)
             if not np.isfinite(cells).all() and name not in self.layout.may_be_infinite:
@@ -285,7 +286,7 @@ class Learned:
             self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
 
     def check_accounts(self) -> None:
-        """Accounts never fall below the initial 1, and live arms have theirs among the live."""
+        """Raise for accounts below the initial 1, or in the wrong place."""
         live = self.live
         sound = (self.accounts >= 1.0).all() and (self.retired_accounts[:, ~live] >= 1.0).all()
         sound &= (self.entry_accounts >= 1.0).all() and (self.rewards_of_all >= 0.0).all()
@@ -293,7 +294,7 @@ class Learned:
             raise InvalidArgument("state.arrays", "accounts of at least 1", self.accounts_of_all, DAMAGED)
 
     def copied_arrays(self) -> tuple[Any, ...]:
-        """All that a log can change, to be put back by `put_back`."""
+        """Return copies of everything that a log can change, for `put_back`."""
         return copies(self.named()), self.retired_accounts.copy(), self.group_accounts.copy()
 
     def put_back(self, arrays: tuple[Any, ...]) -> None:
@@ -303,7 +304,7 @@ class Learned:
         self.retired_accounts[...] = retired
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`, which would cut arrays loose from their views; the policy has the layout."""
+        """For `copy` and `pickle`, which do not preserve views; the policy restores the layout."""
         own = ("layout", "_storage", "_retired_storage", "_entry_storage")
         return {key: value for key, value in vars(self).items() if key not in own}
 
@@ -314,7 +315,7 @@ class Learned:
 
 
 def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Copies of some arrays. Numbers go into one block: where memory is short it is there for all of them, or none."""
+    """Copy arrays. Floats share one block, so that a lack of memory shows before anything is copied."""
     block = np.empty(sum(array.size for array in arrays.values() if array.dtype == np.float64))
     made: dict[str, NDArray[Any]] = {}
     start = 0
@@ -329,14 +330,14 @@ def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArray[Any]:
-    """The same rows with the arms that stay, in their order, and zeros for new ones after them."""
-    changed = np.zeros((*cells.shape[:-1], len(kept) + n_new))  # in C order, as machine code takes it for granted
+    """Return the columns `kept`, followed by `n_new` columns of zeros."""
+    changed = np.zeros((*cells.shape[:-1], len(kept) + n_new))  # in C order, which machine code relies on
     changed[..., : len(kept)] = cells[..., kept]
     return changed
 
 
 def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -> tuple[Matrix, Matrix]:
-    """So many rows, all new ones alike, in a storage that doubles: growing one by one costs no more than at once."""
+    """Extend to `n_rows` rows equal to `first`, in a storage that doubles, so that adding rows is amortised."""
     known = len(rows)
     if n_rows > len(storage):
         storage = np.empty((max(n_rows, 2 * known), *first.shape))
@@ -345,41 +346,117 @@ def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -
     return storage, storage[:n_rows]
 
 
-# what is read from snapshots
+# regressors and random numbers
+
+
+class RandomNumbers:
+    """The random numbers of a policy, drawn in blocks for speed; `block` is the unused rest of one, reversed."""
+
+    BLOCK = 256
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+        self._generator = validate.random_generator("seed", seed)
+        self._refill()
+
+    def _refill(self) -> None:
+        self._start = self._generator.bit_generator.state
+        self.block: list[float] = self._generator.random(self.BLOCK)[::-1].tolist()
+
+    def random(self) -> float:
+        """Return the first number of a new block."""
+        self._refill()
+        return self.block.pop()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, for a snapshot."""
+        return {"seed": self.seed, "generator": self._start, "used": self.BLOCK - len(self.block)}
+
+    @classmethod
+    def at(cls, state: Any) -> Self:
+        """Continue from a state."""
+        try:
+            numbers = cls(state["seed"])
+            numbers._generator.bit_generator.state = state["generator"]
+            numbers._refill()
+            used = validate.integer("used", state["used"], low=0, high=cls.BLOCK)
+            del numbers.block[cls.BLOCK - used :]
+            return numbers
+        except (TypeError, KeyError, ValueError) as problem:
+            raise InvalidArgument("state.rng", "the state of a PCG64 generator", state, DAMAGED) from problem
+
+
+class Regressors:
+    """Regressors of the user, with scikit-learn's `partial_fit` and `predict`, in place of least squares.
+
+    One per live arm for features of the context, or a single one if every arm has its own features.
+    """
+
+    def __init__(self, blank: Any, n_arms: int, *, of_arms: bool) -> None:
+        if not all(callable(getattr(blank, name, None)) for name in ("partial_fit", "predict")):
+            repair = "Pass, for example, sklearn.linear_model.SGDRegressor()."
+            raise InvalidArgument("regressor", "an object with partial_fit and predict", blank, repair)
+        self.blank, self.of_arms = copy.deepcopy(blank), of_arms
+        self.fitted: list[Any] = [None] * (1 if of_arms else n_arms)  # None: not fitted yet, predicts 0
+
+    def predict(self, features: NDArray[np.float64]) -> Vector:
+        """Return f of every live arm: its predicted reward minus the mean reward, in [-1, 1]."""
+        if self.of_arms:
+            predicted = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
+        else:
+            row = features[None]
+            predicted = np.array(
+                [0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted]
+            )
+        return np.clip(np.nan_to_num(np.asarray(predicted, dtype=np.float64)), -1.0, 1.0)
+
+    def fit(self, arm: int, features: NDArray[np.float64], y: float) -> None:
+        """Fit one more reward of an arm, minus the mean reward."""
+        place, row = (0, features[arm]) if self.of_arms else (arm, features)
+        if self.fitted[place] is None:
+            self.fitted[place] = copy.deepcopy(self.blank)
+        self.fitted[place].partial_fit(row[None], np.array([y]))
+
+    def change_arms(self, kept: NDArray[np.int64], n_new: int) -> None:
+        if not self.of_arms:
+            self.fitted = [self.fitted[k] for k in kept] + [None] * n_new
+
+
+# reading snapshots
 
 
 def check_state(state: Any) -> None:
-    """Refuse what is no snapshot at all."""
+    """Raise for anything but a State."""
     parts = (state.settings, state.rng, state.arrays) if isinstance(state, State) else (None,)
     if not all(isinstance(part, Mapping) for part in parts):
-        raise InvalidArgument("state", "a State", state, "Make one with State.from_bytes or State.load.")
+        raise InvalidArgument("state", "a State", state, "Use State.from_bytes or State.load.")
 
 
 def check_kind(state: State, name: str, version: int) -> None:
-    """Refuse a snapshot of another policy, or of another version of this one."""
+    """Raise for a snapshot of another policy, or of another version."""
     check_state(state)
     if state.policy != name:
-        raise InvalidArgument("state.policy", repr(name), state.policy, "Restore it into a policy of its own kind.")
+        raise InvalidArgument("state.policy", repr(name), state.policy, "Restore it into a policy of that name.")
     if state.version != version:
         repair = DAMAGED
         if isinstance(state.version, int):
-            repair = "It was written by a newer alphafair: update this one."
+            repair = "It was written by a newer version: update alphafair."
             if state.version < version:
-                repair = "Its memory is laid out as in an older alphafair: start afresh, or load it there."
+                repair = "It was written by an older version: load it there, or learn from the log again."
         raise InvalidArgument("state.version", str(version), state.version, repair)
 
 
 def checked_state(state: State, settings: Iterable[str]) -> tuple[int, NDArray[np.bool_]]:
-    """The number of contexts and the live arms of a snapshot that has these settings and no others."""
+    """Return the number of contexts and the live arms; raise unless the snapshot has exactly these settings."""
     names, known = set(state.settings), {"n_contexts", "n_arms", *settings}
     if names != known:
-        repair = "It is damaged, or alphafair.load_policy(state) builds the policy that it belongs to."
+        repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
         raise InvalidArgument("state.settings", f"named {sorted(known)}", sorted(names), repair)
     return validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1), live_of(state)
 
 
 def live_of(state: State) -> NDArray[np.bool_]:
-    """Which arms of a snapshot are live."""
+    """Return which arms of a snapshot are live."""
     n_arms = validate.integer("state.settings['n_arms']", state.settings.get("n_arms"), low=1)
     live = array_of(state, "live", np.bool_, (n_arms,))
     if not live.any():
@@ -388,7 +465,7 @@ def live_of(state: State) -> NDArray[np.bool_]:
 
 
 def array_of(state: State, key: str, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """One of a State's arrays, a copy."""
+    """Check an array of a State, and return a copy."""
     array: Any = state.arrays.get(key)
     known = isinstance(array, np.ndarray)
     got = f"{array.dtype} of shape {array.shape}" if known else type(array).__name__

@@ -1,8 +1,8 @@
-"""`PlainPolicy`: a policy from two plain Python methods, a distribution and what to learn. Nothing is compiled.
+"""`PlainPolicy`: a policy from two plain Python methods, `distribution` and `learn`. Nothing is compiled.
 
-It is a `BasePolicy` whose kernels are these two methods and whose memory is named by `Array`, `Number` and `Accounts`
-in the body of the class. Choosing, masks, arms that come and go, snapshots, threads, simulation, the engine and
-`alphafair check` are those of all policies.
+It is a `BasePolicy` whose kernels are these two methods and whose memory is declared with `Array`, `Number` and
+`Accounts` in the class body. Everything else works as for all policies: choosing, masks, adding and retiring arms,
+snapshots, threads, simulation, the engine, `alphafair check`.
 
     class Greedy(PlainPolicy):
         name = "greedy"
@@ -28,15 +28,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair.errors import InvalidArgument
-from alphafair.math.draw import draw_arm
-from alphafair.math.positions import positions
+from alphafair.math.distributions import draw_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout, Memory
-from alphafair.values.arrays import Vector
+from alphafair.values.arrays import Vector, positions
 
 Axis = Literal["contexts", "arms"] | int
-PARTS = {  # of a policy's memory, by whether it has a row per context and a column per arm
+PARTS = {  # fields of `Memory`, by whether they have a row per context and a column per arm
     (False, False): "scalars",
     (False, True): "arms",
     (True, False): "context_scalars",
@@ -44,8 +43,8 @@ PARTS = {  # of a policy's memory, by whether it has a row per context and a col
 }
 
 
-class Kept:
-    """Something that a policy keeps: it is in its snapshots under the name of the attribute."""
+class StoredValue:
+    """A value in the memory of a policy; snapshots hold it under the name of the attribute."""
 
     axes: tuple[Axis, ...] = ()
     first: float | str
@@ -54,7 +53,7 @@ class Kept:
         self.name = name
 
     def __set__(self, policy: PlainPolicy, value: ArrayLike) -> None:
-        policy._kept[self.name][...] = value
+        policy._stored[self.name][...] = value
 
     @property
     def part(self) -> str:
@@ -62,7 +61,7 @@ class Kept:
 
     @property
     def position(self) -> str:
-        """As `positions` takes it."""
+        """The argument for `positions`."""
         widths = [axis for axis in self.axes if isinstance(axis, int)]
         return f"{self.name}[{widths[0]}]" if widths else self.name
 
@@ -70,8 +69,8 @@ class Kept:
         return float(policy.settings[self.first]) if isinstance(self.first, str) else self.first
 
 
-class Number(Kept):
-    """A float that a policy keeps; `first` is what it starts with, or the name of the setting that says it."""
+class Number(StoredValue):
+    """A float in the memory of a policy; `first` is its initial value, or the name of a setting."""
 
     def __init__(self, first: float | str = 0.0) -> None:
         self.first = first
@@ -81,22 +80,22 @@ class Number(Kept):
     @overload
     def __get__(self, policy: PlainPolicy, owner: type) -> float: ...
     def __get__(self, policy: PlainPolicy | None, owner: type) -> Any:
-        return self if policy is None else float(policy._kept[self.name])
+        return self if policy is None else float(policy._stored[self.name])
 
 
-class Array(Kept):
-    """A NumPy array of floats that a policy keeps.
+class Array(StoredValue):
+    """A NumPy array of floats in the memory of a policy.
 
-    Axes, in this order and each of them optional: `"contexts"`, a fixed number of at least 2, `"arms"`. An axis of arms
-    has the live ones. New contexts and new arms start with `first`: a number, or the name of the setting that says it.
+    Axes, in this order and each optional: `"contexts"`, a fixed number of at least 2, `"arms"` (the live ones). New
+    contexts and new arms start with `first`: a number, or the name of a setting.
     """
 
     def __init__(self, *axes: Axis, first: float | str = 0.0) -> None:
         widths = [axis for axis in axes if isinstance(axis, int)]
         known = [*(["contexts"] if "contexts" in axes else []), *widths, *(["arms"] if "arms" in axes else [])]
         if not axes or list(axes) != known or len(widths) > 1 or min(widths, default=2) < 2:
-            allowed = "'contexts', a number of at least 2 and 'arms', in this order, some of them left out"
-            raise InvalidArgument("axes", allowed, axes, "Use Number for a single number, two arrays for more axes.")
+            allowed = "some of 'contexts', an integer of at least 2, and 'arms', in this order"
+            raise InvalidArgument("axes", allowed, axes, "Use Number for a single number, or two arrays for more axes.")
         self.axes, self.first = axes, first
 
     @overload
@@ -104,14 +103,14 @@ class Array(Kept):
     @overload
     def __get__(self, policy: PlainPolicy, owner: type) -> NDArray[np.float64]: ...
     def __get__(self, policy: PlainPolicy | None, owner: type) -> Any:
-        return self if policy is None else policy._kept[self.name]
+        return self if policy is None else policy._stored[self.name]
 
 
 class Accounts(Array):
-    """What every arm has earned, and 1: an array of `"arms"`, or of `"contexts", "arms"`; a policy has one at most.
+    """1 + the rewards of every arm: an array of `"arms"`, or of `"contexts", "arms"`; at most one per policy.
 
-    The policy then has `accounts` and `cumulative_rewards`. `learn` adds what was earned; rewards of retired arms are
-    booked by themselves. New arms enter as `grow` says: with the least account of the others, unless told otherwise.
+    The policy then has `accounts` and `cumulative_rewards`. `learn` adds rewards; those of retired arms are added
+    automatically. New arms enter with the account that `grow` is called with, by default the least of the others.
     """
 
     def __init__(self, *axes: Axis) -> None:
@@ -119,30 +118,30 @@ class Accounts(Array):
 
 
 class PlainPolicy(BasePolicy):
-    """Derive from it: give a `name` and a `feedback`, name what is kept, write `distribution` and `learn`.
+    """Base class of policies in plain Python: set `name` and `feedback`, declare the memory, write two methods.
 
-    - `distribution(context)`: one probability per live arm; changes nothing.
-    - `learn(context, arm, propensity, reward)` under bandit feedback, with full information `learn(context,
-      probabilities, rewards)`: one round, perhaps late.
-    - `arms_added(first)`, if need be: columns from `first` on are new.
+    - `distribution(context)` returns one probability per live arm and changes nothing.
+    - `learn(context, arm, propensity, reward)` under bandit feedback, or `learn(context, probabilities, rewards)` with
+      full information, learns from one round, possibly a late one.
+    - `arms_added(first)`, optional: columns from `first` on are new.
 
-    Only live arms are shown to these methods: a distribution has an entry, and an array of arms a column, for each of
-    them, in their order, and `arm` is its place among them. (`n_arms` counts retired arms too.) `__init__` takes
-    `n_contexts`, `n_arms`, settings by name and `seed`, checks the settings, and passes all of them on.
+    These methods see live arms only: a distribution has one entry, and an array of arms one column, per live arm, and
+    `arm` is an index among them. (`n_arms` counts retired arms too.) `__init__` takes `n_contexts`, `n_arms`, settings
+    by name and `seed`, validates the settings, and passes everything on.
 
-    Every call has the policy for itself, so `learn` needs no lock. What it raises, `update` raises; it should do so
-    before it has changed anything.
+    Calls are atomic, so `learn` needs no lock. `update` raises what `learn` raises; it should raise before it changes
+    anything.
     """
 
-    _kinds: ClassVar[dict[str, Kept]] = {}  # what is kept, by name
-    _kept: dict[str, NDArray[np.float64]]  # the same in this policy: views of its memory
+    _kinds: ClassVar[dict[str, StoredValue]] = {}  # declarations by name
+    _stored: dict[str, NDArray[np.float64]]  # views of the memory by name
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         of_bases = {
             name: kept for base in reversed(cls.__mro__[1:]) for name, kept in getattr(base, "_kinds", {}).items()
         }
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Kept)}
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, StoredValue)}
         cls._kinds = {**of_bases, **own}
         of_parts: dict[str, list[str]] = {part: [] for part in PARTS.values()}
         for kept in cls._kinds.values():
@@ -151,26 +150,28 @@ class PlainPolicy(BasePolicy):
         layout = Layout(**named, may_be_infinite=tuple(cls._kinds))
         accounts = [name for name, kept in cls._kinds.items() if isinstance(kept, Accounts)]
         if len(accounts) > 1:
-            raise InvalidArgument(cls.__name__, "a class with one Accounts at most", accounts, "Use Array for others.")
-        nothing: Any = None  # `_first_draw` and `_first_learn` call the methods themselves
+            raise InvalidArgument(
+                cls.__name__, "a class with at most one Accounts", accounts, "Use Array for the others."
+            )
+        nothing: Any = None  # not used: `_draw_interpreted` and `_learn_interpreted` are overridden
         cls.algorithm = Algorithm(layout, nothing, nothing, accounts=accounts[0] if accounts else None)
 
-    # what a subclass says
+    # for subclasses to override
 
     def distribution(self, context: int) -> ArrayLike:
-        """One probability per live arm; changes nothing."""
+        """Return one probability per live arm; must not change anything."""
         raise NotImplementedError(f"{type(self).__name__} has no method distribution(context)")
 
     def learn(self, *args: Any, **kwargs: Any) -> None:
-        """Learn from one round: `learn(context, arm, propensity, reward)` under bandit feedback, with full information
-        `learn(context, probabilities, rewards)`. Rounds may come late and in any order.
+        """Learn from one round: `learn(context, arm, propensity, reward)` under bandit feedback, `learn(context,
+        probabilities, rewards)` with full information. Rounds may come late and in any order.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method learn")
 
     def arms_added(self, first: int) -> None:
-        """Arms have come: columns from `first` on are new, and hold first values; write others here, if need be."""
+        """Initialise the columns of new arms, from `first` on, if their `first` values are not enough."""
 
-    # what `BasePolicy` asks for
+    # overrides of `BasePolicy`
 
     def _plays_whole_runs(self) -> bool:
         return False
@@ -187,10 +188,10 @@ class PlainPolicy(BasePolicy):
 
     def _memory_changed(self) -> None:
         super()._memory_changed()
-        self._kept = self._algorithm.layout.named(self._memory)
+        self._stored = self._algorithm.layout.named(self._memory)
 
     def _shareable(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._shareable().items() if name != "_kept"}
+        return {name: value for name, value in super()._shareable().items() if name != "_stored"}
 
     def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
         super()._change_arms(kept, entries)
@@ -198,14 +199,14 @@ class PlainPolicy(BasePolicy):
             return
         for name, kind in self._kinds.items():
             if "arms" in kind.axes:
-                cells = self._kept[name]
+                cells = self._stored[name]
                 least = cells[..., : len(kept)].min(axis=-1, keepdims=True)
                 entering = np.where(np.isnan(entries), least, entries)
                 cells[..., len(kept) :] = entering if isinstance(kind, Accounts) else kind.first_value(self)
         self.arms_added(len(kept))
         self._learned.note_entries(len(kept))
 
-    def _first_draw(self, *arguments: Any) -> tuple[int, float]:
+    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
         _, context, uniform, out = arguments
         given = self.distribution(context)
         try:
@@ -214,13 +215,13 @@ class PlainPolicy(BasePolicy):
         except (TypeError, ValueError):
             p, total = np.empty(0), 0.0
         if p.shape != out.shape or not (p >= 0.0).all() or not abs(total - 1.0) <= 1e-6:
-            allowed = f"{len(out)} probabilities, one per live arm, that sum to 1"
-            repair = "Arrays of arms have a column per live arm; n_arms counts retired arms too."
+            allowed = f"{len(out)} probabilities with sum 1, one per live arm"
+            repair = "Return one per live arm; n_arms counts retired arms too."
             raise InvalidArgument(f"{self.__class__.__name__}.distribution({context})", allowed, given, repair)
         out[:] = p / total
         arm = draw_arm(out, uniform)
         return arm, float(out[arm])
 
-    def _first_learn(self, *arguments: Any) -> bool:
+    def _learn_interpreted(self, *arguments: Any) -> bool:
         self.learn(*arguments[1:])
         return True

@@ -1,4 +1,4 @@
-"""Every value that travels between modules: plain, frozen, and checked where it is made."""
+"""The values that modules exchange: immutable, and validated when they are made."""
 
 from alphafair.values.arrays import Indices as Indices
 from alphafair.values.arrays import Matrix as Matrix

@@ -1,4 +1,4 @@
-"""Which arms could be shown in every round of a log: each set of arms once, and one number per round.
+"""Which arms were available in every round of a log: each distinct set once, and one set number per round.
 
 A log of 100 million rounds with a thousand different sets of a hundred arms takes 0.4 GB this way, and 10 GB as one
 boolean per round and arm.
@@ -15,16 +15,16 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.values.arrays import Indices, frozen
 
-ALL = -1  # the number of a round in which every arm could be shown
-MOST_CELLS = 1 << 24  # of a table of booleans at once
+ALL = -1  # the set number of rounds with every arm available
+MOST_CELLS = 1 << 24  # booleans processed at once
 REPAIR = "Pass one boolean per round and arm, or (sets, of_rounds)."
 
 
 class AvailableArms(NamedTuple):
     """The sets of arms that decisions were drawn among.
 
-    `sets` is boolean, (n_sets, n_arms); `of_rounds` has the row of it that holds in each round, and -1 where every arm
-    could be shown.
+    `sets` is boolean, (n_sets, n_arms); `of_rounds` has the row of `sets` for each round, or -1 if every arm was
+    available.
 
     >>> available = AvailableArms.of([[True, False, True], [True, True, True], [True, False, True]])
     >>> available.sets.tolist(), available.of_rounds.tolist()
@@ -38,7 +38,7 @@ class AvailableArms(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> AvailableArms:
-        """From one boolean per round and arm, or from the pair (sets, of_rounds)."""
+        """Convert one boolean per round and arm, or the pair (sets, of_rounds)."""
         if isinstance(value, tuple) and len(value) == 2:
             return cls._of_pair(*value)
         table, numbers = _booleans("available", value), SetNumbers(np.shape(value)[1])
@@ -48,7 +48,7 @@ class AvailableArms(NamedTuple):
     @classmethod
     def _of_pair(cls, sets: Any, of_rounds: Any) -> AvailableArms:
         given, numbers = _booleans("available: sets", sets), np.asarray(of_rounds)
-        allowed = f"whole numbers in [-1, {len(given) - 1}], rows of sets or -1 for every arm"
+        allowed = f"integers in [-1, {len(given) - 1}]: rows of sets, or -1 for every arm"
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or np.ma.is_masked(of_rounds):
             got = f"{numbers.dtype} of shape {numbers.shape}"
             raise InvalidArgument("available: of_rounds", allowed, got, REPAIR)
@@ -56,7 +56,7 @@ class AvailableArms(NamedTuple):
         of_sets = np.append(np.where(given.all(axis=1), ALL, np.arange(len(given))), ALL).astype(np.int32)
         return cls(
             _owned(np.ascontiguousarray(given)), frozen(of_sets[numbers])
-        )  # whole sets are -1: nothing is to be renormalised there
+        )  # full sets become -1, so that nothing is renormalised
 
     @classmethod
     def every(cls, n_rounds: int, n_arms: int) -> AvailableArms:
@@ -69,23 +69,23 @@ class AvailableArms(NamedTuple):
         return int(self.sets.shape[1])
 
     def of_round(self, t: int) -> NDArray[np.bool_] | None:
-        """Those of one round; None where every arm could be shown."""
+        """Return the mask of one round; None if every arm was available."""
         number = self.of_rounds[t]
         return None if number == ALL else self.sets[number]
 
     def take(self, rounds: Any) -> AvailableArms:
-        """Those of some rounds, as an index or a slice names them."""
+        """Return the rounds of an index or a slice."""
         return AvailableArms(self.sets, frozen(self.of_rounds[rounds]))
 
     def table(self) -> NDArray[np.bool_]:
-        """One boolean per round and arm."""
+        """Return one boolean per round and arm."""
         found = np.ones((len(self.of_rounds), self.n_arms), dtype=np.bool_)
         some = self.of_rounds != ALL
         found[some] = self.sets[self.of_rounds[some]]
         return found
 
     def includes(self, arms: Indices) -> NDArray[np.bool_]:
-        """Whether each round could show its arm."""
+        """Whether the arm of each round was available."""
         found = np.ones(len(arms), dtype=np.bool_)
         some = np.flatnonzero(self.of_rounds != ALL)
         found[some] = self.sets[self.of_rounds[some], arms[some]]
@@ -93,14 +93,14 @@ class AvailableArms(NamedTuple):
 
 
 class SetNumbers:
-    """Numbers for sets of arms, the same for the same set, in the order in which they are first met."""
+    """Number distinct sets of arms in the order of their first occurrence."""
 
     def __init__(self, n_arms: int) -> None:
         self.n_arms = n_arms
         self._numbers: dict[bytes, int] = {np.packbits(np.ones(n_arms, dtype=np.bool_)).tobytes(): ALL}
 
     def add(self, table: NDArray[np.bool_]) -> Indices:
-        """The number of every row."""
+        """Return the set number of every row."""
         packed = np.packbits(table, axis=1)
         rows = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
         met, places = np.unique(rows, return_inverse=True)
@@ -109,7 +109,7 @@ class SetNumbers:
 
     @property
     def sets(self) -> NDArray[np.bool_]:
-        """All that were met, by number."""
+        """All sets so far, by number."""
         width = (self.n_arms + 7) // 8
         packed = np.frombuffer(b"".join(self._numbers), dtype=np.uint8).reshape(-1, width)[1:]
         return np.unpackbits(packed, axis=1, count=self.n_arms).astype(np.bool_)
@@ -119,7 +119,7 @@ class SetNumbers:
 
 
 def _booleans(argument: str, value: Any) -> NDArray[np.bool_]:
-    """A row of booleans per round or set, a column per arm, and something true in every row."""
+    """Check a boolean table with a column per arm and at least one True in every row."""
     allowed = "booleans, a row per round and a column per arm"
     try:
         table = np.asarray(value)
@@ -130,18 +130,18 @@ def _booleans(argument: str, value: Any) -> NDArray[np.bool_]:
         raise InvalidArgument(argument, allowed, got, REPAIR)
     empty = np.flatnonzero(~table.any(axis=1))
     if len(empty):
-        repair = "Leave rounds out in which nothing could be shown."
+        repair = "Remove rounds without an available arm."
         raise InvalidArgument(f"{argument}[{empty[0]}]", "true for at least one arm", "none", repair)
     return table
 
 
 def _owned(array: NDArray[Any]) -> Any:
-    """Read-only; a copy of what somebody could still write to."""
+    """Return a read-only array: a copy if the array is writeable."""
     return frozen(array.copy() if array.flags.writeable else array)
 
 
 def packed(mask: NDArray[np.bool_]) -> bytes:
-    """A bit per arm, as a decision is written down with."""
+    """Pack a mask into one bit per arm, as the ledger stores it."""
     return np.packbits(mask).tobytes()
 
 

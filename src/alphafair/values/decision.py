@@ -1,4 +1,4 @@
-"""One choice, as a value: all that is needed to learn from it later."""
+"""Decisions: what `choose` returns and `update` takes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Vector = NDArray[np.float64]
 
 
 class Decision(NamedTuple):
-    """One choice and all that is needed to learn from it later: hand it back to `update` with its reward."""
+    """One choice, with everything that is needed to learn from it later: pass it to `update` with its reward."""
 
     context: int
     arm: int
@@ -20,12 +20,12 @@ class Decision(NamedTuple):
 
     @property
     def features(self) -> NDArray[np.float64] | None:
-        """Those that `choose` was shown, if any."""
+        """The features that were passed to `choose`, if any."""
         return None
 
 
 class DescribedDecision(Decision):
-    """A decision of a round that came with features, which it carries too; a tuple of the same four."""
+    """A decision with the features of its round; as a tuple it has the same four fields."""
 
     def __new__(
         cls,
@@ -52,11 +52,11 @@ class DescribedDecision(Decision):
 class ChosenDecision(DescribedDecision):
     """What `choose` returns: a `Decision` that also records which policies have learned from it.
 
-    A policy takes it once. Copies, unpickled ones and results of `_replace` are new decisions, rebuilt by the caller.
+    A policy accepts it once. Copies, unpickled decisions and results of `_replace` are new decisions.
     """
 
     _features: NDArray[np.float64] | None = None
-    _used: tuple[object, ...] = ()  # markers of policies and what they used it for: see `BasePolicy`
+    _used: tuple[object, ...] = ()  # markers of the policies that used it: see `BasePolicy`
 
     def _replace(self, **changes: Any) -> DescribedDecision:  # type: ignore[override]
         return DescribedDecision(*self, self._features)._replace(**changes)

@@ -73,7 +73,7 @@ class Log:
         if self.positions is not None:
             columns["positions"] = validate.indices("positions", self.positions, None, len(contexts), low=1)
         if self.users is not None:
-            columns["users"] = validate.whole_numbers("users", self.users, len(contexts))
+            columns["users"] = validate.integers("users", self.users, len(contexts))
         if self.timestamps is not None:
             columns["timestamps"] = validate.timestamps("timestamps", self.timestamps, len(contexts))
         if self.features is not None:

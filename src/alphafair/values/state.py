@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from alphafair.errors import InvalidArgument
 
 
-class _Written:
-    """Where an archive is written to, piece by piece; it cannot be read or gone back in."""
+class _Pieces:
+    """A write-only buffer for an archive that is taken out in pieces."""
 
     def __init__(self) -> None:
         self.waiting = bytearray()
@@ -28,22 +28,22 @@ class _Written:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing to do; archives call it, and so they do `close`."""
+        """Do nothing; `zipfile` calls `flush` and `close`."""
 
     close = flush
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Return what was written since the last call."""
         taken, self.waiting = bytes(self.waiting), bytearray()
         return taken
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A policy at one moment: its name, the version of its memory's layout, settings, random numbers, memory.
+    """A snapshot of a policy: its name, the version of its layout, settings, random number state, arrays.
 
-    Every fact has one place. No pickle anywhere: `to_bytes` writes an uncompressed NumPy `.npz` archive whose entry
-    `meta` is JSON text; any language that reads zip and npy can read it.
+    No pickle: `to_bytes` writes an uncompressed NumPy `.npz` archive whose entry `meta` is JSON, so any language with
+    readers for zip and npy can read it.
     """
 
     policy: str
@@ -56,7 +56,7 @@ class State:
         return b"".join(self.pieces())
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """The same bytes, in pieces of about that size: a large state can be written without another copy of it."""
+        """Yield the same bytes in pieces of about `size`, so that a large state is written without a second copy."""
         meta = {
             "policy": self.policy,
             "version": self.version,
@@ -64,12 +64,12 @@ class State:
             "rng": dict(self.rng),
         }
         text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
-        written = _Written()
+        written = _Pieces()
         with zipfile.ZipFile(written, "w") as archive:
             for name, values in {"meta": text, **self.arrays}.items():
                 array = np.asarray(values, order="C")
                 if array.dtype.hasobject:
-                    raise ValueError(f"{name!r} in the state holds Python objects, which are not written")
+                    raise ValueError(f"state.arrays[{name!r}] must be numeric; got Python objects. Convert it first.")
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                     np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(array))
                     raw = array.reshape(-1).view(np.uint8)
@@ -84,15 +84,15 @@ class State:
         if not isinstance(blob, bytes | bytearray | memoryview):
             raise InvalidArgument("blob", "the bytes of a State", blob, "Pass what State.to_bytes returned.")
         try:
-            _refuse_growing(blob)
+            _check_sizes(blob)
             with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
             return cls(meta["policy"], meta["version"], meta["settings"], meta.get("rng", {}), arrays)
         except MemoryError:
             raise
-        except Exception as problem:  # zipfile, npy header, JSON and key errors all mean the same thing here
-            repair = "It is cut off, damaged, or was not made by State.to_bytes."
+        except Exception as problem:  # errors of zipfile, npy headers, JSON and keys mean the same here
+            repair = "It is truncated, damaged, or was not written by State.to_bytes."
             raise InvalidArgument("blob", "the bytes of a State", blob[:16], repair) from problem
 
     def save(self, path: str | Path) -> None:
@@ -103,22 +103,22 @@ class State:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _refuse_growing(blob: bytes) -> None:
-    """An archive whose entries take more room than it has itself: `to_bytes` compresses nothing and repeats nothing."""
+def _check_sizes(blob: bytes) -> None:
+    """Raise for an archive whose entries are larger than the archive: `to_bytes` never compresses or repeats."""
     with zipfile.ZipFile(io.BytesIO(blob)) as archive:
         compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())
         sizes = [entry.file_size for entry in archive.infolist()]
         if compressed or sum(sizes) > len(blob):
-            raise ValueError("the archive grows when it is read")
-        np.empty(sum(sizes), dtype=np.uint8)  # where memory is too short for all of them, none is read
+            raise ValueError("the entries are larger than the archive")
+        np.empty(sum(sizes), dtype=np.uint8)  # fail before reading if memory is too short
         for entry in archive.infolist():
             with archive.open(entry) as file:
                 shape, _, dtype = _header(file)
                 if math.prod(shape) * dtype.itemsize + file.tell() != entry.file_size:
-                    raise ValueError(f"{entry.filename} has not the size that it claims")
+                    raise ValueError(f"{entry.filename} does not have the size in its header")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and kind of an array in NumPy's format, which has a version 2 for headers of 64 KB and more."""
+    """Read the shape, order and dtype of an npy file; version 2 has headers of 64 KB and more."""
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     return read[np.lib.format.read_magic(file)](file)

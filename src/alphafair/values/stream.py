@@ -1,4 +1,4 @@
-"""Rounds that policies play, and the record of a run."""
+"""Streams of rounds, adversaries, and the trace of a run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from alphafair.values.protocol import Feedback
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Contexts and rewards, round by round: round t shows context `contexts[t]` and `reward_table[items[t]]`.
+    """Contexts and rewards by round: round t has context `contexts[t]` and rewards `reward_table[items[t]]`.
 
-    Many rounds share few rows of rewards (every rating of one movie does), so 25 million rounds over 62,000
-    items take two int32 arrays and one small table. `Stream.from_arrays` takes one row of rewards per round.
+    Many rounds share few rows of rewards (all ratings of one movie do), so 25 million rounds over 62,000 items take two
+    int32 arrays and one small table. `Stream.from_arrays` takes one row of rewards per round.
 
-    Arms may come and go: arm i takes part in the rounds `arrivals[i] <= t < departures[i]`, counted from 0. Arms are
-    numbered in the order in which they arrive, the first ones before round 0; what the table says about an arm that is
-    not there does not matter.
+    Arms may come and go: arm i takes part in rounds `arrivals[i] <= t < departures[i]`, counted from 0. Arms are
+    numbered in the order of their arrival, with at least one in round 0; rewards of absent arms are ignored.
 
-    Rounds may come with `features`: of their context, (n_rounds, n_features), or of every arm in it, (n_rounds, n_arms,
-    n_features). Policies that were made for them are shown them.
+    Rounds may have `features`: of their context, (n_rounds, n_features), or of every arm, (n_rounds, n_arms,
+    n_features). They are passed to policies with features.
     """
 
     contexts: Indices
@@ -55,7 +54,7 @@ class Stream:
         announced = self.n_contexts or len(self.context_labels or ()) or seen
         validate.integer("n_contexts", announced, low=seen)
         if self.arm_labels is not None and len(self.arm_labels) != table.shape[1]:
-            repair = "Give one name per arm."
+            repair = "Pass one name per arm."
             raise InvalidArgument("arm_labels", f"{table.shape[1]} names", len(self.arm_labels), repair)
         object.__setattr__(self, "n_contexts", announced)
         columns: dict[str, NDArray[Any]] = {"contexts": contexts, "items": items, "reward_table": table}
@@ -80,8 +79,8 @@ class Stream:
         departures: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> Self:
-        """A stream from one context and one row of rewards (n_arms) per round."""
-        repair = "Give one row per round and one column per arm."
+        """Make a stream from one context and one row of rewards (n_arms) per round."""
+        repair = "Pass one row per round and one column per arm."
         table = np.atleast_1d(validate.floats("rewards", "a table of numbers", rewards, repair))
         return cls(
             contexts,  # type: ignore[arg-type]
@@ -101,35 +100,35 @@ class Stream:
 
     @property
     def n_arms(self) -> int:
-        """All arms that ever take part."""
+        """The number of arms that ever take part."""
         return int(self.reward_table.shape[1])
 
     @property
     def n_first_arms(self) -> int:
-        """The arms that are there in the first round: what a policy for this stream is made with."""
+        """The number of arms in the first round: `n_arms` of a policy for this stream."""
         return self.n_arms if self.arrivals is None else int((self.arrivals == 0).sum())
 
     def present(self, t: int) -> NDArray[np.bool_]:
-        """Which arms take part in round t, counted from 0."""
+        """Return which arms take part in round t, counted from 0."""
         if self.arrivals is None or self.departures is None:
             return np.ones(self.n_arms, dtype=np.bool_)
         return (self.arrivals <= t) & (t < self.departures)
 
     @property
     def epochs(self) -> list[int]:
-        """The rounds at which arms come or go, after the first round: between two of them all arms stay."""
+        """The rounds, after the first, in which arms arrive or depart."""
         if self.arrivals is None or self.departures is None:
             return []
         changes = np.unique(np.concatenate([self.arrivals, self.departures]))
         return [int(t) for t in changes if 0 < t < self.n_rounds]
 
     def rewards(self, t: int) -> Vector:
-        """Rewards of all arms in round t, counted from 0; read-only."""
+        """Return the rewards of all arms in round t, counted from 0; read-only."""
         row: Vector = self.reward_table[self.items[t]]
         return row
 
     def head(self, n_rounds: int) -> Self:
-        """The first rounds, sharing memory with this stream; labels and number of contexts stay."""
+        """Return the first rounds, sharing memory; labels and the number of contexts stay."""
         validate.integer("n_rounds", n_rounds, low=1, high=self.n_rounds)
         features = None if self.features is None else self.features[:n_rounds]
         return replace(self, contexts=self.contexts[:n_rounds], items=self.items[:n_rounds], features=features)
@@ -140,9 +139,9 @@ ADVERSARIES = ("settled", "largest", "halving")
 
 @dataclass(frozen=True, eq=False)
 class Adversary:
-    """One that sees the distribution of every round before it says what arms pay: see `streams.adversary`.
+    """An adversary that sees the distribution of every round before it sets the rewards: see `streams.adversary`.
 
-    `stream` has the contexts, and what arms would pay in each of them were nobody lowered: item j is context j.
+    `stream` has the contexts, and the rewards in each of them before any is lowered: item j is context j.
     """
 
     kind: str
@@ -153,14 +152,15 @@ class Adversary:
         validate.stream("stream", self.stream)
         if len(self.stream.reward_table) != self.stream.n_contexts:
             allowed = f"a row for each of {self.stream.n_contexts} contexts"
-            raise InvalidArgument("stream.reward_table", allowed, len(self.stream.reward_table), "Give one row each.")
+            repair = "Pass one row per context."
+            raise InvalidArgument("stream.reward_table", allowed, len(self.stream.reward_table), repair)
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a run left behind: R at the recorded rounds (initial 1 included) and how often each arm was pulled.
+    """The record of a run: R at the recorded rounds (initial 1 included) and the number of pulls of each arm.
 
-    `log` has every decision with the reward of its arm, if the run was asked to keep them.
+    `log` has every decision with its reward, if `simulate` was called with `log=True`.
     """
 
     policy: str

@@ -1,6 +1,8 @@
-"""From a distribution and one uniform number to an arm."""
+"""Distributions over arms: drawing, masking, checking, and the share of a new arm."""
 
 import math
+
+import numpy as np
 
 from alphafair.jit import kernel
 
@@ -9,14 +11,14 @@ from alphafair.jit import kernel
 def draw_arm(probabilities, uniform):
     """First arm whose cumulative probability exceeds the uniform; never an arm of probability 0.
 
-    Where the probabilities are no distribution, the arm returned has probability 0 or NaN, which callers check.
+    If the probabilities are not a distribution, the returned arm has probability 0 or NaN, which callers check.
     """
     cumulative = 0.0
     for i in range(probabilities.shape[0]):
         cumulative += probabilities[i]
         if uniform < cumulative:
             return i
-    arm = probabilities.shape[0] - 1  # the sum fell short of the uniform by rounding
+    arm = probabilities.shape[0] - 1  # rounding: the sum is below the uniform
     while arm > 0 and probabilities[arm] == 0.0:
         arm -= 1
     if math.isnan(cumulative):
@@ -28,7 +30,7 @@ def draw_arm(probabilities, uniform):
 
 @kernel
 def draw_from(x, uniform, out):
-    """Copy the distribution x to `out` and draw an arm from it: the arm and its probability."""
+    """Copy the distribution x to `out`, and draw an arm: return it and its probability."""
     for i in range(out.shape[0]):
         out[i] = x[i]
     arm = draw_arm(out, uniform)
@@ -55,7 +57,7 @@ def mask_distribution(probabilities, available):
 
 @kernel
 def mask_alone(memory, probabilities, available):
-    """What most policies do about arms that are not available: renormalise over the others."""
+    """The default mask of policies: renormalise over the available arms."""
     mask_distribution(probabilities, available)
 
 
@@ -77,3 +79,11 @@ def is_distribution(vector):
             return False
         total += vector[i]
     return abs(total - 1.0) <= 1e-6
+
+
+def equal_share(scores: np.ndarray, rate: float) -> float:
+    """Return the score that gives a new arm the mean weight exp(rate score) of the others: an equal share."""
+    if rate == 0.0:
+        return float(scores.mean())
+    largest = scores.max()
+    return float(largest + math.log(np.exp(rate * (scores - largest)).mean()) / rate)
