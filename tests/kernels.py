@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-FLAGS = {  # the variants of kernels that tests use most, by policy; `alphafair.compile` says what they mean
+FLAGS = {  # the variants of kernels that tests use most, by policy; `alphafair.precompile` says what they mean
     "alpha-fair": ("full+groups", "full+readings", "full+groups-readings"),
     "alpha-fair-adaptive": ("bandit+groups", "bandit+features", "full+groups", "full+features"),
     "alpha-fair-bandit": ("bandit+groups",),
@@ -36,20 +36,20 @@ def compile_share(number: int) -> None:
         jit,
         offline_curve,
         offline_optimum,
+        precompile,
         simulate,
         simulate_against,
         streams,
     )
-    from alphafair import compile as compiling
 
-    everything = compiling.names() + [f"{policy}+{flags}" for policy, variants in FLAGS.items() for flags in variants]
+    everything = precompile.names() + [f"{policy}+{flags}" for policy, variants in FLAGS.items() for flags in variants]
     own = [name for name in everything if share_of(name) == number]
-    compiling.compile_all(own)
+    precompile.compile_all(own)
     with jit.using_mode("now"):
         adversary = streams.adversary("largest", n_rounds=10, n_contexts=1, n_arms=3)
         for name in own:
             if name.count("+") < 2:
-                for policy in compiling._policies(name):
+                for policy in precompile._policies(name):
                     simulate_against(policy, adversary)
         if number == 0:
             stream = streams.ratings(20, 2, 3)
