@@ -367,7 +367,7 @@ def test_a_sound_policy_passes() -> None:
     lines = re.findall(r"^(pass|skip|FAIL)  (.+?) +\d+\.\d\d s$", answer.stdout, flags=re.MULTILINE)
     assert [name.replace(" ", "_") for _, name in lines] == list(CHECKS)
     assert ("skip", "leans toward reward") in lines
-    assert "does not apply: the policy says that it does not learn" in answer.stdout
+    assert "does not apply: the policy declares that it does not learn" in answer.stdout
     assert re.search(r"\d+ passed, 0 failed, \d+ did not apply; ", answer.stdout)
 
 
