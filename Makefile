@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance \
-	edges_policies errata events evaluation evaluation_available features follow golden grouped groups learning_once math \
-	metrics offline offline_groups policies run simulation snapshots streams))
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversaries alpha_change arms cholesky conformance \
+	edges_policies errata events evaluation evaluation_available features golden grouped groups learning_once math \
+	metrics offline offline_groups policies run simulation snapshots streams welfare))
 
 # The tests that take longest; `make check` leaves them out.
-LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory arena arms conformance docs drill \
+LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms conformance docs drill \
 	edges_evaluation edges_policies engine_copies engine_crashes engine_expiry engine_faults engine_memory engine_model \
 	evaluation evaluation_available experiments features frontier full_disk fuzz_http grouped report results \
 	service_access service_connections service_limits service_process service_schema start))
@@ -23,7 +23,7 @@ run: $(VENV)/installed-lab
 
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
-	$(BIN)/python examples/shop/serve_and_visit.py
+	$(BIN)/python examples/shop/run.py
 
 # In two minutes, once kernels are compiled: a representative part of the tests, style and types.
 check: $(VENV)/installed-test

@@ -15,8 +15,8 @@ from alphafair.errors import MissingExtra
 
 PACKAGES = {  # what each extra of pyproject.toml installs, by the name that Python imports
     "lab": ("jinja2", "matplotlib", "polars", "rich", "typer"),
-    "service": ("h11", "jinja2", "litestar", "msgspec", "polars", "prometheus_client", "rich", "typer", "uvicorn"),
-    "client": ("h11",),
+    "service": ("h11", "httptools", "msgspec", "polars", "prometheus_client", "rich", "typer", "uvloop"),
+    "client": ("h11", "msgspec"),
     "features": ("sklearn",),
 }
 

@@ -25,7 +25,7 @@ class NoProgress:
 
 
 def progress_bar(*, disable: bool = False) -> Progress:
-    """A bar on standard error with count, elapsed time and remaining time."""
+    """A progress bar on standard error, with a count, the elapsed and the remaining time."""
     if disable:
         return cast("Progress", NoProgress())
     with needed_by("A progress bar", "lab"):

@@ -1,4 +1,4 @@
-"""Experiments as values, the paper's among them; running them; what they show. Needs alphafair[lab]."""
+"""The lab: experiments as values, one runner, the reproduction of the paper, the arena. Needs alphafair[lab]."""
 
 from alphafair.extras import require
 
