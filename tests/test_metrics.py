@@ -185,7 +185,7 @@ def test_bands_of_any_level_are_as_wide_as_scipy_says(n_seeds: int, level: float
     samples = np.arange(float(n_seeds))
     band = metrics.average_over_seeds(samples, level=level)
     half = scipy.stats.t.isf((1.0 - level) / 2.0, n_seeds - 1) * scipy.stats.sem(samples)
-    assert (float(band.low), float(band.high)) == pytest.approx((band.mean - half, band.mean + half), rel=1e-9)
+    assert (float(band.low), float(band.high)) == pytest.approx((band.value - half, band.value + half), rel=1e-9)
 
 
 def test_seed_bands() -> None:
@@ -197,7 +197,7 @@ def test_seed_bands() -> None:
     low, high = binomial_band(400, 0.95, 1e-4)
     assert low <= covered <= high
     one = metrics.average_over_seeds([[1.0, 2.0]])
-    assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
+    assert one.low.tolist() == one.value.tolist() == one.high.tolist() == [1.0, 2.0]
     for bad in ([], 1.0, [[np.nan]], "many", [[1.0], [1.0, 2.0]]):
         with pytest.raises(ValueError, match=r"samples must be numbers in \[.*\], one row per seed"):
             metrics.average_over_seeds(bad)
