@@ -58,7 +58,7 @@ SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Streams": [(streams, names_of(streams))],
     "Data sets": [(data, names_of(data))],
     "Preparing data": [(preprocessing, names_of(preprocessing))],
-    "The engine": [(engine, [name for name in names_of(engine) if not hasattr(errors, name)])],
+    "The engine": [(engine, names_of(engine))],
     "Clients of the service": [(client, ["Client", "AsyncClient", "ServiceError"])],
     "Errors": [(errors, names_of(errors))],
     "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
