@@ -291,7 +291,7 @@ def test_verdicts_of_policies_that_learn() -> None:
     wrong = Log(log.contexts, log.arms, log.rewards, 0.5 * log.propensities, n_contexts=3, n_arms=4)
     nothing = Log(log.contexts, log.arms, 0.0 * log.rewards, log.propensities, n_contexts=3, n_arms=4)
     for bad, why, plays in (
-        (more_arms, "arms never shown, which a policy that learns would try: 4", (replay, simulate_model)),
+        (more_arms, "arms never shown, which a learning policy would try: 4", (replay, simulate_model)),
         (wrong, "inverse propensities do not average to one", (replay,)),
         (nothing, "no round has a reward above 0", (replay, simulate_model)),
     ):
