@@ -523,7 +523,7 @@ def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Pat
     assert "Pass --reward-range -5 5, or the columns of rewards with --arm." in refused.stderr
     for limits, words in {
         ("0", "5"): "t.csv, line 3: rock must be in [0, 5]; got -5.0. Pass --reward-range -5 5",
-        ("5", "-5"): "--reward-range must be two numbers, LOW below HIGH; got [5.0, -5.0]. Say the lower number first.",
+        ("5", "-5"): "two numbers, LOW below HIGH; got [5.0, -5.0]. Pass the lower number first.",
         ("0", "inf"): "--reward-range must be two numbers, LOW below HIGH; got [0.0, inf]",
         ("nan", "5"): "--reward-range must be two numbers, LOW below HIGH; got [nan, 5.0]",
     }.items():

@@ -191,8 +191,8 @@ def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the
     with pytest.raises(downloads.DownloadError) as refusal:
         downloads.get("25m")
     text = str(refusal.value)
-    assert f"the connection broke off after 300,000 of {len(CONTENT):,} bytes" in text
-    assert "`alphafair data get 25m` again and it continues" in text
+    assert f"the connection was closed after 300,000 of {len(CONTENT):,} bytes" in text
+    assert "`alphafair data get 25m` again, which resumes the download" in text
     assert part.read_bytes() == CONTENT[:300_000]
     assert not downloads.path_of("25m").exists()
 
@@ -200,7 +200,7 @@ def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the
 def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None:
     part.write_bytes(b"\0" * 1000)
     with pytest.raises(
-        downloads.DownloadError, match=rf"damaged or was changed \(its sha256 is .*, and should be {SHA256}"
+        downloads.DownloadError, match=rf"damaged or was changed \(its SHA-256 is .* and should be {SHA256}"
     ):
         downloads.get("25m")
     assert list(part.parent.iterdir()) == []
@@ -210,7 +210,7 @@ def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None
 def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) -> None:
     by_hand = part.with_suffix("")
     by_hand.write_bytes(CONTENT[:-1])
-    with pytest.raises(downloads.DownloadError, match=re.escape(f"{by_hand} is not what {server.url}ml-25m.zip holds")):
+    with pytest.raises(downloads.DownloadError, match=re.escape(f"{by_hand} differs from {server.url}ml-25m.zip")):
         downloads.get("25m")
     assert by_hand.exists(), "it is the user's"
     by_hand.write_bytes(CONTENT)
@@ -235,15 +235,15 @@ def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypa
     assert answer.stdout == ""
     (line,) = [line for line in answer.stderr.splitlines() if line.startswith("error: ")]
     assert line == (
-        f"error: {url} could not be reached (Connection refused): when there is a network, run `alphafair data get "
-        f"25m` again and it continues; or download that address elsewhere and put the file at "
-        f"{tmp_path / 'ml-25m.zip'}; or pass a copy that you have with --data PATH."
+        f"error: {url} could not be downloaded (Connection refused). Run `alphafair data get 25m` again, which resumes "
+        f"the download; or download the URL on another machine and copy the file to {tmp_path / 'ml-25m.zip'}; or pass "
+        "a copy with --data PATH."
     )
 
 
 def test_an_error_of_the_server_is_named(server: Server) -> None:
     server.files.clear()
-    with pytest.raises(downloads.DownloadError, match=r"could not be reached \(the server answered 404 Not Found"):
+    with pytest.raises(downloads.DownloadError, match=r"could not be downloaded \(the server answered 404 Not Found"):
         downloads.get("25m")
 
 

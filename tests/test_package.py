@@ -203,7 +203,7 @@ def test_from_a_wheel_the_ratings_are_fetched_and_offline_it_says_how(wheel: Pat
     assert answer.returncode == 1, answer.stderr
     (line,) = (line for line in answer.stderr.splitlines() if line.startswith("error: "))
     url = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
-    assert line.startswith(f"error: {url} could not be reached (Connection refused): when there is a network, run ")
-    assert f"put the file at {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
-    assert line.endswith("or pass a copy that you have with --data PATH.")
+    assert line.startswith(f"error: {url} could not be downloaded (Connection refused). Run ")
+    assert f"copy the file to {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
+    assert line.endswith("or pass a copy with --data PATH.")
     assert "not for commercial use" in answer.stderr
