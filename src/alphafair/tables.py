@@ -26,16 +26,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.memory_limit import memory_limit
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Where = Callable[[int], str]  # the place of a row, counted from 0, as errors name it
 ROW = "\0row"  # the column of row numbers; no file has a column of that name
@@ -83,8 +81,6 @@ class Column:
 
     def convert(self, values: pl.Series, decimal_comma: bool = False) -> pl.Series:
         """The values in this column's type; null for a value that is missing or not allowed."""
-        import polars as pl
-
         if self.kind == "label":
             return _labels(values)
         if self.kind == "time":
@@ -139,8 +135,6 @@ class Column:
 
     def _times(self, values: pl.Series) -> pl.Series:
         """Dates or numbers, whichever more of the text can be read as."""
-        import polars as pl
-
         if values.dtype.is_numeric() or values.dtype.is_temporal():
             return values.fill_nan(None) if values.dtype.is_float() else values
         if values.dtype != pl.String:
@@ -154,8 +148,6 @@ class Column:
 
 def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
     """As floats; null for what is not a number."""
-    import polars as pl
-
     if values.dtype.is_numeric() or values.dtype == pl.Boolean:
         return values.cast(pl.Float64)
     text = values.cast(pl.String, strict=False) if values.dtype != pl.String else values
@@ -168,8 +160,6 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
 
 def _labels(values: pl.Series) -> pl.Series:
     """As strings; null for what cannot be a label."""
-    import polars as pl
-
     try:
         return values.fill_nan(None).cast(pl.String) if values.dtype.is_float() else values.cast(pl.String)
     except pl.exceptions.PolarsError:
@@ -191,8 +181,6 @@ def label_codes(labels: Iterable[Any]) -> dict[str, int]:
 
 def encode(values: pl.Series, codes: Mapping[str, int]) -> NDArray[np.int32]:
     """The number of every label, all of which have one; integers need not become strings."""
-    import polars as pl
-
     if values.dtype.is_integer():
         labels = pl.Series([int(label) for label in codes], dtype=values.dtype)
         return values.replace_strict(labels, list(codes.values()), return_dtype=pl.Int32).to_numpy()
@@ -240,8 +228,6 @@ class Table(NamedTuple):
 
         A column of equal values takes next to nothing in a Parquet file, and eight bytes per row in memory.
         """
-        import polars as pl
-
         with self._readable():
             if self.label.lower().endswith(_BINARY):
                 n_rows, n_columns = self.rows.select(pl.len()).collect().item(), len(self.columns)
@@ -259,8 +245,6 @@ class Table(NamedTuple):
     @contextmanager
     def _readable(self) -> Iterator[None]:
         """Turn a failure of the reader into an error that names the line, where it can be found."""
-        import polars as pl
-
         try:
             yield
         except (pl.exceptions.PolarsError, OSError) as problem:
@@ -275,8 +259,6 @@ class Table(NamedTuple):
 
 def open_table(source: Any) -> Table:
     """A table from a path (its extension is its format), a polars or pandas frame, an Arrow table or a mapping."""
-    import polars as pl
-
     if isinstance(source, str | os.PathLike):
         return _open_file(Path(source))
     is_frame = isinstance(source, pl.DataFrame | pl.LazyFrame)
@@ -305,8 +287,6 @@ def column_names(argument: str, names: str | Sequence[str]) -> list[str]:
 
 def escape_formulas(text: pl.Expr) -> pl.Expr:
     """Text as it is written to a CSV file."""
-    import polars as pl
-
     risky = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
     return pl.when(~risky).then(text).otherwise(pl.lit("'") + text)  # in this order, it keeps the column's name
 
@@ -318,15 +298,11 @@ def unescape_formulas(text: pl.Expr) -> pl.Expr:
 
 def escape_labels(labels: Sequence[str]) -> list[str]:
     """Labels as they are written to a CSV file, such as the names of columns."""
-    import polars as pl
-
     return pl.select(escape_formulas(pl.lit(pl.Series(labels, dtype=pl.String)))).to_series().to_list()
 
 
 def unescape_table(table: Table, columns: Sequence[str]) -> Table:
     """A table whose text in some columns, and whose column names, were escaped."""
-    import polars as pl
-
     names = table.columns
     before = pl.select(unescape_formulas(pl.lit(pl.Series(names, dtype=pl.String)))).to_series().to_list()
     rows = table.rows.with_columns(unescape_formulas(pl.col(*columns).cast(pl.String)))
@@ -338,8 +314,6 @@ def unescape_table(table: Table, columns: Sequence[str]) -> Table:
 
 def _open_file(path: Path) -> Table:
     """A file, opened by its extension; the columns of a text file are strings."""
-    import polars as pl
-
     if not path.is_file():
         got = "a folder" if path.is_dir() else "a path that does not exist"
         raise InvalidArgument(str(path), "a file", got, "Correct the path.")
@@ -366,8 +340,6 @@ def _open_file(path: Path) -> Table:
 
 def _scan_text(path: Path) -> tuple[pl.LazyFrame, bool]:
     """A text file as strings, and whether its numbers may have decimal commas; polars reads UTF-8 only."""
-    import polars as pl
-
     if path.suffix.lower() == ".gz":
         _refuse_large(path)
     found = _text_format(path)
@@ -426,8 +398,6 @@ def _refuse_repeated(label: str, names: Sequence[str]) -> None:
 
 def _scan_ipc(path: Path) -> pl.LazyFrame:
     """Arrow's file format, or its stream format, which cannot be read lazily."""
-    import polars as pl
-
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"
     return pl.scan_ipc(path) if is_file else pl.read_ipc_stream(path).lazy()
@@ -534,8 +504,6 @@ def _empty(label: str) -> ValueError:
 
 
 def _unreadable(label: str, problem: Exception) -> ValueError:
-    import polars as pl
-
     if isinstance(problem, pl.exceptions.NoDataError):
         return _empty(label)
     repair = f"It may be truncated; save it again ({_reason(problem)})."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import shlex
@@ -132,15 +131,6 @@ def make_page(
     console.print(f"\nPage: {page}")
     if show:
         webbrowser.open(page.resolve().as_uri())
-
-
-def service_module(name: str) -> Any:
-    """A module of the service, or a sentence about what has to be installed for it."""
-    try:
-        return importlib.import_module(f"alphafair.service.{name}")
-    except ModuleNotFoundError as problem:
-        typer.echo(f'error: {problem.name} is not installed. Run: pip install "alphafair[service]"', err=True)
-        raise typer.Exit(1) from None
 
 
 def actor() -> str:

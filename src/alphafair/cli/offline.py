@@ -10,6 +10,7 @@ import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
 from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, make_folder, plain_table, read_rounds
+from alphafair.extras import polars as pl
 from alphafair.formatting import counted, exact, fitting
 
 
@@ -42,8 +43,6 @@ def command(
     per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99. With --output, the distributions
     are written as one CSV per alpha. With --groups, rewards are reported by group.
     """
-    import polars as pl
-
     from alphafair import figures, metrics, validate
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
     from alphafair.tables import escape_labels

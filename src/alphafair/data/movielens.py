@@ -20,18 +20,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.tables import Column, records
 from alphafair.values import Stream
-
-if TYPE_CHECKING:
-    import polars as pl
 
 NO_GENRES = "(no genres listed)"
 AGAIN = "Download it again (alphafair data get NAME), or pass another copy."
@@ -268,8 +266,6 @@ def _located(path: Path, archive: zipfile.ZipFile | None, names: Sequence[str]) 
 
 def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
     """Ids in ascending order, and the genres of each."""
-    import polars as pl
-
     label = copy.label("movies")
     with copy.open("movies") as file:
         raw = file.read()
@@ -324,8 +320,6 @@ def _genres(by_movie: Sequence[str]) -> Genres:
 
 
 def _read_ratings(copy: _Copy, movie_ids: NDArray[np.int32], rows: int | None) -> Ratings:
-    import polars as pl
-
     label = copy.label("ratings")
     parts: list[Ratings] = []
     with copy.open("ratings") as file:
@@ -406,8 +400,6 @@ def _refuse_truncated(label: str, line: int) -> NoReturn:
 
 def _refuse_block(label: str, line: int, block: bytes, schema: pl.Schema) -> NoReturn:
     """Refuse the first bad line of a block that could not be read as a whole."""
-    import polars as pl
-
     lines = block.removesuffix(b"\n").split(b"\n")
     rows = [text.removesuffix(b"\r").decode("utf-8", errors="replace").split(",") for text in lines]
     short = next((row for row, fields in enumerate(rows) if len(fields) != len(schema)), len(rows))

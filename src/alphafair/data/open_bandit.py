@@ -10,17 +10,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.tables import Column, column_names, open_table
 from alphafair.values import Log, Stream
-
-if TYPE_CHECKING:
-    import polars as pl
 
 REPAIR = "Correct it or delete that line."
 CONTEXT = "\0context"  # no file has a column of that name
@@ -96,8 +93,6 @@ def click_rates(log: Log, *, smoothing: float = 1.0) -> Stream:
 
 def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
     """The needed columns in their types, with the features joined into one label; the first bad row is refused."""
-    import polars as pl
-
     if not path.name.lower().endswith((".csv", ".csv.gz")):
         raise InvalidArgument(str(path), "a .csv file of the data set", path.suffix, "Pass one, such as men.csv.")
     table = open_table(path)
@@ -119,8 +114,6 @@ def _read(path: Path, features: Sequence[str]) -> pl.DataFrame:
 
 def _joined(features: Sequence[pl.Expr]) -> pl.Expr:
     """One label from several, separated by spaces; spaces inside are escaped by backslashes, so labels are distinct."""
-    import polars as pl
-
     if len(features) == 1:
         return features[0]
     return pl.concat_str([feature.str.replace_all(r"([\\ ])", r"\$1") for feature in features], separator=" ")

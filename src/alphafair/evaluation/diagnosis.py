@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,11 @@ from alphafair.errors import InvalidArgument
 from alphafair.evaluation.estimators import ESTIMATORS, SQUARE, WEIGHT, Scoring, score
 from alphafair.evaluation.log_rows import AnyLog, LogFile, arm_names, batches, check_log, has_available
 from alphafair.evaluation.optima import survey
+from alphafair.extras import polars as pl
 from alphafair.formatting import clipped, counted, listed, number, percent
 from alphafair.tables import Where
 from alphafair.values import Log, Vector
 from alphafair.values.log_table import AVAILABLE, Labels, LogColumns, LogTable
-
-if TYPE_CHECKING:
-    import polars as pl
 
 GRADES = ("wrong", "look", "fine")
 MOST_NAMED = 3

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.tables import ROW, Column, Table, Where, column_names, encode, label_codes, open_table, unescape_table
 from alphafair.values.arrays import Indices, Vector
 from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
-
-if TYPE_CHECKING:
-    import polars as pl
 
 AVAILABLE = "available"  # the column that is read by default where a table has it
 EXPORTED = [  # the columns of a log that an engine exports
@@ -109,8 +107,6 @@ class LogTable:
     @property
     def has_reward(self) -> pl.Expr:
         """Whether a row has a reward."""
-        import polars as pl
-
         return pl.col(self.columns.reward).is_not_null()
 
     @property
@@ -202,7 +198,6 @@ def _arm_lists(column: pl.Series, where: Where) -> tuple[pl.Series, NDArray[np.i
 
     Lists of a column of lists are not compared with each other: there, every row has its own.
     """
-    import polars as pl
 
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
