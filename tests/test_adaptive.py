@@ -24,7 +24,7 @@ from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rewards_on_their_way_count_as_the_oracle_counts_them(seed: int) -> None:
+def test_expected_rewards_match_the_oracle(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ours, oracle = AlphaFairAdaptive(2, 3, alpha=0.9), Oracle(2, 3, alpha=0.9)
     waiting: list[Any] = []
@@ -69,7 +69,7 @@ def test_credit_keeps_fairness_from_lagging() -> None:
     assert late[True] < 0.1 < 0.3 < late[False], late
 
 
-def test_no_reward_scale_enters() -> None:
+def test_the_scale_of_rewards_does_not_matter() -> None:
     """Rewards a power of two smaller: the same play to the last bit where fairness does not look at amounts."""
     stream = np.random.default_rng(0).random((2000, 4)) * [0.2, 0.5, 0.7, 1.0]
     pulls = []
@@ -81,7 +81,7 @@ def test_no_reward_scale_enters() -> None:
 
 
 @pytest.mark.parametrize("feedback", ["bandit", "full"])
-def test_where_nothing_ever_pays_play_is_uniform(feedback: Any) -> None:
+def test_play_is_uniform_if_all_rewards_are_zero(feedback: Any) -> None:
     policy = AlphaFairAdaptive(2, 3, feedback=feedback)
     simulate(policy, Stream.from_arrays(np.arange(300) % 2, np.zeros((300, 3))))
     for context in (0, 1):
@@ -89,7 +89,7 @@ def test_where_nothing_ever_pays_play_is_uniform(feedback: Any) -> None:
     assert policy.accounts.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_what_it_can_have_drawn_with() -> None:
+def test_propensities_below_the_smallest_possible_are_refused() -> None:
     policy = AlphaFairAdaptive(1, 4)
     with pytest.raises(
         InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the smallest propensity of this policy"
@@ -120,14 +120,14 @@ def test_it_learns_from_real_ratings(alpha: float, least: float) -> None:
 
 @pytest.mark.compiled
 @pytest.mark.parametrize(("alpha", "least"), [(0.5, 1.40), (0.9, 1.30)])
-def test_with_all_rewards_it_passes_every_fixed_policy(alpha: float, least: float) -> None:
+def test_with_full_information_it_exceeds_every_fixed_policy(alpha: float, least: float) -> None:
     stream = movielens_small().head(20_000)
     assert (
         gap(AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha, feedback="full"), stream, alpha) >= least
     )
 
 
-def test_where_the_theorem_does_not_speak_there_is_no_bound() -> None:
+def test_no_bound_where_the_theorem_does_not_apply() -> None:
     def trained(**options: Any) -> Any:
         policy = AlphaFairAdaptive(1, 3, alpha=0.5, seed=0, **options)
         for t in range(50):

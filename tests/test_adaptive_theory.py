@@ -342,7 +342,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
 @pytest.mark.parametrize("kind", REWARDS)
 @pytest.mark.parametrize("alpha", [0.0, 0.9])
 @pytest.mark.parametrize("n_arms", [2, 7])
-def test_moments_over_every_draw_that_could_have_been(kind: str, alpha: float, n_arms: int) -> None:
+def test_moments_over_all_possible_draws(kind: str, alpha: float, n_arms: int) -> None:
     """Before each of many rounds, every arm in turn is drawn by a copy of the policy: expectations without statistics.
 
     The losses and the lead are unbiased; (B_I z)^2 is c^2 (1 - gamma)/q at most, (h (1-h) D)^2 at most .32 c^2; and

@@ -34,7 +34,7 @@ def test_adversaries_match_the_oracle(kind: str, full: bool) -> None:
     assert (paid != stream.reward_table[stream.contexts]).any(), "nobody was lowered"
 
 
-def test_the_last_two_are_spared() -> None:
+def test_the_last_two_arms_are_never_lowered() -> None:
     """Three favourites are lowered, one every 1,000 visits, of four arms only two."""
     _, met = simulate_against(AlphaFair(1, 4), streams.adversary("settled", *SIZES["settled"], seed=3))
     assert [int((row == 0.05).sum()) for row in met.reward_table[[999, 1000, 2000, 3000]]] == [0, 1, 2, 2]
@@ -60,14 +60,14 @@ def test_stepwise_equals_compiled(policy: BasePolicy) -> None:
     assert runs[0] == runs[1]
 
 
-def test_playing_what_was_made_earns_the_same() -> None:
+def test_replaying_the_rewards_of_an_adversary_earns_the_same() -> None:
     """An adversary's stream is a stream: the same policy with the same draws goes the same way on it."""
     adversary = streams.adversary("largest", 300, 2, 4, seed=1)
     trace, met = simulate_against(AlphaFairBandit(2, 4), adversary, seed=2)
     assert simulate(AlphaFairBandit(2, 4), met, seed=2).final.tobytes() == trace.final.tobytes()
 
 
-def test_what_is_no_adversary_is_refused() -> None:
+def test_invalid_adversaries_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="kind must be one of 'settled', 'largest', 'halving'; got 'larges'"):
         streams.adversary("larges", 10, 2, 3)
     with pytest.raises(InvalidArgument, match=r"stream\.reward_table must be a row for each of 2 contexts; got 1"):

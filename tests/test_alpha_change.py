@@ -48,7 +48,7 @@ def test_matches_the_oracle_before_and_after(name: str) -> None:
     np.testing.assert_array_equal(again.probabilities(1), ours.probabilities(1))
 
 
-def test_rewards_on_their_way_keep_their_credit() -> None:
+def test_expected_rewards_keep_their_credit() -> None:
     ours, oracle = make_pair("adaptive", 1, 3, np.random.default_rng(0))
     assert isinstance(oracle, naive_adaptive.AlphaFairAdaptive)
     for arm, reward in ((0, 1.0), (1, 0.4), (2, 0.7)):
@@ -61,7 +61,7 @@ def test_rewards_on_their_way_keep_their_credit() -> None:
     np.testing.assert_allclose(ours.probabilities(0), oracle.probabilities(0), rtol=0, atol=1e-10)
 
 
-def test_the_certificate_speaks_of_the_time_since() -> None:
+def test_the_certificate_covers_rounds_after_the_change() -> None:
     first, second = streams.ratings(2_000, 4, 5, seed=0), streams.ratings(3_000, 4, 5, seed=1)
     policy = AlphaFair(4, 5, alpha=0.2)
     simulate(policy, first)
@@ -73,7 +73,7 @@ def test_the_certificate_speaks_of_the_time_since() -> None:
     assert best.value <= metrics.approximation_factor(0.8) * achieved + metrics.regret_certificate(policy)
 
 
-def test_a_policy_without_alpha_says_so() -> None:
+def test_changing_alpha_of_a_policy_without_alpha_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="hedge has no alpha"):
         Hedge(1, 2).set_alpha(0.5)
     with pytest.raises(InvalidArgument, match="alpha must be in"):

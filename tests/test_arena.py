@@ -317,7 +317,7 @@ def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
     assert arena.match(run(replace(SMOKE["largest"], n_seeds=1), tmp_path)).promises == {}
 
 
-def test_where_nothing_can_be_learned_there_is_no_gap(tmp_path: Path) -> None:
+def test_no_gap_if_there_is_nothing_to_learn(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
     source = Generated("stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)))
     experiment = Experiment("arena-one", "one arm", source, (arena.ADAPTIVE,), (0.5,), n_seeds=2, n_records=1)

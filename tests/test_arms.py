@@ -75,7 +75,7 @@ def test_a_retired_arm_is_never_drawn(name: str) -> None:
         policy.choose(0, available=[False, True, False, False])
 
 
-def test_newcomers_enter_as_they_are_told() -> None:
+def test_new_arms_start_with_the_account_argument() -> None:
     for kind in (AlphaFair, AlphaFairBandit):
         policy = kind(1, 2, alpha=0.5, seed=0)
         for _ in range(50):
@@ -95,7 +95,7 @@ def test_newcomers_enter_as_they_are_told() -> None:
 
 
 @pytest.mark.compiled
-def test_a_newcomer_does_not_take_everything() -> None:
+def test_a_new_arm_does_not_take_everything() -> None:
     """With an account of 1 it is served alone for a thousand rounds; with the least account it gets its share."""
     shares = {}
     for account in ("least", "fresh"):
@@ -128,7 +128,7 @@ def test_a_newcomer_does_not_take_everything() -> None:
         (lambda p: p.grow(4, 5, account=float("nan")), "account must be a number in"),
     ],
 )
-def test_what_is_refused_changes_nothing(call: Any, words: str) -> None:
+def test_refused_calls_change_nothing(call: Any, words: str) -> None:
     for policy in (AlphaFair(2, 3, seed=0), AlphaFairBandit(2, 3, seed=0)):
         with pytest.raises(InvalidArgument, match=words):
             call(policy)
@@ -234,7 +234,7 @@ def test_the_certificate_holds_over_epochs(account: Any, marginal: Any, alpha: f
         assert policy.surrogate_regret_bound > 2 * np.sqrt(policy.squared_gradient_norms).sum()
 
 
-def test_epochs_may_cost_nearly_what_the_certificate_says() -> None:
+def test_the_certificate_over_epochs_is_nearly_attained() -> None:
     """Twelve epochs in which the best arm is now the one, now the other: 0.82 of the bound, three times what it would
     be without the terms of closed epochs."""
     n, n_epochs = 100, 12
@@ -252,7 +252,7 @@ def test_epochs_may_cost_nearly_what_the_certificate_says() -> None:
     assert 0.8 * bound < regret <= bound
 
 
-def test_the_offline_optimum_knows_who_was_there() -> None:
+def test_the_offline_optimum_uses_only_available_arms() -> None:
     """Against the dense oracle with a row per epoch and context."""
     stream = short()
     totals = context_reward_totals(stream)
@@ -303,7 +303,7 @@ def test_streams_refuse_impossible_arms(arguments: Any, words: str) -> None:
         Stream.from_arrays([0, 0, 0], np.ones((3, 2)), **arguments)
 
 
-def test_a_refusal_in_the_middle_of_a_run_takes_it_back() -> None:
+def test_an_error_in_the_middle_of_a_run_undoes_the_run() -> None:
     """The floor has no room for a third arm; what was played before it came is undone."""
     policy = FairCB(3, 2, horizon=900, pull_share=0.35)
     before = policy.snapshot().to_bytes()
@@ -325,7 +325,7 @@ def test_growing_step_by_step_costs_no_more_than_at_once() -> None:
 
 
 @pytest.mark.parametrize("made", [AlphaFair, AlphaFairBandit, AlphaFairAdaptive, IndependentAlphaFair])
-def test_cumulative_rewards_are_what_arms_have_earned_whatever_they_entered_with(made: Any) -> None:
+def test_cumulative_rewards_exclude_the_initial_accounts(made: Any) -> None:
     """An account is what an arm entered with and what it has earned since; the sum is of rewards alone."""
     rng = np.random.default_rng(0)
     policy = made(1, 2, seed=0)

@@ -64,7 +64,7 @@ def history(engine: Engine) -> list[list[str]]:
     return drawn_among
 
 
-def test_the_export_says_what_every_decision_was_drawn_among(engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_export_has_the_available_arms_of_every_decision(engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
     drawn_among = history(engine)
     monkeypatch.setattr(export, "PAGE_ROWS", 17)
     everyone = [*ARMS, "eve"]
@@ -86,7 +86,7 @@ def test_the_export_says_what_every_decision_was_drawn_among(engine: Engine, tmp
     assert any(could != everyone for could in drawn_among)
 
 
-def test_the_engines_own_log_says_it_too(engine: Engine) -> None:
+def test_the_log_of_the_engine_has_available_arms(engine: Engine) -> None:
     drawn_among = history(engine)
     log = engine.log("home")
     assert log.arm_labels == (*ARMS, "eve")
@@ -95,7 +95,7 @@ def test_the_engines_own_log_says_it_too(engine: Engine) -> None:
     assert [labels[row].tolist() for row in log.available.table()] == drawn_among
 
 
-def test_where_all_arms_could_always_be_drawn_nothing_is_said(engine: Engine, tmp_path: Path) -> None:
+def test_no_available_arms_are_exported_if_all_always_were(engine: Engine, tmp_path: Path) -> None:
     engine.create("home", arms=ARMS)
     for k in range(10):
         engine.reward(engine.decide("home", f"v{k}", available=ARMS if k % 2 else None).id, 0.5)
@@ -107,7 +107,7 @@ def test_where_all_arms_could_always_be_drawn_nothing_is_said(engine: Engine, tm
     assert (log.available.of_rounds == -1).all()
 
 
-def test_nothing_is_exported_that_came_after_the_question(engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
+def test_an_export_has_no_later_events(engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
     """An arm that is added while an export runs is in no row of it, and its rows are not there."""
     engine.create("home", arms=["ada", "ben"])
     for k in range(30):
@@ -129,7 +129,7 @@ def test_nothing_is_exported_that_came_after_the_question(engine: Engine, tmp_pa
     assert frame["available"].to_list() == [["ada", "ben"]] * 30
 
 
-def test_arms_that_a_policy_had_retired_before_are_not_among_them(engine: Engine) -> None:
+def test_arms_retired_before_the_start_are_not_available(engine: Engine) -> None:
     """A file of an older version may begin with such a policy; new ones refuse it."""
     policy = AlphaFairAdaptive(1, 3)
     policy.retire(1)

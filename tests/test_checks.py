@@ -53,7 +53,7 @@ def test_the_example_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     assert "Its policies: EpsilonGreedy" in answer.stderr
 
 
-def test_a_class_says_how_it_is_drawn() -> None:
+def test_a_class_sets_its_style() -> None:
     class Drawn(EpsilonGreedy):
         name = "drawn"
         traits = Traits(style=("#123456", "h"))
@@ -309,7 +309,7 @@ def test_every_check_is_documented() -> None:
         assert name.replace("_", " ") in page, f"docs/cli.md does not say which promise {name} is about"
 
 
-def test_every_check_has_somebody_to_fail_it() -> None:
+def test_every_check_fails_for_some_broken_policy() -> None:
     elsewhere = {
         "one_compiled_signature",
         "unseen_rewards_do_not_matter",  # a policy is shown one reward only, so it must peep to fail

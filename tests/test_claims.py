@@ -141,7 +141,7 @@ MEASURED = {  # of `given()`: the best of each experiment at 999, others one poi
 NO_WIDTH = re.compile(r" \((95%: (\S+) to \2|\u00b1: 95% over 5 seeds)\)")
 
 
-def test_what_was_measured_in_words() -> None:
+def test_measurements_in_words() -> None:
     found = given().claims()
     for name, text in MEASURED.items():
         assert NO_WIDTH.sub("", found[name].measured) == text, name
@@ -159,7 +159,7 @@ def test_noise_leaves_open_what_is_random_and_nothing_else() -> None:
     assert {word for name, word in found.items() if name not in exact} == {OPEN}
 
 
-def test_luck_of_the_seed_is_no_noise() -> None:
+def test_differences_are_paired_by_seed() -> None:
     """The same draws move both policies together: bands overlap widely, differences seed by seed do not."""
     found = given(own=0.001, shared=100.0).verdicts()
     assert [found[name] for name in ("B1", "B2", "B3", "B5", "F2", "S2")] == [HOLDS] * 6
@@ -177,7 +177,7 @@ def test_a_lead_is_the_interval_of_the_paired_t_test() -> None:
     assert rest[-1] == Interval.exact(2.0)
 
 
-def test_many_rounds_are_no_proof_by_luck() -> None:
+def test_leads_over_many_rounds_are_tested_together() -> None:
     """250 differences that are noise around a small lead: one interval of 95% lies below zero, all together do not."""
     found = given()
     run = replace(found.experiments.B, rounds=tuple(range(1, 501)), n_rounds=500)
@@ -240,7 +240,7 @@ def test_leads_are_kept_as_numbers() -> None:
     assert {claim.data for claim in found.values()} == {"synthetic", "ratings"}
 
 
-def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
+def test_a_failed_claim_states_by_how_much() -> None:
     """Below by 1, not above by -1; the interval is turned with it, and the leads keep their signs."""
     found = given(turned=True, own=0.001).claims()
     assert found["A7"].measured.endswith(f"; {ALPHA_FAIR} below {UNIFORM} by 1.00")
@@ -252,7 +252,7 @@ def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
     assert [lead.value for lead in found["A7"].leads.values()] == [-1.0]
 
 
-def test_a_band_that_is_cut_off_is_told_by_its_ends() -> None:
+def test_a_clipped_band_is_stated_by_its_ends() -> None:
     """Jain's index of 19 arms is never below 1/19, whatever Student's t says of five seeds."""
     found, seeds = given(), [0.06, 0.055, 0.06, 0.055, 0.5]
     changed(found, "B", SCALE_FREE, jain_index=np.column_stack([seeds, seeds]))
@@ -271,7 +271,7 @@ def test_every_claim_has_a_source_and_none_is_counted_twice() -> None:
 
 
 @pytest.mark.parametrize("identity", ["A6", "B4", "R1"])
-def test_what_uniform_play_passes_too_is_said(identity: str) -> None:
+def test_claims_that_uniform_play_also_passes_are_marked(identity: str) -> None:
     """It stands beside the theorem's claims when it ends below the limit, and not when it does not."""
     for ratio, passes in ((1.1, True), (1.3, False)):
         found = given()
@@ -323,7 +323,7 @@ def test_too_few_rounds_decide_nothing(
             assert ("too few rounds to decide" in claim.measured) == touched
 
 
-def test_no_room_decides_nothing() -> None:
+def test_without_anything_to_learn_claims_are_undecidable() -> None:
     """An optimum within its certificate of uniform play; a curve that alpha does not move."""
     experiments = given().experiments
     a, c = experiments.A, experiments.C

@@ -185,7 +185,7 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
         assert proved["standard_regret_at_most"] == pytest.approx(proved["optimum_at_most"] - achieved)
 
 
-def test_where_there_is_no_gap_to_close_it_says_so(tmp_path: Path) -> None:
+def test_simulate_reports_that_there_is_no_gap(tmp_path: Path) -> None:
     """Near alpha 1 the best fixed policy for one context is uniform play, but for a trifle."""
     options = ["--contexts", "1", "--arms", "2", "--rounds", "1000", "--output", str(tmp_path)]
     answer = run("simulate", *options, "--policy", "hedge", "--policy", "uniform")
@@ -199,7 +199,7 @@ def test_where_there_is_no_gap_to_close_it_says_so(tmp_path: Path) -> None:
     assert 0.0 < numbers["hindsight"]["gap_to_close"] < 1e-4
 
 
-def test_bounds_that_say_nothing_are_marked(tmp_path: Path) -> None:
+def test_vacuous_bounds_are_marked(tmp_path: Path) -> None:
     """After 200 rounds nobody can be as far behind as the bound in expectation allows; the certificate holds some."""
     options = ["--rounds", "200", "--policy", "alpha-fair-adaptive", "--output", str(tmp_path)]
     answer = run("simulate", *options)
@@ -244,7 +244,7 @@ def test_certificates_are_sentences(printed: tuple[str, Path], numbers: dict[str
     assert f"which scores {numbers['hindsight']['optimum']:.2f} (proved to within" in text
 
 
-def test_the_picture_is_where_the_table_says(printed: tuple[str, Path]) -> None:
+def test_the_figure_is_at_the_printed_path(printed: tuple[str, Path]) -> None:
     text, folder = printed
     assert f"Figure saved: {folder / 'overview.png'}" in text
     header = (folder / "overview.png").read_bytes()[:24]
@@ -301,7 +301,7 @@ def test_a_refusal_is_one_line_with_its_repair(arguments: list[str], words: list
         assert word in answer.stderr
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("operands could not be broadcast together")
 
@@ -372,7 +372,7 @@ def test_a_sound_policy_passes() -> None:
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_leaky_policy_fails_and_says_where() -> None:
+def test_a_leaky_policy_fails_the_right_check() -> None:
     answer = run("check", "toys:Leaky")
     assert answer.exit_code == 1
     assert re.search(r"^FAIL  distribution sums to one .*\n      .*sum to 0\.9", answer.stdout, flags=re.MULTILINE)
@@ -434,7 +434,7 @@ def paste_help() -> ModuleType:
     return module
 
 
-def test_docs_say_what_the_program_says() -> None:
+def test_pasted_help_is_up_to_date() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     if f"<!-- formatted by typer {version('typer')} -->" in page:
         assert paste_help().refreshed(page) == page, "run: python docs/paste_help.py"
@@ -495,7 +495,7 @@ def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 TABLE_OPTIONS = ("--context", "--arm", "--time", "--reward-range")
 
 
-def test_both_doors_for_a_table_take_the_same_options() -> None:
+def test_simulate_and_offline_take_the_same_table_options() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     options = [
         {option.opts[0]: (option.help, option.metavar, option.default) for option in commands[name].params}
@@ -505,40 +505,40 @@ def test_both_doors_for_a_table_take_the_same_options() -> None:
         assert options[0][name] == options[1][name]
 
 
-DOORS = [("simulate", "--policy", "alpha-fair", "--data"), ("offline",)]
+TABLE_COMMANDS = [("simulate", "--policy", "alpha-fair", "--data"), ("offline",)]
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
-def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", TABLE_COMMANDS, ids=lambda command: command[0])
+def test_simulate_and_offline_read_a_table_alike(command: tuple[str, ...], tmp_path: Path) -> None:
     """Time is no arm; rewards are mapped; the first cell out of range is named where it is in the file."""
     late_first = "user,when,jazz,rock\na,3,5,1\nb,1,2.5,-5\na,2,-5,5\n"
     (tmp_path / "t.csv").write_text(late_first)
     rows = late_first.splitlines()
     (tmp_path / "sorted.csv").write_text("\n".join([rows[0], rows[2], rows[3], rows[1]]) + "\n")
     common = ("--context", "user", "--time", "when", "--output", str(tmp_path / "out"), "--json")
-    refused = run(*door, str(tmp_path / "t.csv"), *common)
+    refused = run(*command, str(tmp_path / "t.csv"), *common)
     assert refused.exit_code == 2
-    where = "line 3: rock must be at least 0; got -5.0" if door == ("offline",) else "line 2: jazz must be in [0, 1]"
+    where = "line 3: rock must be at least 0; got -5.0" if command == ("offline",) else "line 2: jazz must be in [0, 1]"
     assert f"t.csv, {where}" in refused.stderr
     assert "Pass --reward-range -5 5, or the columns of rewards with --arm." in refused.stderr
     for limits, words in {
         ("0", "5"): "t.csv, line 3: rock must be in [0, 5]; got -5.0. Pass --reward-range -5 5",
-        ("5", "-5"): "--reward-range must be two numbers, LOW below HIGH; got [5.0, -5.0]. Say the lower number first.",
+        ("5", "-5"): "two numbers, LOW below HIGH; got [5.0, -5.0]. Pass the lower number first.",
         ("0", "inf"): "--reward-range must be two numbers, LOW below HIGH; got [0.0, inf]",
         ("nan", "5"): "--reward-range must be two numbers, LOW below HIGH; got [nan, 5.0]",
     }.items():
-        assert words in run(*door, str(tmp_path / "t.csv"), *common, "--reward-range", *limits).stderr
+        assert words in run(*command, str(tmp_path / "t.csv"), *common, "--reward-range", *limits).stderr
     assert not (tmp_path / "out").exists(), "bad input changes nothing"
     answers = []
     for name in ("t.csv", "sorted.csv"):
-        answer = run(*door, str(tmp_path / name), *common, "--reward-range", "-5", "5")
+        answer = run(*command, str(tmp_path / name), *common, "--reward-range", "-5", "5")
         assert answer.exit_code == 0, answer.output
         answers.append({key: value for key, value in json.loads(answer.stdout).items() if key != "stream"})
     assert answers[0] == answers[1]
     assert (answers[0]["contexts"], answers[0]["arms"]) == (2, 2)
 
 
-def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> None:
+def test_equal_rewards_get_a_nonempty_range(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz\na,5\nb,5\n")
     answer = run("simulate", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path / "out"))
     assert "Pass --reward-range 0 5" in answer.stderr
@@ -563,7 +563,7 @@ def test_options_of_a_table_need_a_table(option: list[str], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("option", "value"), [("--stream", "'ratings'"), ("--rounds", "100000"), ("--contexts", "33"), ("--arms", "19")]
 )
-def test_options_of_a_stream_made_here_have_no_say_in_a_table(option: str, value: str, tmp_path: Path) -> None:
+def test_stream_options_are_refused_with_a_table(option: str, value: str, tmp_path: Path) -> None:
     """Not even with the values that they have anyway."""
     (tmp_path / "t.csv").write_text("context,jazz,rock\na,1,0\nb,0,1\n")
     common = ("simulate", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path), "--policy", "uniform")
@@ -573,7 +573,7 @@ def test_options_of_a_stream_made_here_have_no_say_in_a_table(option: str, value
     assert run(*common).exit_code == 0
 
 
-def test_one_is_not_a_plural(tmp_path: Path) -> None:
+def test_counts_of_one_are_singular(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz\na,1\n")
     common = (str(tmp_path / "t.csv"), "--output", str(tmp_path))
     assert "The fair optimum of 1 context and 1 arm\n" in run("offline", *common).stdout
@@ -582,10 +582,10 @@ def test_one_is_not_a_plural(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
-def test_the_context_is_no_arm(door: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", TABLE_COMMANDS, ids=lambda command: command[0])
+def test_the_context_column_cannot_be_an_arm(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz\n0,1\n1,0\n")
-    answer = run(*door, str(tmp_path / "t.csv"), "--output", str(tmp_path), "--arm", "context", "--arm", "jazz")
+    answer = run(*command, str(tmp_path / "t.csv"), "--output", str(tmp_path), "--arm", "context", "--arm", "jazz")
     assert answer.exit_code == 2
     assert "arm_columns (--arm) must be other columns than the context and the time; got ['context']." in answer.stderr
 
@@ -637,7 +637,7 @@ def test_offline_checks_every_alpha_before_it_solves_for_one(tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_reproduce_refuses_what_is_not_there() -> None:
+def test_reproduce_refuses_a_missing_path() -> None:
     answer = run("reproduce", "--data", "no-such-folder")
     assert answer.exit_code == 2
     assert "--data must be a folder or zip that exists; got 'no-such-folder'" in answer.stderr

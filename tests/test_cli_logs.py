@@ -36,7 +36,7 @@ def files(folder: Path, name: str) -> bool:
     return all((folder / f"{name}.{kind}").stat().st_size > 0 for kind in ("html", "json", "png", "svg", "pdf"))
 
 
-def test_evaluate_prints_what_evaluate_says(log_file: Path, tmp_path: Path) -> None:
+def test_evaluate_prints_the_numbers_of_the_library(log_file: Path, tmp_path: Path) -> None:
     shares = pl.DataFrame({"context": [f"user {c}" for c in range(3)], **{str(arm): [0.25] * 3 for arm in range(4)}})
     shares.write_csv(tmp_path / "even.csv")
     options = ["--context", "who", "--output", str(tmp_path), "--replicates", "200", "--alpha", "0.5"]
@@ -188,7 +188,7 @@ def test_a_frontier_names_the_optimum_of_its_bands(log_file: Path, tmp_path: Pat
     assert "--optimum must be one of 'realised', 'expected'" in refused.stderr
 
 
-def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None:
+def test_doctor_exits_with_1_if_rows_are_wrong(log_file: Path, tmp_path: Path) -> None:
     sound = run("doctor", str(log_file), "--context", "who", "--id", "id", "--output", str(tmp_path))
     assert sound.exit_code == 0, sound.output
     assert "nothing must be corrected" in sound.stdout
@@ -235,7 +235,7 @@ def left_behind(folder: Path) -> list[str]:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
-def test_json_is_all_that_comes_unless_a_folder_is_named(
+def test_json_writes_no_files_without_a_folder(
     words: list[str], numbers_in: str, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing but JSON on standard output, no file anywhere; with --output both."""
@@ -305,7 +305,7 @@ def test_evaluate_reads_its_file_at_most_three_times(
     assert 1 <= reads.count(str(path)) <= 3
 
 
-def test_the_doctor_writes_nothing_unless_a_folder_is_named(
+def test_doctor_writes_no_files_without_a_folder(
     log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

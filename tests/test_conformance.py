@@ -26,7 +26,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     return subject_of(*request.param)
 
 
-def test_nobody_is_left_out() -> None:
+def test_every_policy_is_checked() -> None:
     assert {name for name, _ in VARIANTS} == set(POLICIES)
     assert len(VARIANTS) > 2 * len(POLICIES)
 
@@ -41,7 +41,7 @@ def test_a_name_belongs_to_one_class() -> None:
 
 
 @pytest.mark.parametrize("odd", [int, Hedge(1, 2, horizon=9), Policy, None])
-def test_nothing_but_a_class_of_ours_is_registered(odd: Any) -> None:
+def test_only_classes_derived_from_base_policy_can_be_registered(odd: Any) -> None:
     before = {**POLICIES}
     with pytest.raises(InvalidArgument, match="kind must be a class derived from BasePolicy"):
         register(odd)
@@ -74,7 +74,7 @@ def is_uniform(p: np.ndarray) -> bool:
     return bool(np.allclose(p, 1.0 / len(p), rtol=0.0, atol=1e-12))
 
 
-def test_ours_start_uniform(subject: Subject) -> None:
+def test_built_in_policies_start_uniform(subject: Subject) -> None:
     assert is_uniform(subject.make().probabilities(0))
     policy = subject.trained()
     rows = [policy.probabilities(context) for context in range(3)]
@@ -84,7 +84,7 @@ def test_ours_start_uniform(subject: Subject) -> None:
     assert is_uniform(policy.probabilities(5)) or blind or knows_arms
 
 
-def test_ours_renormalise_over_available_arms(subject: Subject) -> None:
+def test_built_in_policies_renormalise_over_available_arms(subject: Subject) -> None:
     policy = subject.trained()
     for mask in ([True, False, True, False], [True, True, True, False]):
         free, available = policy.probabilities(0), np.array(mask)
@@ -94,7 +94,7 @@ def test_ours_renormalise_over_available_arms(subject: Subject) -> None:
 
 
 @pytest.mark.compiled
-def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject) -> None:
+def test_built_in_policies_end_near_certainty_without_floors(subject: Subject) -> None:
     held_back = {"alpha": 0.0, "pull_share": 1e-3}
     made = subject.make(2, 4)
     efficient = {key: held_back[key] for key in held_back if key in made.settings}  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ def test_ours_end_near_certainty_where_nothing_holds_them_back(subject: Subject)
     assert min(policy.probabilities(context)[2] for context in (0, 1)) > 0.9
 
 
-def test_ours_refuse_settings_that_make_no_sense(subject: Subject) -> None:
+def test_built_in_policies_refuse_invalid_settings(subject: Subject) -> None:
     settings = subject.settings(3, 4)  # type: ignore[operator]
     kind = subject.policy_class
     bad: list[tuple[str, tuple[int, int], dict[str, Any]]] = [("n_arms", (3, 0), {}), ("n_contexts", (-1, 4), {})]
@@ -122,7 +122,7 @@ def test_ours_refuse_settings_that_make_no_sense(subject: Subject) -> None:
         assert "got " in str(refusal.value)
 
 
-def test_ours_refuse_propensities_that_are_none(subject: Subject) -> None:
+def test_built_in_policies_refuse_invalid_propensities(subject: Subject) -> None:
     policy = subject.make()
     decision = policy.choose(0)
     reward = [0.5] * 4 if policy.feedback == "full" else 0.5

@@ -39,7 +39,7 @@ def written(text: str) -> str:
 
 
 @given(st.text(alphabet="'=+-@\t\rab1.", max_size=6))
-def test_text_can_be_read_back_and_is_no_formula(text: str) -> None:
+def test_text_can_be_read_back_and_is_not_a_formula(text: str) -> None:
     shown = written(text)
     assert pl.select(unescape_formulas(pl.lit(shown))).item() == text
     if shown[:1] in {*"=+-@\t\r"}:  # nothing but a plain number, which is no formula

@@ -107,7 +107,7 @@ def ranges(server: Server) -> list[str | None]:
     return [wanted for path, wanted in server.asked if path.endswith(".zip")]
 
 
-def test_a_whole_download_is_kept_and_asked_for_once(server: Server, tmp_path: Path) -> None:
+def test_a_complete_download_is_requested_once(server: Server, tmp_path: Path) -> None:
     path = downloads.get("25m")
     assert path == tmp_path / "cache" / "ml-25m.zip" == downloads.path_of("25m")
     assert path.read_bytes() == CONTENT
@@ -116,13 +116,13 @@ def test_a_whole_download_is_kept_and_asked_for_once(server: Server, tmp_path: P
     assert [file.name for file in path.parent.iterdir()] == ["ml-25m.zip"], "the .part must be gone"
 
 
-def test_a_broken_connection_is_continued_where_it_stopped(server: Server) -> None:
+def test_a_closed_connection_is_resumed(server: Server) -> None:
     server.breaks = [300_000, 500_000]
     assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=300000-", "bytes=800000-"]
 
 
-def test_two_downloads_of_one_file_are_one(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simultaneous_downloads_of_one_file_request_it_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both at once: the second waits and finds the file, instead of writing into the same .part."""
     both = threading.Barrier(2)
     alone = downloads._alone
@@ -140,7 +140,7 @@ def test_two_downloads_of_one_file_are_one(server: Server, monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
-def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> None:
+def test_the_lock_of_a_killed_process_is_released(server: Server, part: Path) -> None:
     hold = "import sys, time, pathlib; from alphafair.data import downloads\n"
     hold += "with downloads._alone(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     with (
@@ -160,57 +160,55 @@ def test_the_lock_of_a_killed_process_is_gone(server: Server, part: Path) -> Non
     assert ranges(server) == ["bytes=1000-"]
 
 
-def test_a_part_of_an_earlier_run_is_continued(server: Server, part: Path) -> None:
+def test_a_part_file_of_an_earlier_run_is_resumed(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT[:1000])
     assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == ["bytes=1000-"]
 
 
-def test_a_part_that_is_whole_is_only_verified(server: Server, part: Path) -> None:
+def test_a_complete_part_file_is_only_verified(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT)
     assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [f"bytes={len(CONTENT)}-"]
 
 
-def test_a_part_that_is_too_long_is_thrown_away(server: Server, part: Path) -> None:
+def test_a_part_file_that_is_too_long_is_replaced(server: Server, part: Path) -> None:
     part.write_bytes(CONTENT + b"more")
     assert downloads.get("25m").read_bytes() == CONTENT
     assert ranges(server) == [f"bytes={len(CONTENT) + 4}-", None]
 
 
-def test_a_server_without_ranges_sends_it_all_again(server: Server, part: Path) -> None:
+def test_without_range_requests_the_download_starts_again(server: Server, part: Path) -> None:
     server.ranges = False
     part.write_bytes(b"x" * 1000)
     assert downloads.get("25m").read_bytes() == CONTENT
 
 
-def test_a_connection_that_gives_nothing_more_ends_in_one_sentence_and_keeps_the_part(
-    server: Server, part: Path
-) -> None:
+def test_a_download_without_progress_fails_and_keeps_the_part_file(server: Server, part: Path) -> None:
     server.breaks = [300_000, 0]
     with pytest.raises(downloads.DownloadError) as refusal:
         downloads.get("25m")
     text = str(refusal.value)
-    assert f"the connection broke off after 300,000 of {len(CONTENT):,} bytes" in text
-    assert "`alphafair data get 25m` again and it continues" in text
+    assert f"the connection was closed after 300,000 of {len(CONTENT):,} bytes" in text
+    assert "`alphafair data get 25m` again, which resumes the download" in text
     assert part.read_bytes() == CONTENT[:300_000]
     assert not downloads.path_of("25m").exists()
 
 
-def test_wrong_bytes_never_reach_their_place(server: Server, part: Path) -> None:
+def test_a_download_with_a_wrong_checksum_is_deleted(server: Server, part: Path) -> None:
     part.write_bytes(b"\0" * 1000)
     with pytest.raises(
-        downloads.DownloadError, match=rf"damaged or was changed \(its sha256 is .*, and should be {SHA256}"
+        downloads.DownloadError, match=rf"damaged or was changed \(its SHA-256 is .* and should be {SHA256}"
     ):
         downloads.get("25m")
     assert list(part.parent.iterdir()) == []
     assert downloads.get("25m").read_bytes() == CONTENT
 
 
-def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) -> None:
+def test_a_file_copied_by_the_user_is_verified(server: Server, part: Path) -> None:
     by_hand = part.with_suffix("")
     by_hand.write_bytes(CONTENT[:-1])
-    with pytest.raises(downloads.DownloadError, match=re.escape(f"{by_hand} is not what {server.url}ml-25m.zip holds")):
+    with pytest.raises(downloads.DownloadError, match=re.escape(f"{by_hand} differs from {server.url}ml-25m.zip")):
         downloads.get("25m")
     assert by_hand.exists(), "it is the user's"
     by_hand.write_bytes(CONTENT)
@@ -218,15 +216,17 @@ def test_a_file_put_there_by_hand_is_verified_too(server: Server, part: Path) ->
     assert server.asked == []
 
 
-def nobody() -> str:
+def unused_url() -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}/ml-25m.zip"
 
 
 @pytest.mark.parametrize("sha256", [SHA256, None])
-def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = nobody()
+def test_without_a_network_the_error_has_the_repair(
+    sha256: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = unused_url()
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setitem(downloads.DATASETS, "25m", downloads.Dataset("25m", url, 1, "ratings", sha256))
@@ -235,15 +235,15 @@ def test_no_network_says_what_to_do(sha256: str | None, tmp_path: Path, monkeypa
     assert answer.stdout == ""
     (line,) = [line for line in answer.stderr.splitlines() if line.startswith("error: ")]
     assert line == (
-        f"error: {url} could not be reached (Connection refused): when there is a network, run `alphafair data get "
-        f"25m` again and it continues; or download that address elsewhere and put the file at "
-        f"{tmp_path / 'ml-25m.zip'}; or pass a copy that you have with --data PATH."
+        f"error: {url} could not be downloaded (Connection refused). Run `alphafair data get 25m` again, which resumes "
+        f"the download; or download the URL on another machine and copy the file to {tmp_path / 'ml-25m.zip'}; or pass "
+        "a copy with --data PATH."
     )
 
 
 def test_an_error_of_the_server_is_named(server: Server) -> None:
     server.files.clear()
-    with pytest.raises(downloads.DownloadError, match=r"could not be reached \(the server answered 404 Not Found"):
+    with pytest.raises(downloads.DownloadError, match=r"could not be downloaded \(the server answered 404 Not Found"):
         downloads.get("25m")
 
 
@@ -298,7 +298,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         assert answer.stderr.startswith(words)
 
 
-def test_help_is_whole() -> None:
+def test_help_of_data_is_complete() -> None:
     text = CliRunner().invoke(app, ["data", "--help"]).stdout
     assert "..." not in text[text.index("Commands:") :]
     assert list(typer.main.get_command(data_app).commands) == ["list", "get", "where"]  # type: ignore[attr-defined]

@@ -308,7 +308,7 @@ def test_speeds_are_those_that_were_measured() -> None:
     assert "millions of r" not in readme + production
 
 
-def test_nobody_promises_seconds_where_kernels_may_have_to_be_compiled() -> None:
+def test_no_times_are_stated_for_commands_that_may_compile() -> None:
     cli = (DOCS / "cli.md").read_text(encoding="utf-8")
     promised = [line for line in re.findall(r"^  --smoke .*(?:\n {10,}.*)*", cli, re.MULTILINE) if "second" in line]
     assert promised == []

@@ -122,7 +122,7 @@ def checked(found: Estimate) -> Estimate:
 @pytest.mark.compiled
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_found_does_not_depend_on_the_currency(shape: str, estimator: str) -> None:
+def test_results_do_not_depend_on_the_unit_of_rewards(shape: str, estimator: str) -> None:
     log = paid_log(shape, n_rounds=6000)
     options: dict[str, Any] = {"alpha": 0.5, "estimator": estimator, "n_replicates": 100}
     plain = checked(evaluate(log, TARGET, **options))
@@ -145,7 +145,7 @@ def test_a_power_of_two_changes_no_digit(scale: float) -> None:
 
 
 @pytest.mark.compiled
-def test_a_frontier_and_a_regret_in_any_currency() -> None:
+def test_frontier_and_regret_in_any_unit_of_rewards() -> None:
     """From rewards so large that the initial 1 does not matter, the best policies are the same."""
     log = paid_log("purchases", 1e9, n_rounds=6000)
     settings: dict[str, Any] = {"n_replicates": 100}
@@ -302,7 +302,7 @@ def test_bands_over_seeds_end_where_the_metric_does() -> None:
 
 
 @pytest.mark.parametrize("initial", [5e-324, 1e-300, 1e-151, 0.0, -1.0, np.nan, 1e101])
-def test_an_optimum_from_next_to_nothing_is_refused(initial: float) -> None:
+def test_an_optimum_from_tiny_accounts_is_refused(initial: float) -> None:
     """At 5e-324 products lose all their digits, and the certificate with them."""
     for refused in (
         lambda: offline_optimum([[0.0]], 1e-6, initial=initial),

@@ -130,7 +130,7 @@ def test_rewards_of_mixed_sizes_leave_every_policy_a_distribution(name: str) -> 
 
 
 @pytest.mark.parametrize("tiny", TINY)
-def test_an_engine_goes_on_after_a_tiny_reward(tmp_path: Any, tiny: float) -> None:
+def test_an_engine_continues_after_a_tiny_reward(tmp_path: Any, tiny: float) -> None:
     """Every later decision was refused, through restarts."""
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:
@@ -183,7 +183,7 @@ def test_features_of_mixed_sizes(seed: int) -> None:
     assert_valid(policy, features=features)
 
 
-def test_whole_runs_with_outliers_go_as_steps_do() -> None:
+def test_whole_runs_with_outliers_equal_single_steps() -> None:
     """A run that met NaN drew the last arm for ever and said nothing."""
     rng = np.random.default_rng(3)
     features = rng.normal(size=(300, 2))
@@ -215,7 +215,7 @@ def test_a_regressor_may_be_wrong_by_orders_of_magnitude() -> None:
 
 
 @pytest.mark.parametrize("last", [3.0, 1e10])
-def test_a_reward_on_its_way_counts_as_three_at_most(last: float) -> None:
+def test_an_expected_reward_counts_as_three_at_most(last: float) -> None:
     """What features said was added to it without a bound, and the snapshot was refused."""
     policy = AlphaFairAdaptive(1, 1, n_features=1, seed=0)
     for z, reward in [(0.0, 1.0)] + [(0.01, 0.0)] * 4 + [(last, 1.0)]:
@@ -311,7 +311,7 @@ def test_steps_and_whole_runs_are_the_same_under_a_floor_of_1() -> None:
 
 @pytest.mark.parametrize("made", [AlphaFair, AlphaFairBandit, AlphaFairAdaptive])
 @pytest.mark.parametrize("floor", [1e-13, [1e-160, 1.0], [0.5, 5e-324]])
-def test_floors_that_nobody_can_notice_are_refused(made: Any, floor: Any) -> None:
+def test_floors_too_small_to_have_an_effect_are_refused(made: Any, floor: Any) -> None:
     """A draw with a probability of 1e-160 has a loss whose square is infinite."""
     with pytest.raises(InvalidArgument, match="pull_floor must be 0 or at least 1e-12; got"):
         made(1, 2, groups=Groups(pull_floor=floor))
@@ -357,7 +357,7 @@ def test_fair_cb_takes_its_own_decision_whatever_its_propensity() -> None:
 
 
 @pytest.mark.parametrize("made", [AlphaFairBandit, AlphaFairAdaptive])
-def test_what_floors_leave_nothing_was_never_drawn_with_less(made: Any) -> None:
+def test_a_tiny_propensity_under_a_floor_of_1_is_refused(made: Any) -> None:
     policy = made(1, 2, groups=Groups(pull_floor=[0.0, 1.0]))
     before = kept(policy)
     with pytest.raises(InvalidArgument, match=r"decision\.propensity must be at least"):

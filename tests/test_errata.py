@@ -17,7 +17,7 @@ from tests import naive
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
 
 
-def test_the_published_sign_is_what_golden_says() -> None:
+def test_the_published_sign_agrees_with_golden_values() -> None:
     run = GOLDEN["algorithm2_bandit"]["authors_sign"]
     policy = PublishedSign(2, 3, alpha=run["alpha"])
     for step in run["rounds"]:
@@ -108,7 +108,7 @@ def test_utility_keeps_its_additive_constant() -> None:
     assert metrics.utility(1.0, 0.9) == pytest.approx(10.0)
 
 
-def test_certificate_counts_the_last_gradient_of_next_visit() -> None:
+def test_certificate_of_marginal_next_visit_counts_the_last_gradient() -> None:
     policy = AlphaFair(1, 2, alpha=0.5, marginal="next_visit")
     policy.update(policy.choose(0), [1.0, 1.0])
     assert policy.squared_gradient_norms[0] == pytest.approx(2 / 1.5)

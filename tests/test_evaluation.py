@@ -94,7 +94,7 @@ def test_shrinkage_is_that_of_random_effects() -> None:
     np.testing.assert_allclose(model.means[0], [one.rewards[arm::3].mean() for arm in range(3)])
 
 
-def test_the_log_valued_by_its_own_policy_is_what_it_earned() -> None:
+def test_the_logging_policy_is_estimated_at_what_it_earned() -> None:
     means, visits, logging, _ = world(4, 3, 4)
     log = made_log(np.random.default_rng(4), 3000, means, visits, logging)
     earned = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
@@ -244,7 +244,7 @@ def covers(inside: int, n: int, *, at_most: float = 0.98) -> bool:
     return bool(binom.cdf(inside, n, 0.92) > LEVEL and binom.sf(inside - 1, n, at_most) > LEVEL)
 
 
-def test_the_band_can_be_left_on_both_sides() -> None:
+def test_coverage_tests_can_fail_on_both_sides() -> None:
     """Exact: 500 logs tell 87% and 99.7% from what is asked for nine times in ten, and let 95% pass."""
     passes = np.array([covers(inside, N_LOGS) for inside in range(N_LOGS + 1)])
     for truth in (0.87, 0.997):
@@ -354,7 +354,7 @@ def test_intervals_reach_as_far_as_students_t() -> None:
     np.testing.assert_allclose(np.log([found.low, found.high]), -normal * student.ppf(0.975, 5) / norm.ppf(0.975))
 
 
-def test_cut_weights_are_told() -> None:
+def test_clipped_weights_are_a_reason() -> None:
     """Large weights that are cut make a value lean to one side, which no interval knows: thin, unless cut by little."""
     rng = np.random.default_rng(5)
     log = made_log(rng, 40_000, np.full((1, 2), 0.5), np.ones(1), np.array([[0.996, 0.004]]))  # weights of 125
@@ -386,7 +386,7 @@ def test_degrees_of_freedom_of_a_spread() -> None:
     assert freedom(np.ones(10)) == 1000, "nothing varies"
 
 
-def test_jain_interval_is_all_that_is_no_farther_than_z() -> None:
+def test_jain_interval_contains_all_values_within_z_standard_errors() -> None:
     """The closed form against a scan of every x."""
     rng = np.random.default_rng(0)
     earned = rng.uniform(50, 150, 6)
@@ -431,7 +431,7 @@ def test_verdicts_in_plain_words() -> None:
     assert "times what they should" in found.reasons[0]
 
 
-def test_where_a_log_says_nothing_no_number_is_given() -> None:
+def test_metrics_are_nan_if_the_verdict_is_do_not_use() -> None:
     means, visits, logging, target = world(8, 3, 4)
     log = made_log(np.random.default_rng(8), 4000, means, visits, logging)
     more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
@@ -488,7 +488,7 @@ def test_a_context_per_row_is_too_thin() -> None:
         ({"log": [1, 2]}, "log must be a Log or a LogFile"),
     ],
 )
-def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
+def test_invalid_arguments_are_refused(change: dict[str, Any], words: str) -> None:
     log, target = small_log()
     with pytest.raises(InvalidArgument, match=words):
         evaluate(**{"log": log, "distributions": target, **change})

@@ -91,7 +91,7 @@ def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> No
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_what_a_verdict_goes_by_agrees_with_plain_python(estimator: str) -> None:
+def test_sums_for_verdicts_agree_with_plain_python(estimator: str) -> None:
     log, target, _ = stock_log(5, 200)
     found = scores_of(log, target, estimator)
     pi = np.array(naive.restricted(log, target.tolist()))
@@ -122,7 +122,7 @@ def test_an_arm_counts_as_unseen_only_where_it_was_available() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_a_file_in_pieces_says_the_same(tmp_path: Path, monkeypatch: Any, suffix: str) -> None:
+def test_a_file_read_in_pieces_gives_the_same_estimate(tmp_path: Path, monkeypatch: Any, suffix: str) -> None:
     log, target, _ = stock_log(6, 500)
     path = written(log, tmp_path / f"log{suffix}")
     whole = evaluate(Log.from_table(path), target, n_replicates=100)
@@ -228,7 +228,7 @@ def test_sound_logs_with_stock_give_no_false_alarm_and_wrong_ones_do() -> None:
     assert not doctor(too_small).is_sound
 
 
-def test_the_doctor_names_rows_whose_lists_cannot_be() -> None:
+def test_the_doctor_names_rows_with_invalid_available_arms() -> None:
     rows: dict[str, Any] = {"context": [0] * 4, "arm": ["a", "b", "a", "b"], "reward": [1, 0, 1, 1]}
     rows["propensity"] = [0.5, 0.5, 0.9, 1.0]
     single = doctor({**rows, "available": [["a", "b"], None, ["a"], ["b"]]})
@@ -243,7 +243,7 @@ def test_the_doctor_names_rows_whose_lists_cannot_be() -> None:
     assert "--available" in doctor(rows, available="stock").findings[0].what
 
 
-def test_a_log_without_lists_is_told_that_arms_may_have_been_missing() -> None:
+def test_the_doctor_suggests_a_column_of_available_arms() -> None:
     log, _, _ = stock_log(1, 4000)
     (said,) = [each.what for each in doctor(replace(log, available=None)).findings if each.grade == "wrong"]
     assert "add a column of available arms" in said
@@ -296,7 +296,7 @@ def test_a_policy_that_learns_plays_among_what_is_available(play: Any) -> None:
     assert learner.reward_per_round.value > truth
 
 
-def test_a_warm_start_is_as_if_the_policy_had_made_the_decisions() -> None:
+def test_a_warm_start_equals_own_decisions() -> None:
     rng = np.random.default_rng(1)
     policy, rows = AlphaFairAdaptive(2, 4, alpha=0.5, groups=Groups(pull_floor=0.2), seed=0), []
     for t in range(400):

@@ -47,7 +47,7 @@ def test_groups_of_one_arm_change_no_number(world: Any) -> None:
     assert plain.as_dict() == grouped.as_dict()
 
 
-def test_a_policy_is_valued_by_the_accounts_of_groups(world: Any) -> None:
+def test_a_policy_is_evaluated_by_the_accounts_of_groups(world: Any) -> None:
     """Against the truth, which the stream knows: R_G within the intervals, and the plain sums to 1e-9."""
     stream, log = world
     table = np.random.default_rng(0).dirichlet(np.ones(4), size=3)
@@ -146,7 +146,7 @@ def test_the_commands_take_a_table_of_arms(world: Any, tmp_path: Path) -> None:
     assert "Add a column group, entitlement or floor" in answer.output
 
 
-def test_simulate_and_offline_take_it_too(tmp_path: Path) -> None:
+def test_simulate_and_offline_accept_a_table_of_arms(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = pl.DataFrame({"context": [f"c{j}" for j in rng.integers(2, size=400)]})
     table = table.with_columns(*(pl.Series(name, rng.random(400)) for name in ("lamp", "desk", "chair")))

@@ -278,7 +278,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
 
 
-def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_json_exists_only_beside_a_complete_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*arguments: Any, **values: Any) -> str:
         raise KeyboardInterrupt
 
@@ -435,7 +435,7 @@ def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", reproduction.RELEASES, ids=lambda release: release.name)
-def test_a_part_is_told_from_the_whole(release: reproduction.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_a_data_set_is_recognised(release: reproduction.Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction.streams, "first_rating", lambda path: release.first_rating)
     fewer, all_of_it, more = (Data(Path("copy")).facts(release.n_ratings + more, "") for more in (-1, 0, 1))
     assert fewer.part is not None
@@ -446,7 +446,9 @@ def test_a_part_is_told_from_the_whole(release: reproduction.Release, monkeypatc
     assert stand_ins == [True, release != reproduction.MOVIELENS_25M, True]
 
 
-def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counts_of_the_paper_are_checked_for_complete_data_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """65 of 25 million ratings are a part; if 65 were all of them, they would have to be the paper's."""
     data = Data(small_copy(tmp_path / "ml-25m"))
     monkeypatch.setattr(reproduction, "MOVIELENS_25M", replace(reproduction.MOVIELENS_25M, n_ratings=65))
@@ -456,7 +458,7 @@ def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("one_format")
-def test_a_part_runs_and_is_called_one_everywhere(tmp_path: Path) -> None:
+def test_a_part_of_a_data_set_is_marked_in_all_output(tmp_path: Path) -> None:
     """The terminal, results.json and the page: its name, and how many ratings of how many."""
     folder, output = small_copy(tmp_path / "ml-25m"), tmp_path / "report"
     words = ["reproduce", "--smoke", "--jobs", "1", "--data", str(folder), "--output", str(output)]
@@ -505,7 +507,7 @@ def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     assert len(page) > 100_000
 
 
-def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> None:
+def test_equal_rewards_of_all_arms_decide_nothing(tmp_path: Path) -> None:
     folder = first_ratings(tmp_path / "ratings", 200, 3)
     movies = [f"{k},title,one|two|three" for k in range(3)]
     (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
@@ -518,7 +520,7 @@ def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> 
     }
 
 
-def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
+def test_fewer_ratings_are_used_if_no_user_has_5000(tmp_path: Path) -> None:
     small, tiny = (Data(small_copy(tmp_path / name)) for name in ("small", "tiny"))
     ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
@@ -551,7 +553,7 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(
         assert shlex.split(command) == ["alphafair", "reproduce", "--data", path, "--smoke"]
 
 
-def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
+def test_reproduce_refuses_an_output_that_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         answer = CliRunner().invoke(app, ["reproduce", "--smoke", "--output", str(place)])

@@ -142,7 +142,7 @@ def test_the_base_dependencies_are_enough_for_policies_and_an_engine(tmp_path: P
     }
 
 
-def test_without_typer_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_without_typer_the_command_names_the_extra(tmp_path: Path) -> None:
     answer = run_with(BASE, "from alphafair.__main__ import main; sys.argv[1:] = ['--help']; main()", tmp_path)
     assert answer.returncode == 2
     assert answer.stdout == ""

@@ -49,7 +49,7 @@ def rounds(of: str, n_rounds: int = 300, n_arms: int = 4, n_contexts: int = 3, s
     return Stream.from_arrays(rng.integers(0, n_contexts, n_rounds), told * rng.random(told.shape), features=features)
 
 
-def test_a_term_that_has_always_been_zero_says_nothing() -> None:
+def test_a_feature_that_was_always_zero_is_ignored() -> None:
     """And a last term that cannot be told from the first does no harm."""
     policy = AlphaFairAdaptive(1, 2, n_features=3, seed=0)
     rng = np.random.default_rng(0)
@@ -114,7 +114,7 @@ def test_arms_may_come_and_go_in_a_stream(feedback: str, of: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["context", "arms"])
-def test_adversaries_may_be_met_with_features(of: str) -> None:
+def test_adversaries_may_have_features(of: str) -> None:
     adversary = streams.adversary("largest", n_rounds=200, n_contexts=3, n_arms=4)
     described = replace(adversary, stream=replace(adversary.stream, features=rounds(of, 200).features))
     finals = [
@@ -187,7 +187,7 @@ def test_a_decision_with_features_is_a_decision() -> None:
 
 
 @pytest.mark.compiled
-def test_eight_threads_tear_nothing() -> None:
+def test_eight_threads_keep_the_state_consistent() -> None:
     """Every thread shows its own features: what is learned from a decision is what was shown to it."""
     policy = AlphaFairAdaptive(1, 2, n_features=1, seed=0)
 
@@ -209,7 +209,7 @@ def test_eight_threads_tear_nothing() -> None:
 # what is refused
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_refused_calls_change_nothing() -> None:
     policy, plain = made("bandit", "context"), AlphaFairBandit(2, 3)
     own = made("bandit", "arms")
     z = np.ones(N_FEATURES)
@@ -297,7 +297,7 @@ def test_clusters_are_contexts_for_every_policy() -> None:
             call()  # type: ignore[no-untyped-call]
 
 
-def test_worlds_are_what_they_say() -> None:
+def test_described_streams_have_the_documented_means() -> None:
     sizes = {"n_rounds": 4000, "n_arms": 5, "n_features": 3}
     for kind in ("linear", "changing", "quadratic", "clusters"):
         stream, means = streams.described(kind, **sizes), streams.described_means(kind, **sizes)  # type: ignore[arg-type]
@@ -363,7 +363,7 @@ def test_features_are_worth_more_than_clusters(kind: str, least: float) -> None:
 
 
 @pytest.mark.compiled
-def test_a_new_arm_starts_with_what_its_features_say() -> None:
+def test_a_new_arm_starts_with_the_prediction_of_its_features() -> None:
     """Two arms arrive after 3,000 rounds, with nothing but features that speak for the one and against the other."""
     rng = np.random.default_rng(0)
     policy, theta = AlphaFairAdaptive(1, 5, alpha=0.0, n_features=4, features_of="arms", seed=1), rng.normal(size=4)
@@ -440,7 +440,7 @@ def test_a_regressor_learns_from_a_log_and_plays_where_arms_come_and_go() -> Non
 
 
 @pytest.mark.compiled
-def test_scikit_learn_knows_how() -> None:
+def test_a_scikit_learn_regressor_can_be_used() -> None:
     from sklearn.linear_model import SGDRegressor
 
     policy = AlphaFairAdaptive(1, 2, alpha=0.0, n_features=1, regressor=SGDRegressor(random_state=0), seed=0)
@@ -453,7 +453,7 @@ def test_scikit_learn_knows_how() -> None:
     assert policy.probabilities(0, features=[-1.0])[0] > 0.8
 
 
-def test_a_policy_of_your_own_may_take_features_and_make_nothing_of_them() -> None:
+def test_a_custom_policy_may_ignore_features() -> None:
     class Polite(Uniform):
         n_features = 2
         feature_shape = (2,)

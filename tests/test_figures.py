@@ -73,7 +73,7 @@ def test_one_line_a_run_in_each_panel(picture: Figure, traces: list[Trace]) -> N
             assert np.array_equal(lines[title].get_ydata(), measured)
 
 
-def test_who_got_what_is_a_panel_a_run_sorted(picture: Figure, traces: list[Trace]) -> None:
+def test_shares_are_one_sorted_panel_per_run(picture: Figure, traces: list[Trace]) -> None:
     panels = picture.axes[2:]
     assert [panel.get_title(loc="left").replace("-\n", "-").replace("\n", " ") for panel in panels] == figures.names(
         traces
@@ -90,7 +90,7 @@ def test_who_got_what_is_a_panel_a_run_sorted(picture: Figure, traces: list[Trac
         assert texts[1].startswith(f"arm {np.argsort(-shares, kind='stable')[-1]} ")
 
 
-def test_a_policy_looks_the_same_everywhere(picture: Figure, traces: list[Trace]) -> None:
+def test_a_policy_has_the_same_style_in_all_figures(picture: Figure, traces: list[Trace]) -> None:
     alone = [figures.overview([run], ALPHA) for run in reversed(traces)][::-1]
     for number, (run, title) in enumerate(zip(traces, figures.names(traces), strict=True)):
         expected = figures.policy_style(run.policy)
@@ -106,13 +106,13 @@ def test_our_policies_differ_in_colour_and_in_marker() -> None:
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(POLICIES)
 
 
-def test_a_policy_nobody_knows_has_a_look_of_its_own_for_good() -> None:
+def test_an_unregistered_policy_has_a_stable_style_of_its_own() -> None:
     assert figures.policy_style("somebody's own") == figures.Style("#D55E00", "8")  # not the hash() of this process
     assert figures.policy_style("somebody's own").marker not in {figures.policy_style(name).marker for name in POLICIES}
     assert len({figures.policy_style(f"policy {number}") for number in range(30)}) > 15
 
 
-def test_dashes_tell_what_a_policy_sees(picture: Figure) -> None:
+def test_dashes_show_the_feedback_of_a_policy(picture: Figure) -> None:
     for axes in picture.axes[:2]:
         lines = curves(axes)
         assert lines["fair-cb (full)"].get_linestyle() == "-"
@@ -120,7 +120,7 @@ def test_dashes_tell_what_a_policy_sees(picture: Figure) -> None:
         assert lines["fair-cb (full)"].get_color() == lines["fair-cb (bandit)"].get_color()
 
 
-def test_names_say_no_more_than_they_must() -> None:
+def test_names_in_legends_are_as_short_as_possible() -> None:
     full, bandit = trace("a"), trace("a", Feedback.BANDIT)
     assert figures.names([full, trace("b", Feedback.BANDIT)]) == ["a", "b"]
     assert figures.names([full, bandit]) == ["a (full)", "a (bandit)"]

@@ -164,7 +164,7 @@ def test_direct_answers() -> None:
 
 
 @pytest.mark.parametrize("alphas", [[], [0.5, 0.1], [0.5, 0.5], [1.0]])
-def test_alphas_that_are_no_curve_are_refused(alphas: list[float]) -> None:
+def test_invalid_alphas_are_refused(alphas: list[float]) -> None:
     log = Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5])
     with pytest.raises(InvalidArgument, match="alpha"):
         frontier(log, alphas)
@@ -213,7 +213,7 @@ def test_regret_is_at_most_what_is_stated() -> None:
     assert held >= 54
 
 
-def test_a_regret_that_says_nothing_is_marked(tmp_path: Path) -> None:
+def test_a_vacuous_regret_bound_is_marked(tmp_path: Path) -> None:
     """A handful of rare rewards under small propensities: the interval reaches beyond what any rounds could pay."""
     rng = np.random.default_rng(3)
     arms = np.where(rng.random(2000) < 0.02, 1, 0)
@@ -317,7 +317,7 @@ def test_the_model_has_the_logs_means() -> None:
     assert "the model is true" in found.as_dict()["assumes"]
 
 
-def test_what_cannot_be_replayed_is_refused() -> None:
+def test_invalid_replays_are_refused() -> None:
     rng = np.random.default_rng(0)
     uneven = Log(np.zeros(500, dtype=int), rng.integers(0, 2, 500), np.ones(500), np.r_[1e-6, np.full(499, 0.5)])
     with pytest.raises(InvalidArgument, match="rounds that could match"):
@@ -378,7 +378,7 @@ def test_the_weight_of_the_past() -> None:
     np.testing.assert_array_equal(straight.probabilities(1), whole.probabilities(1))
 
 
-def test_warm_starts_refuse_what_cannot_be() -> None:
+def test_warm_starts_refuse_invalid_arguments() -> None:
     log = Log([0, 0], [0, 1], [2.0, 0.0], [0.5, 0.5])
     with pytest.raises(InvalidArgument, match=r"log.rewards\[0\] must be a number in \[0, 1\]"):
         warm_start(log, AlphaFairBandit)
@@ -398,7 +398,7 @@ def open_bandit(name: str, context: str) -> Log:
 
 
 @pytest.mark.parametrize("context", ["position", "user_feature_0"])
-def test_each_log_tells_what_the_other_policy_earned(context: str) -> None:
+def test_each_log_estimates_what_the_other_policy_earned(context: str) -> None:
     """The uniform log's estimate of Thompson sampling's click rate agrees with what that policy's own log shows, within
     both intervals; the other way round the rate is within the estimate's, and the two overlap.
 
@@ -428,7 +428,7 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     np.testing.assert_allclose(found, naive_evaluation.accounts(part, uniform.tolist(), estimator), rtol=1e-9)
 
 
-def test_a_log_that_tells_nothing_bounds_nothing() -> None:
+def test_a_log_without_information_gives_no_regret_bound() -> None:
     found = regret(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), 0.9)
     assert found.verdict == "do not use"
     assert np.isnan(found.at_most)

@@ -65,7 +65,7 @@ def test_whole_runs_equal_single_steps_and_a_log_replays(kind: str, terms: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_are_names(kind: str) -> None:
+def test_renaming_arms_and_groups_renames_the_answer(kind: str) -> None:
     """Other numbers for the arms, other labels for the groups: the same answer under its new names."""
     made, _, options = KINDS[kind]
     stream = streams.ratings(n_rounds=600, n_contexts=2, n_arms=4, seed=4)
@@ -202,7 +202,7 @@ def test_the_projection_on_the_floors_of_many_groups() -> None:
             assert not above[g] or own == pytest.approx(common, abs=1e-9)
 
 
-def test_floors_that_leave_no_room_and_other_slips_are_refused() -> None:
+def test_infeasible_floors_and_invalid_groups_are_refused() -> None:
     policy = AlphaFair(1, 4, groups=Groups(pull_floor=0.25))
     with pytest.raises(InvalidArgument, match="1 over 5 arms"):
         policy.grow(n_arms=5)
@@ -359,7 +359,7 @@ def test_no_bound_is_claimed_under_floors_for_groups() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_everything_is_promised_snapshots_go_on(kind: str) -> None:
+def test_snapshots_work_if_floors_sum_to_1(kind: str) -> None:
     """An arm outside of the promised group has probability 0, and nothing divides by it."""
     made, _, options = KINDS[kind]
     policy: Any = made(1, 4, groups=Groups(["a", "a", "b", "b"], pull_floor={"a": 1.0}), seed=0, **options)
@@ -420,7 +420,7 @@ def test_rewards_may_be_late_when_a_group_with_a_floor_has_left(made: Any) -> No
 
 @pytest.mark.parametrize("terms", [{"entitlements": [1.0, 1.0, 2.0]}, {"pull_floor": [0.0, 0.0, 0.95]}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_said_of_arms_holds_when_those_that_are_left_are_all_alike(kind: str, terms: dict[str, Any]) -> None:
+def test_settings_of_arms_equal_those_of_groups_of_one_arm(kind: str, terms: dict[str, Any]) -> None:
     """Without groups: as the same policy with one group per arm, through all that is made of it."""
     made, _, options = KINDS[kind]
     alone, grouped = (

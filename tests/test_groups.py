@@ -26,7 +26,7 @@ def test_groups_are_numbered_as_they_appear() -> None:
     assert not groups.is_default
 
 
-def test_nothing_said_is_every_arm_on_its_own() -> None:
+def test_by_default_every_arm_is_its_own_group() -> None:
     groups = Groups().for_arms(3)
     assert groups.is_default
     assert groups.settings() == {}
@@ -79,12 +79,12 @@ def test_arms_join_groups_that_exist_and_new_ones() -> None:
         ({"pull_floor": {5: 0.1}}, "for groups among"),
     ],
 )
-def test_what_cannot_be_is_refused(said: dict[str, object], words: str) -> None:
+def test_invalid_arguments_are_refused(said: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         Groups(**said).for_arms(2)  # type: ignore[arg-type]
 
 
-def test_a_policy_without_groups_cannot_be_told_of_them_later() -> None:
+def test_groups_cannot_be_added_to_a_policy_without_them() -> None:
     with pytest.raises(InvalidArgument, match="this policy has no groups"):
         Groups().for_arms(2).grown(1, ["a"], None)
 

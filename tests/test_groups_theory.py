@@ -54,7 +54,7 @@ def test_lemma_4_for_any_play_against_any_policy(drawn: bool, seed: int, alpha: 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(seed=SEED)
-def test_the_reach_of_the_master_under_floors(seed: int) -> None:
+def test_the_change_of_the_mixing_weight_is_bounded_under_floors(seed: int) -> None:
     """Step (viii): |xi| <= c/(1 - kappa), where a and B have anything at all on any number of arms."""
     rng = np.random.default_rng(seed)
     n, share, left = int(rng.integers(2, 60)), rng.random() ** rng.choice([0.05, 1.0, 20.0]), 1.0 - rng.random()

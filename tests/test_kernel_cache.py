@@ -68,7 +68,7 @@ def opened_folder(folder: Path) -> None:
         (moved_away, "kernels-.* is a symbolic link"),
     ],
 )
-def test_what_others_could_have_written_is_not_loaded(folder: Path, change: Callable[[Path], None], said: str) -> None:
+def test_files_that_others_can_write_are_not_loaded(folder: Path, change: Callable[[Path], None], said: str) -> None:
     change(folder)
     with pytest.warns(RuntimeWarning, match=f"not cached: .*{said}.*NUMBA_CACHE_DIR"):
         assert jit.cache_folder() is None

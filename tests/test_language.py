@@ -16,24 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "alphafair"
 
-# Files and folders that still contain old words, relative to the root. The goal is an empty list.
-NOT_YET_CLEAN: tuple[str, ...] = (
-    "src/alphafair/cli",
-    "src/alphafair/data",
-    "src/alphafair/engine",
-    "src/alphafair/evaluation",
-    "src/alphafair/lab",
-    "src/alphafair/service",
-    "src/alphafair/values/log.py",
-    "docs/api.md",
-    "docs/arena.md",
-    "docs/cli.md",
-    "docs/engine.md",
-    "docs/logs.md",
-    "README.md",
-    "CONTRIBUTING.md",
-)
-
 PHRASES = (
     r"\bowed\b",
     r"\bsaid\b",
@@ -84,11 +66,6 @@ OLD_NAMES = frozenset(
 )
 
 
-def is_clean(path: Path) -> bool:
-    relative = path.relative_to(ROOT).as_posix()
-    return not any(relative == entry or relative.startswith(f"{entry}/") for entry in NOT_YET_CLEAN)
-
-
 def old_words(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
     """Lines and words of the old vocabulary in a text."""
     allowed = ALLOWED.sub(lambda found: "x" * len(found[0]), text)
@@ -109,7 +86,7 @@ def in_python(path: Path) -> Iterator[tuple[int, str]]:
         yield from ((getattr(node, "lineno", 0), name) for name in names if name in OLD_NAMES)
 
 
-PYTHON = sorted(filter(is_clean, SOURCE.rglob("*.py")))
+PYTHON = sorted(SOURCE.rglob("*.py"))
 PAGES = sorted(
     path
     for path in (
@@ -117,17 +94,12 @@ PAGES = sorted(
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
         *(path for suffix in ("html", "j2", "jinja", "md", "txt") for path in SOURCE.rglob(f"*.{suffix}")),
     )
-    if is_clean(path)
 )
 
 
 def test_there_is_something_to_read() -> None:
     assert len(PYTHON) > 40
     assert any(path.name == "method.md" for path in PAGES)
-
-
-def test_entries_that_are_not_clean_exist() -> None:
-    assert [entry for entry in NOT_YET_CLEAN if not (ROOT / entry).exists()] == []
 
 
 @pytest.mark.parametrize("text", ["what an arm is owed", "Say --data FILE", "a whole number", "its restored twin"])

@@ -67,7 +67,7 @@ def test_a_refused_update_leaves_the_decision_to_be_learned_from() -> None:
     ],
     ids=["Decision(*)", "tuple", "_replace", "copy", "deepcopy", "pickle"],
 )
-def test_a_rebuilt_decision_is_the_callers_affair(rebuilt: Callable[[Decision], Decision]) -> None:
+def test_a_rebuilt_decision_counts_as_new(rebuilt: Callable[[Decision], Decision]) -> None:
     policy = AlphaFairBandit(1, 2, seed=0)
     decision = policy.choose(0)
     policy.update(decision, 1.0)

@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_sizes_are_told_or_seen() -> None:
+def test_sizes_are_passed_or_inferred() -> None:
     seen = Log(**GOOD)
     assert (seen.n_rounds, seen.n_contexts, seen.n_arms) == (3, 2, 3)
     assert seen.timestamps is seen.positions is seen.users is seen.context_labels is None
@@ -77,7 +77,7 @@ def test_sizes_are_told_or_seen() -> None:
         ({"arm_labels": "abc"}, "arm_labels must be at least 3 different names; got 'abc'. Pass a list"),
     ],
 )
-def test_what_cannot_be_a_log_is_refused(change: dict[str, Any], words: str) -> None:
+def test_invalid_logs_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         Log(**{**GOOD, **change})
 
@@ -100,7 +100,7 @@ def test_a_run_keeps_its_decisions(kind: Any, compiled: bool, delay: int | None)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_run_says_which_arms_were_there(compiled: bool) -> None:
+def test_a_logged_run_has_available_arms(compiled: bool) -> None:
     generator = np.random.default_rng(3)
     rewards, contexts = generator.random((600, 4)), generator.integers(0, 2, 600)
     stream = Stream.from_arrays(contexts, rewards, arrivals=[0, 0, 0, 200], departures=[600, 400, 100, 600])
@@ -111,7 +111,7 @@ def test_a_run_says_which_arms_were_there(compiled: bool) -> None:
     assert simulate(AlphaFairBandit(2, 4), Stream.from_arrays(contexts, rewards), log=True).log.available is None  # type: ignore[union-attr]
 
 
-def test_a_log_in_the_place_of_rounds_gets_a_hint() -> None:
+def test_a_log_passed_as_a_stream_gets_a_hint() -> None:
     rows = {"context": ["a", "b"], "item": [1, 2], "click": [0, 1]}
     with pytest.raises(
         InvalidArgument, match=r"rewards per arm; got .*It looks like a log.*read it with alphafair\.Log"
@@ -136,7 +136,7 @@ def test_masked_rewards_are_not_unmasked() -> None:
         policy.choose(0, available=masked > 0.1)
 
 
-def test_a_log_is_nobody_elses_to_write() -> None:
+def test_a_log_does_not_share_writable_memory() -> None:
     rewards = np.array([1.0, 0.0, 0.5])
     log = Log(**{**GOOD, "rewards": rewards, "users": [5, 2**40, 5]})
     rewards[0] = np.nan
@@ -164,7 +164,7 @@ def test_available_arms_take_one_number_per_round() -> None:
         assert not found.of_rounds.flags.writeable
 
 
-def test_available_arms_are_nobody_elses_to_write() -> None:
+def test_available_arms_do_not_share_writable_memory() -> None:
     sets, of_rounds = np.array([[True, True, False], [True, True, True]]), np.array([1, 0, 0])
     log = Log(**{**GOOD, "available": (sets, of_rounds)})
     sets[:] = False

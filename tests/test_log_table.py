@@ -112,7 +112,7 @@ def test_an_arm_that_could_be_shown_and_never_was_is_an_arm(tmp_path: Path) -> N
         assert log.available.table().tolist() == [[True, True, True], [True, False, False], [True, True, True]]
 
 
-def test_a_column_of_available_arms_without_any_entry_says_that_all_were() -> None:
+def test_an_empty_column_of_available_arms_means_all() -> None:
     log = Log.from_table({**ROWS, "available": [None] * 4})
     assert log.available is not None
     assert log.available.table().all()
@@ -139,7 +139,7 @@ def test_a_column_of_available_arms_without_any_entry_says_that_all_were() -> No
         ([[["b"]], None, None, None], "source, row 0: available must be a list of arms"),
     ],
 )
-def test_available_arms_that_cannot_be_are_refused_by_their_place(stock: list[Any], words: str) -> None:
+def test_invalid_available_arms_are_refused_with_their_row(stock: list[Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         Log.from_table({**ROWS, "available": stock})
 
@@ -228,7 +228,7 @@ def test_open_bandit_data() -> None:
         ({"arm": ["b", None, "a", "b"]}, "source, row 1: arm must be a value; got None"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(change: dict[str, Any], words: str) -> None:
+def test_invalid_values_are_refused_with_their_row(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         Log.from_table({**ROWS, **change})
 
@@ -302,11 +302,11 @@ def test_the_doctor_raises_no_false_alarm() -> None:
     assert alarms <= 4
 
 
-def test_one_row_is_no_proof_of_wrong_propensities() -> None:
+def test_one_row_does_not_prove_wrong_propensities() -> None:
     assert grades(doctor(Log([0], [0], [1.0], [0.25], n_arms=4)))["wrong"] == []
 
 
-def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
+def test_the_doctor_finds_arms_never_shown_and_rare_contexts() -> None:
     log = Log([0] * 50 + [1] * 2, [0, 1] * 26, [1.0] * 52, [0.5] * 52, n_arms=4)
     found = grades(doctor(log))
     assert found["look"] == [
@@ -320,7 +320,7 @@ def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
     assert grades(doctor(empty))["wrong"] == ["there is no row with a reward"]
 
 
-def test_the_doctor_knows_propensities_that_no_chance_explains(tmp_path: Path) -> None:
+def test_the_doctor_finds_implausible_propensities(tmp_path: Path) -> None:
     """With 3,000 rounds and 4 arms, one row below 0.001/12,000 is wrong; one that counts for 5% of rounds, a look."""
     means, visits, logging, _ = world(5, 3, 4)
     log = made_log(np.random.default_rng(5), 3000, means, visits, logging)

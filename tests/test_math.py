@@ -114,7 +114,7 @@ def test_mask_falls_back_to_uniform() -> None:
     st.sampled_from([1e-6, 1.0, 1e6]),
     st.integers(0, 2**32 - 1),
 )
-def test_stability_is_the_maximum_it_claims_to_be(n: int, loss: float, eta: float, seed: int) -> None:
+def test_stability_is_the_maximum(n: int, loss: float, eta: float, seed: int) -> None:
     """No q of the simplex does better, and the oracle's q does as well."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(n)) * 0.99 + 0.01 / n
@@ -157,7 +157,7 @@ def solved(weights: np.ndarray, losses: np.ndarray, rate: float, floor: float) -
     return memory.contexts[:, C.p], dual
 
 
-def test_contexts_without_weight_have_no_part() -> None:
+def test_contexts_of_weight_0_are_ignored() -> None:
     """The floors are met by the others alone, and a context of weight 0 keeps its own exponential weights."""
     weights = np.array([0.6, 0.0, 0.4])
     p, dual = solved(weights, np.array([[0.0, 5.0, 3.0], [0.0, 1.0, 2.0], [4.0, 9.0, 0.0]]), 0.5, 0.2)
@@ -191,7 +191,7 @@ def test_floors_hold_from_far_away(seed: int) -> None:
 
 
 @pytest.mark.compiled
-def test_floors_hold_in_problems_without_number() -> None:
+def test_floors_hold_in_random_problems() -> None:
     rng = np.random.default_rng(0)
     for _ in range(3000):
         m, n = int(rng.integers(1, 9)), int(rng.integers(2, 9))

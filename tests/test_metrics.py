@@ -110,7 +110,7 @@ def test_uniform_play_is_recorded_as_the_run_is() -> None:
 
 
 @pytest.mark.parametrize("lossy", [np.array([1.0 + 1.0j, 2.0]), np.ma.masked_array([1.0, 2.0], [False, True])])
-def test_nothing_is_lost_on_the_way_to_floats(lossy: Any) -> None:
+def test_complex_and_masked_numbers_are_refused(lossy: Any) -> None:
     for measure in (metrics.jain_index, metrics.average_over_seeds, lambda earned: rescale_rewards(earned, 0, 5)):
         with pytest.raises(ValueError, match=r"; got '(complex numbers|masked entries)'. Pass real numbers"):
             measure(lossy)
@@ -124,7 +124,7 @@ def test_gap_closed_needs_a_gap() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("groups", [None, Groups(entitlements=[1.0, 4.0, 0.5])])
-def test_a_bound_that_no_run_can_exceed_says_nothing(alpha: float, groups: Groups | None) -> None:
+def test_a_bound_that_no_run_can_exceed_is_vacuous(alpha: float, groups: Groups | None) -> None:
     start = metrics.alpha_performance(np.ones(3), alpha, groups=groups)
     worst = 100.0 - metrics.approximation_factor(alpha) * float(start)  # of a run that earns nothing
     assert metrics.approximate_regret(100.0, np.ones(3), alpha, groups=groups) == pytest.approx(worst)
@@ -143,7 +143,7 @@ def test_no_split_is_worth_more_than_the_most(alpha: float, s: Any) -> None:
     assert metrics.alpha_performance(best, alpha, groups=groups) == pytest.approx(most)
 
 
-def test_a_certificate_that_says_nothing_is_marked() -> None:
+def test_a_vacuous_certificate_is_marked() -> None:
     """Who starves an arm certifies little: less than that there are only so many rewards."""
     totals = np.full((4, 3), 1000.0)
     starved, even = (metrics.certificates(totals, earned, 0.9) for earned in ([3998.0, 2.0, 3.0], np.full(3, 1334.0)))
@@ -181,7 +181,7 @@ def test_student_quantile_against_scipy() -> None:
 
 @pytest.mark.parametrize("level", [0.95, 1 - 1e-7, 1 - 1e-9, 1 - 2.0**-53])
 @pytest.mark.parametrize("n_seeds", [2, 4, 5, 30])
-def test_bands_of_any_level_are_as_wide_as_scipy_says(n_seeds: int, level: float) -> None:
+def test_bands_of_any_level_agree_with_scipy(n_seeds: int, level: float) -> None:
     samples = np.arange(float(n_seeds))
     band = metrics.average_over_seeds(samples, level=level)
     half = scipy.stats.t.isf((1.0 - level) / 2.0, n_seeds - 1) * scipy.stats.sem(samples)

@@ -558,11 +558,11 @@ def test_without_a_copy_latest_small_is_downloaded_once(
         monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path / "cache"))
         monkeypatch.setattr(small, "FILE", tmp_path / "nowhere.npz")
         monkeypatch.setitem(downloads.DATASETS, "latest-small", downloads.Dataset("latest-small", url, 1, "", "0" * 64))
-        with pytest.raises(downloads.DownloadError, match=rf"changed \(its sha256 is {digest}, and should be 0000"):
+        with pytest.raises(downloads.DownloadError, match=rf"changed \(its SHA-256 is {digest} and should be 0000"):
             movielens_small()
         answer = CliRunner().invoke(app, ["reproduce", "--output", str(tmp_path / "report")])
         assert answer.exit_code == 1
-        assert f"error: what came from {url} is damaged or was changed" in answer.stderr
+        assert f"error: the file from {url} is damaged or was changed" in answer.stderr
         assert list((tmp_path / "cache").iterdir()) == []
         monkeypatch.setitem(downloads.DATASETS, "latest-small", downloads.Dataset("latest-small", url, 1, "", digest))
         asked.clear()

@@ -281,7 +281,7 @@ def test_a_curve_of_rewards_of_every_size(alpha: float) -> None:
     assert (gaps <= 1e-9 * values).all()
 
 
-def test_a_gap_that_is_too_large_is_said() -> None:
+def test_a_gap_above_the_tolerance_is_reported() -> None:
     with pytest.warns(CertificateWarning, match="certified to a relative gap of .* not to tolerance=0"):
         best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], 0.5, tolerance=0.0)
     assert not best.certified
@@ -422,7 +422,7 @@ def structured(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("alpha", [0.0, 0.001, 0.05, 0.2, 0.5, 0.9, 0.99, 0.999])
-def test_problems_without_number(alpha: float) -> None:
+def test_random_problems(alpha: float) -> None:
     rng = np.random.default_rng(round(1000 * alpha))
     for _ in range(25):
         assert_proved(structured(rng), alpha)

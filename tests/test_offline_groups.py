@@ -313,7 +313,7 @@ def test_floors_that_take_everything_leave_nothing_to_choose() -> None:
     assert max(even.gap, shares.gap) < 1e-12
 
 
-def test_a_group_brings_its_account_along() -> None:
+def test_a_group_may_start_with_an_account() -> None:
     """It belongs to no arm in particular: arms have what they earn."""
     groups = Groups(["a", "a", "b"], pull_floor=[0.5, 0.5])
     best = offline_optimum([[4.0, 2.0, 9.0]], 0.5, initial=[7.0, 0.4], groups=groups)
@@ -390,7 +390,7 @@ def test_curve_is_the_single_solves(alpha: float, groups: Any) -> None:
             assert value <= single.value + single.gap
 
 
-def test_a_floor_is_kept_among_those_that_are_there() -> None:
+def test_floors_are_kept_among_available_arms() -> None:
     """Each epoch is a problem of its own arms; together they are one problem with one account per arm."""
     there = np.array([[True, True, False, False], [False, True, True, True]])
     totals = np.random.default_rng(0).gamma(0.7, 20.0, (6, 4)) * np.repeat(there, 3, axis=0)

@@ -86,11 +86,11 @@ def test_its_file_can_stand_among_ours(tmp_path: Path) -> None:
     assert answer.stdout == f"{1.0 / 3.0} ['contextual-hedge', 'uniform']\n", answer.stderr
 
 
-def test_the_plain_one_passes_every_check(plain_kind: type[Any]) -> None:
+def test_the_plain_policy_passes_every_check(plain_kind: type[Any]) -> None:
     assert [result for result in checks.run_checks(plain_kind) if not result.passed] == []
 
 
-def test_the_plain_one_plays_what_the_formula_says(plain_kind: type[Any]) -> None:
+def test_the_plain_policy_plays_its_formula(plain_kind: type[Any]) -> None:
     policy = plain_kind(2, 3, temperature=0.5)
     for arm, reward in ((0, 1.0), (1, 0.5), (0, 0.0)):
         policy.update(Decision(1, arm, 1.0 / 3.0, None), reward)  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_the_plain_one_plays_what_the_formula_says(plain_kind: type[Any]) -> Non
     assert policy.probabilities(0).tolist() == pytest.approx([1.0 / 3.0] * 3, rel=1e-14)
 
 
-def test_the_plain_one_is_known_by_its_name(plain_kind: type[Any], tmp_path: Path) -> None:
+def test_the_plain_policy_is_registered_by_name(plain_kind: type[Any], tmp_path: Path) -> None:
     small = ["simulate", "--rounds", "200", "--contexts", "2", "--arms", "3", "--output", str(tmp_path / "out")]
     answer = CliRunner().invoke(app, [*small, "--json", "--policy", "softmax", "--policy", "uniform"])
     assert answer.exit_code == 0, answer.output
@@ -108,7 +108,7 @@ def test_the_plain_one_is_known_by_its_name(plain_kind: type[Any], tmp_path: Pat
     assert repr(load_policy(policy.snapshot())) == repr(policy) == "Softmax(2, 3, temperature=0.2)"
 
 
-def test_it_plays_and_learns_what_the_formula_says(kind: type[Any]) -> None:
+def test_the_compiled_policy_plays_and_learns_its_formula(kind: type[Any]) -> None:
     stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
     policy = kind(3, 4, seed=0)
     trace = simulate(policy, stream)

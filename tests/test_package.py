@@ -87,7 +87,7 @@ def test_machine_code_is_kept_and_found_again(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("**/*.nbc")} == kept, "something compiled again"
 
 
-def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
+def test_a_missing_cache_folder_is_handled(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     without = run_python(SIMULATE, NUMBA_CACHE_DIR=str(blocked), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
@@ -110,7 +110,7 @@ def test_whole_runs_release_the_gil_and_single_steps_keep_it() -> None:
         assert not jit.compiled(whole).targetoptions.get("fastmath", False)
 
 
-def test_kernels_that_only_kernels_call_are_no_machine_code_of_their_own(tmp_path: Path) -> None:
+def test_kernels_called_only_by_kernels_are_not_stored(tmp_path: Path) -> None:
     """What is on disk: the run, and nothing of what it is made of."""
     run_python(SIMULATE, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0", ALPHAFAIR_JIT="now")
     kept = sorted(path.name.partition("-")[0] for path in tmp_path.glob("**/*.nbi"))
@@ -157,7 +157,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(path)
 
 
-def test_the_wheel_holds_only_what_its_licence_covers(wheel: Path) -> None:
+def test_the_wheel_contains_only_files_under_its_licence(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
@@ -192,7 +192,7 @@ app(["reproduce", *{words}])
 """
 
 
-def test_from_a_wheel_the_ratings_are_fetched_and_offline_it_says_how(wheel: Path, tmp_path: Path) -> None:
+def test_from_a_wheel_the_ratings_are_downloaded_or_the_error_has_the_repair(wheel: Path, tmp_path: Path) -> None:
     """The wheel's own code, away from the repository: there is no copy to be found."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "lib")
@@ -203,7 +203,7 @@ def test_from_a_wheel_the_ratings_are_fetched_and_offline_it_says_how(wheel: Pat
     assert answer.returncode == 1, answer.stderr
     (line,) = (line for line in answer.stderr.splitlines() if line.startswith("error: "))
     url = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
-    assert line.startswith(f"error: {url} could not be reached (Connection refused): when there is a network, run ")
-    assert f"put the file at {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
-    assert line.endswith("or pass a copy that you have with --data PATH.")
+    assert line.startswith(f"error: {url} could not be downloaded (Connection refused). Run ")
+    assert f"copy the file to {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
+    assert line.endswith("or pass a copy with --data PATH.")
     assert "not for commercial use" in answer.stderr

@@ -33,7 +33,7 @@ def test_everything_is_pinned() -> None:
         ("requirements/build.txt", "--hash=sha256:", "--hash=md5:", "hatchling needs SHA-256 hashes"),
     ],
 )
-def test_what_is_not_pinned_is_named(copy: Path, file: str, old: str, new: str, sentence: str) -> None:
+def test_unpinned_packages_are_named(copy: Path, file: str, old: str, new: str, sentence: str) -> None:
     text = (copy / file).read_text()
     assert old in text
     (copy / file).write_text(text.replace(old, new))

@@ -103,7 +103,7 @@ def made_up(n_rounds: int = 300, n_contexts: int = 2, n_arms: int = 3, **presenc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_applies_is_kept(kind: type[PlainPolicy]) -> None:
+def test_applicable_checks_pass(kind: type[PlainPolicy]) -> None:
     results = list(checks.run_checks(kind))
     assert [result for result in results if not result.passed] == []
     skipped = {result.name for result in results if result.message.startswith(checks.NOT_APPLICABLE)}
@@ -119,7 +119,7 @@ def test_the_example_is_about_thirty_lines_and_imports_one_module_of_ours() -> N
     assert imported == ["alphafair.extend"]
 
 
-def test_it_plays_what_its_formula_says() -> None:
+def test_it_plays_its_formula() -> None:
     """Against a loop that shares nothing with it but the uniform numbers."""
     stream = made_up()
     trace = simulate(EpsilonGreedy(2, 3, epsilon=0.2), stream, seed=5, log=True)
@@ -137,7 +137,7 @@ def test_it_plays_what_its_formula_says() -> None:
         counts[context, arm] += 1
 
 
-def test_what_it_keeps_is_in_its_snapshot_by_name(registered: None) -> None:
+def test_state_is_in_the_snapshot_by_name(registered: None) -> None:
     policy = FairGreedy(2, 3, alpha=0.3, seed=1)
     simulate(policy, made_up())
     state = State.from_bytes(policy.snapshot().to_bytes())
@@ -201,7 +201,7 @@ def test_accounts_per_context() -> None:
     assert Leader(2, 2).accounts is None
 
 
-def test_newcomers_start_with_first_values_or_what_the_policy_gives_them() -> None:
+def test_new_arms_start_with_first_values_or_those_of_arms_added() -> None:
     policy = FairGreedy(2, 2, prior=0.25)
     assert policy.sums.tolist() == [[0.25, 0.25], [0.25, 0.25]]
     policy.sums = [[1.0, 3.0], [0.0, 4.0]]
@@ -228,7 +228,7 @@ def test_newcomers_start_with_first_values_or_what_the_policy_gives_them() -> No
         (None, "None"),
     ],
 )
-def test_what_is_no_distribution_over_live_arms_is_refused(answer: Any, shown: str) -> None:
+def test_invalid_distributions_are_refused(answer: Any, shown: str) -> None:
     class Wrong(Leader):
         def distribution(self, context: int) -> Any:
             return answer
@@ -244,7 +244,7 @@ def test_what_is_no_distribution_over_live_arms_is_refused(answer: Any, shown: s
         )
 
 
-def test_a_sum_that_is_off_by_rounding_is_mended() -> None:
+def test_rounding_errors_of_a_sum_are_corrected() -> None:
     class Rounded(Leader):
         def distribution(self, context: int) -> Any:
             return [0.3333333, 0.3333333, 0.3333333]
@@ -254,7 +254,7 @@ def test_a_sum_that_is_off_by_rounding_is_mended() -> None:
     assert p.tolist() == [p[0]] * 3
 
 
-def test_an_error_of_its_own_comes_out_and_the_decision_may_be_learned_from_later() -> None:
+def test_an_error_in_learn_is_raised_and_the_update_can_be_retried() -> None:
     class Fails(EpsilonGreedy):
         failing = True
 
@@ -303,7 +303,7 @@ def test_there_is_one_set_of_accounts() -> None:
             first, second = Accounts(), Accounts()
 
 
-def test_what_it_keeps_may_be_infinite() -> None:
+def test_state_may_be_infinite() -> None:
     class Optimist(EpsilonGreedy):
         hopes = Array("contexts", "arms", first=np.inf)
 
@@ -313,7 +313,7 @@ def test_what_it_keeps_may_be_infinite() -> None:
     assert other.hopes.tolist() == [[np.inf, 3.0]]
 
 
-def test_subclasses_keep_what_their_bases_keep() -> None:
+def test_subclasses_inherit_state() -> None:
     class Longer(FairGreedy):
         history = Array("contexts", 4, "arms", first=2.0)
 
@@ -329,7 +329,7 @@ def test_subclasses_keep_what_their_bases_keep() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
-def test_copies_go_their_own_way(again: Any) -> None:
+def test_copies_are_independent(again: Any) -> None:
     policy = FairGreedy(2, 3, seed=3)
     simulate(policy, made_up(50))
     other = again(policy)

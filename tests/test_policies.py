@@ -132,7 +132,7 @@ def test_fair_cb_keeps_every_floor() -> None:
         assert policy.marginals.min() < 0.15 + 1e-6, "the floor never mattered, so this test shows nothing"
 
 
-def test_settings_that_a_stream_tells() -> None:
+def test_settings_known_from_a_stream() -> None:
     stream = Stream.from_arrays([0, 1, 1, 1], np.ones((4, 2)))
     known = known_settings(FairCB, stream, 0.9)
     assert known == {"horizon": 4, "context_weights": [0.25, 0.75]}
@@ -206,7 +206,7 @@ def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
         make()
 
 
-def test_alpha_refusal_says_what_to_do() -> None:
+def test_an_invalid_alpha_gets_a_repair() -> None:
     with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness pass a value"):
         AlphaFair(1, 2, alpha=1.5)
 
@@ -287,7 +287,7 @@ def test_a_broken_generator_is_refused(available: Any) -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
+def test_a_copy_is_independent(name: str, copied: Any) -> None:
     """It draws what the original draws, learns what it learns, and neither disturbs the other."""
     policy, _ = make_pair(name, 2, 3, np.random.default_rng(0))
     reward: Any = [1.0, 0.0, 0.5] if policy.feedback == "full" else 1.0
@@ -306,7 +306,7 @@ def test_a_copy_goes_on_by_itself(name: str, copied: Any) -> None:
     assert b"numba" not in pickle.dumps(policy), "kernels by name, not their code"
 
 
-def test_what_a_policy_has_not_is_none() -> None:
+def test_missing_attributes_are_none() -> None:
     """Callers ask the policy, not whether it has such a thing."""
     plain, apart, grouped = Uniform(1, 2), IndependentAlphaFair(1, 2), AlphaFair(1, 2, groups=["a", "a"])
     assert plain.alpha is plain.groups is plain.accounts is plain.cumulative_rewards is None

@@ -9,7 +9,7 @@ import pytest
 from alphafair import AlphaFair, AlphaFairBandit, Groups, InvalidArgument, offline_optimum
 
 
-def test_a_refusal_has_its_parts_as_fields() -> None:
+def test_an_invalid_argument_error_has_its_parts_as_attributes() -> None:
     with pytest.raises(InvalidArgument) as caught:
         AlphaFair(2, 3, alpha=1.5)
     refusal = caught.value
@@ -19,14 +19,14 @@ def test_a_refusal_has_its_parts_as_fields() -> None:
     assert str(refusal) == f"alpha must be in [0, 1); got 1.5. {refusal.repair}"
 
 
-def test_a_refusal_survives_the_way_to_another_process() -> None:
+def test_an_invalid_argument_error_can_be_pickled() -> None:
     refusal = InvalidArgument("alpha", "in [0, 1)", 1.5, "Take 0.9.")
     twin = pickle.loads(pickle.dumps(refusal))
     assert (twin.argument, str(twin)) == ("alpha", str(refusal))
 
 
 @pytest.mark.parametrize("said", [{"alpha": "0.9"}, {"alpha": b"0"}])
-def test_a_text_is_no_number(said: dict[str, Any]) -> None:
+def test_strings_are_not_accepted_as_numbers(said: dict[str, Any]) -> None:
     """Python's own `float` would read it."""
     with pytest.raises(InvalidArgument, match=f"{next(iter(said))} must be a number"):
         AlphaFair(2, 3, **said)
@@ -35,7 +35,7 @@ def test_a_text_is_no_number(said: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("texts", [["1", "0.5", "0"], [1.0, "0.5", 0.0], np.array(["1", b"2", 0], dtype=object)])
-def test_nor_are_texts_numbers(texts: Any) -> None:
+def test_arrays_of_strings_are_not_accepted_as_numbers(texts: Any) -> None:
     policy = AlphaFair(1, 3)
     with pytest.raises(InvalidArgument, match="reward must be"):
         policy.update(policy.choose(0), texts)

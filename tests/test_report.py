@@ -207,7 +207,7 @@ def test_numbers_are_ordered_compact_and_finite(results: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("stand_in", [True, False])
-def test_a_stand_in_is_called_one_at_the_top_and_in_c(stand_in: bool) -> None:
+def test_synthetic_data_are_named_at_the_top_and_in_section_c(stand_in: bool) -> None:
     text = text_page(made_up_results(stand_in=stand_in)).text
     assert text.count(f"made up {NASTY} stands in for MovieLens 25M") == stand_in
     assert text.count("users with at least 500 ratings, 3 of them, 5,000 rounds.") == stand_in
@@ -229,7 +229,7 @@ def test_pictures_of_c_name_their_data(least: int | None, who: str) -> None:
 
 
 @pytest.mark.parametrize("verdicts", [(HOLDS,) * 3, (HOLDS, FAILS, OPEN), (FAILS,) * 3, (OPEN, OPEN, HOLDS)])
-def test_verdicts_are_said_in_words_marks_and_colours(verdicts: tuple[str, ...]) -> None:
+def test_verdicts_are_shown_in_words_marks_and_colours(verdicts: tuple[str, ...]) -> None:
     reader = text_page(made_up_results(verdicts=verdicts))
     for word, mark, kind in ((HOLDS, "\N{CHECK MARK}", "holds"), (FAILS, "\N{BALLOT X}", "fails"), (OPEN, "?", "open")):
         assert reader.text.count(f"{mark} {word}") == verdicts.count(word)
@@ -282,7 +282,7 @@ def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
     assert "best off under Hedge" in after["A-who-gets-what"]
 
 
-def test_what_seeds_do_not_tell_apart_is_no_victory(results: dict[str, Any]) -> None:
+def test_differences_within_seed_noise_are_not_called_better(results: dict[str, Any]) -> None:
     """What decides is the difference seed by seed, as in the claims, however wide the bands are."""
     blurred = copy.deepcopy(results)
     series = blurred["experiments"]["B"]["contenders"]["uniform"]["alpha_performance"]
@@ -305,7 +305,7 @@ def test_uniform_play_is_not_below_itself(results: dict[str, Any]) -> None:
     assert captions(near)["A-alpha-performance"] == captions(results)["A-alpha-performance"]
 
 
-def test_certificates_that_say_nothing_are_named(results: dict[str, Any]) -> None:
+def test_vacuous_certificates_are_named(results: dict[str, Any]) -> None:
     words = "The certificates of Hedge are vacuous: no division of all available reward is worth as much."
     marked = copy.deepcopy(results)
     assert words not in text_page(marked).text
@@ -322,7 +322,7 @@ def test_bands_that_are_cut_off_are_shown_by_their_ends(results: dict[str, Any])
     assert "0.26 (0.20 to 0.50)" in text_page(cut).text
 
 
-def test_where_there_is_no_gap_to_close_the_page_says_so(results: dict[str, Any]) -> None:
+def test_the_page_reports_that_there_is_no_gap(results: dict[str, Any]) -> None:
     none = copy.deepcopy(results)
     for name in ("A", "delta"):
         for contender in none["experiments"][name]["contenders"].values():
@@ -339,7 +339,7 @@ def test_where_there_is_no_gap_to_close_the_page_says_so(results: dict[str, Any]
     assert f"{results['experiments']['arena'][0]['title']} no gap (" in text
 
 
-def test_nobody_goes_far_below_zero(results: dict[str, Any]) -> None:
+def test_the_caption_states_that_no_policy_beats_uniform_play(results: dict[str, Any]) -> None:
     lost = copy.deepcopy(results)
     for contender in lost["experiments"]["A"]["contenders"].values():
         contender["gap_closed"] = {side: value - 2.0 for side, value in contender["gap_closed"].items()}

@@ -88,7 +88,7 @@ def test_every_number_is_the_oracles(tmp_path: Path) -> None:
     assert not wrong, f"{len(wrong)} differences: " + "\n".join(wrong[:20])
 
 
-def test_the_walk_misses_nothing() -> None:
+def test_differences_finds_every_difference() -> None:
     found = {"a": [1.0, {"b": 2, "word": "x"}], "c": {"d": None}}
     assert list(differences({"gap": 1.0}, {"gap": (0.0, 1.0)})) == []
     assert list(differences({"gap": 1.1}, {"gap": (0.0, 1.0)})) == ["results/gap is 1.1, not between 0.0 and 1.0"]

@@ -109,7 +109,7 @@ def test_there_is_a_slot_for_all_that_wait_at_once(longest: int) -> None:
         assert found.waiting.shape == (most, width)
 
 
-def test_a_propensity_that_was_never_drawn_is_refused() -> None:
+def test_an_impossible_propensity_is_refused() -> None:
     """One reward logged at 1e-3 froze the learner: fed once, the best arm was pulled 21% of the time instead of 71%."""
     for policy in (AlphaFairBandit(2, 3), ScaleFree(2, 3)):
         before = memory(policy)
@@ -166,7 +166,7 @@ def test_a_policy_with_its_own_update_is_asked_one_by_one() -> None:
     assert memory(policy) == [array.tobytes() for _, array in sorted(before.arrays.items())]
 
 
-def test_a_full_log_of_which_something_is_refused_teaches_nothing() -> None:
+def test_a_full_log_with_an_invalid_entry_changes_nothing() -> None:
     class Proud(Hedge):
         name = "proud"
 
@@ -222,7 +222,7 @@ def test_a_full_log_books_what_retired_arms_earned() -> None:
     assert policy.accounts.tolist() == pytest.approx([2.0, 1.4, 1.2])
 
 
-def test_a_run_wants_the_arms_it_was_started_with() -> None:
+def test_arms_must_not_change_during_a_run() -> None:
     policy = AlphaFairBandit(1, 3)
     with pytest.raises(InvalidArgument, match=r"policy must be a policy with the live arms \[0, 2\] during"):
         policy._run(np.array([0, 2]), "play", 1)

@@ -102,7 +102,7 @@ def test_any_other_address_needs_keys(tmp_path: Path) -> None:
     assert "--host must be" in refused("--db", str(path), "--host", "0.0.0.0")
 
 
-def test_a_second_writer_is_told_the_process_of_the_first(tmp_path: Path) -> None:
+def test_a_second_writer_gets_the_process_id_of_the_first(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db"):
         assert f"process {os.getpid()}" in refused("--db", str(tmp_path / "shop.db"))
 

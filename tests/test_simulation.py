@@ -93,7 +93,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
     assert "1000/1000" in err
 
 
-def test_progress_can_be_anybodys() -> None:
+def test_progress_can_be_a_callback() -> None:
     told: list[int] = []
     simulate(AlphaFair(3, 4), STREAM, progress=told.append)
     simulate(AlphaFair(3, 4), STREAM, progress=None)  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ def test_negative_accounts_are_refused() -> None:
         load_policy(broken)
 
 
-def test_rewards_on_their_way_hide_no_other_alpha() -> None:
+def test_expected_rewards_do_not_hide_another_alpha() -> None:
     policy = AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)
     for _ in range(50):
         policy.update(policy.choose(0), 0.5)
@@ -214,7 +214,7 @@ def test_rewards_on_their_way_hide_no_other_alpha() -> None:
         load_policy(replace(state, settings={**state.settings, "alpha": 0.1}))
 
 
-def test_what_load_policy_refuses() -> None:
+def test_load_policy_refuses_invalid_states() -> None:
     for nothing in (b"bytes", "policy.npz", None):
         for attempt in (load_policy, learned().restore):
             with pytest.raises(InvalidArgument, match=r"state must be a State"):
@@ -231,7 +231,7 @@ def test_what_load_policy_refuses() -> None:
         load_policy(replace(learned().snapshot(), version=5))
 
 
-def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
+def test_the_adaptive_policy_checks_every_slope_and_number() -> None:
     policy = AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)
     for _ in range(50):
         policy.update(policy.choose(0), 0.5)
@@ -255,7 +255,7 @@ def test_the_adaptive_policy_looks_at_every_slope_and_number() -> None:
         (AlphaFairAdaptive(1, 2, feedback="full", seed=0), "squared_norms"),
     ],
 )
-def test_sums_that_no_rounds_can_have_left_are_refused(policy: Any, name: str) -> None:
+def test_impossible_sums_are_refused(policy: Any, name: str) -> None:
     """Newton's method would never end on some of them."""
     for _ in range(50):
         policy.update(policy.choose(0), 0.5 if policy.feedback == "bandit" else [0.5, 0.2])

@@ -201,7 +201,7 @@ def test_more_work_starts_one_helper_and_its_machine_code_is_used(
     assert bundle.use_machine_code()
 
 
-def test_nobody_stays_interpreted_because_a_helper_died(bundle: jit.Bundle) -> None:
+def test_a_dead_helper_process_does_not_prevent_compilation(bundle: jit.Bundle) -> None:
     bundle.spend(2 * jit.HELPER_AFTER, 100)
     bundle.use_machine_code()
     bundle._helper.returncode = 1  # type: ignore[union-attr]
@@ -252,7 +252,7 @@ def test_policies_of_others_are_compiled_here_when_it_pays(monkeypatch: pytest.M
     assert found.use_machine_code()
 
 
-def test_what_was_loaded_once_is_used_from_then_on(bundle: jit.Bundle) -> None:
+def test_loaded_machine_code_stays_in_use(bundle: jit.Bundle) -> None:
     """As in a service, which compiles before its first decision."""
     with jit.using_mode("now"):
         assert bundle.use_machine_code()
@@ -262,7 +262,7 @@ def test_what_was_loaded_once_is_used_from_then_on(bundle: jit.Bundle) -> None:
         assert not bundle.use_machine_code()
 
 
-def test_off_is_off(bundle: jit.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jit_off_compiles_nothing(bundle: jit.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle.spend(1000.0, 10)
     for variable, value in (("ALPHAFAIR_JIT", "off"), ("NUMBA_DISABLE_JIT", "1")):
         monkeypatch.setenv(variable, value)
@@ -286,7 +286,7 @@ def play():
 """
 
 
-def test_a_process_goes_over_to_what_its_helper_has_made(tmp_path: Path) -> None:
+def test_a_process_switches_to_machine_code_of_its_helper(tmp_path: Path) -> None:
     code = f"""{LONG}
 end = time.monotonic() + 200
 while not policy._bundle._use_machine_code and time.monotonic() < end:
@@ -322,7 +322,7 @@ print([os.waitpid(pid, 0)[1] for pid in children], helper.pid, policy._bundle._h
         os.kill(int(pid), signal.SIGKILL)  # it would go on, for the next process
 
 
-def test_a_helper_that_cannot_run_is_no_trouble(tmp_path: Path) -> None:
+def test_a_helper_process_that_cannot_run_is_handled(tmp_path: Path) -> None:
     failing = tmp_path / "python-that-fails"
     failing.symlink_to("/bin/false")
     code = f"""{LONG}
@@ -340,7 +340,7 @@ play()
     assert run(code, cache=tmp_path).split("\n") == ["None False", "1"]
 
 
-def test_no_cache_folder_is_no_trouble(tmp_path: Path) -> None:
+def test_a_missing_cache_folder_is_handled(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     code = f"""{LONG}

@@ -27,7 +27,7 @@ def test_seeded_streams_repeat_and_differ(name: str) -> None:
     assert (one.reward_table == 1.0).sum(axis=1).min() >= 1
 
 
-def test_drifting_streams_change_their_mind() -> None:
+def test_drifting_streams_change_between_phases() -> None:
     """Within a phase a context keeps its 40 favourites; the next phase has others."""
     stream = streams.drifting_ratings(20_000, 1, 4, n_phases=2, seed=0)
     first, second = set(stream.items[:10_000].tolist()), set(stream.items[10_000:].tolist())
@@ -89,7 +89,7 @@ def test_means_change_when_they_should_and_only_then() -> None:
     assert spread([table[1000:2000], table[2000:3000]]) > 50
 
 
-def test_means_and_visits_are_as_described() -> None:
+def test_means_and_frequencies_of_contexts_are_as_documented() -> None:
     """Bands of five standard errors."""
     table = streams.stationary(4000, 1, 500, seed=0).reward_table
     assert abs(table.mean() - 0.6) < 5 * (0.8 / np.sqrt(12)) / np.sqrt(500)
@@ -210,6 +210,6 @@ def test_rounds_may_be_counted_from_one() -> None:
             validate.indices("rounds", [1, bad], 501, low=1)
 
 
-def test_what_is_no_stream_is_called_so() -> None:
+def test_invalid_streams_are_refused() -> None:
     with pytest.raises(ValueError, match=r"stream must be a Stream; got \[\[1.0\]\]. Make one with Stream.from_arrays"):
         simulate(Uniform(1, 1), [[1.0]])  # type: ignore[arg-type]

@@ -207,7 +207,7 @@ def test_impossibility_limit_is_attained(alpha: float, marginal: Any, seed: int)
     assert ratio == pytest.approx(limit, abs=1e-3)
 
 
-def test_both_coins_are_thrown() -> None:
+def test_both_outcomes_of_the_coin_occur() -> None:
     late = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(8)}
     assert late == {(1.0, 1 / 3), (1 / 3, 1.0)}
 

@@ -90,7 +90,7 @@ def test_eight_threads_share_a_policy(name: str) -> None:
         assert policy.snapshot().arrays["rounds"] == N_CALLS // 2 + 1
 
 
-def test_arms_and_contexts_come_and_go_meanwhile() -> None:
+def test_arms_and_contexts_may_change_in_other_threads() -> None:
     """A thread that grows, retires and saves, beside those that choose and learn."""
     policy = AlphaFairBandit(3, 20, seed=0)
     stop = threading.Event()

@@ -14,21 +14,21 @@ app = typer.Typer(
 
 @app.command("list")
 def show_list() -> None:
-    """Show the data sets, and which are on this machine."""
+    """List the data sets, and which of them are on this machine."""
     from alphafair.data import downloads
 
     width = max(map(len, downloads.DATASETS))
     for name, dataset in downloads.DATASETS.items():
         here = "here" if downloads.path_of(name).exists() else "-"
         typer.echo(f"{name:<{width}}  {dataset.megabytes:>4} MB  {here:<4}  {dataset.holds}")
-    typer.echo(f"\nGet one with: alphafair data get NAME. {downloads.LICENCE}")
+    typer.echo(f"\nDownload one with: alphafair data get NAME. {downloads.LICENCE}")
 
 
 @app.command("get")
-def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set that the list shows.")]) -> None:
-    """Download a data set, or continue where a download stopped.
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name shown by `alphafair data list`.")]) -> None:
+    """Download a data set, or resume an interrupted download.
 
-    The file is compared with its SHA-256 and then kept. The last line printed is its path.
+    The SHA-256 of the file is verified. The last line printed is its path.
     """
     from alphafair import validate
     from alphafair.data import downloads
@@ -42,12 +42,12 @@ def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set tha
 @app.command("where")
 def where(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A data set: its file, and exit code 1 if it is not there.")
+        str | None, typer.Argument(metavar="[NAME]", help="Show the path of this data set; exit 1 if it is missing.")
     ] = None,
 ) -> None:
-    """Show the folder that holds the data.
+    """Show the folder of downloaded data.
 
-    The environment variable ALPHAFAIR_DATA chooses another.
+    Set the environment variable ALPHAFAIR_DATA to use another folder.
     """
     from alphafair import validate
     from alphafair.data import downloads
@@ -59,5 +59,5 @@ def where(
     path = downloads.path_of(name)
     typer.echo(path)
     if not path.exists():
-        typer.echo(f"not there yet: alphafair data get {name}", err=True)
+        typer.echo(f"not downloaded yet; run: alphafair data get {name}", err=True)
         raise typer.Exit(1)

@@ -1,9 +1,9 @@
-"""Public data sets on the user's own machine: what there is, where it is kept, and how it gets there.
+"""Download public data sets: which ones there are, where they are stored, and how they are fetched and verified.
 
-A download is written to a .part file, continued where it stopped, compared with its checksum, and only
-then moved to its place; so a file in its place is whole. Of several processes one downloads at a time into a folder,
-and those that wait for the same file find it there. Nothing is downloaded unless `get` is called, by
-`streams.movielens_small` where there is no copy of that data set.
+A download is written to a .part file, resumed where it stopped, compared with its checksum and then renamed, so a file
+under its final name is complete. Only one process at a time downloads into a folder; processes that wait for the same
+file use the one that was downloaded. Nothing is downloaded unless `get` is called; `streams.movielens_small` calls it
+if there is no copy of that data set.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from alphafair import validate
 
 MOVIELENS = "https://files.grouplens.org/datasets/movielens/"
 FOLDER_VARIABLE = "ALPHAFAIR_DATA"
-_TIMEOUT = 30.0  # seconds without a byte
+_TIMEOUT = 30.0  # seconds without data
 _CHUNK = 1 << 18
 
 
 class Dataset(NamedTuple):
-    """A data set that can be downloaded; sizes are for people to read."""
+    """A data set that can be downloaded; the size is only displayed."""
 
     name: str
     url: str
@@ -49,7 +49,7 @@ DATASETS = {
             "25m",
             MOVIELENS + "ml-25m.zip",
             262,
-            "25,000,095 ratings, 162,541 users, 62,423 movies, to 2019; the paper's",
+            "25,000,095 ratings, 162,541 users, 62,423 movies, to 2019; used in the paper",
             "8b21cfb7eb1706b4ec0aac894368d90acf26ebdfb6aced3ebd4ad5bd1eb9c6aa",
         ),
         Dataset(
@@ -77,16 +77,16 @@ DATASETS = {
 }
 LICENCE = (
     "MovieLens data belong to GroupLens, University of Minnesota: for research, not for commercial use without their "
-    "permission; the README in the zip has the terms."
+    "permission; see the README in the zip for the terms."
 )
 
 
 class DownloadError(OSError):
-    """A download that did not come to its end; the message says what to do."""
+    """A download that failed; the message says what to do."""
 
 
 def folder() -> Path:
-    """The folder of downloaded data: the one that ALPHAFAIR_DATA names, or the user's cache."""
+    """Return the folder of downloaded data: the value of ALPHAFAIR_DATA, or a folder in the user's cache."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -94,12 +94,12 @@ def folder() -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Where a data set is, or would be."""
+    """Return the path of a data set, downloaded or not."""
     return folder() / DATASETS[validate.choice("name", name, DATASETS)].file
 
 
 def get(name: str, *, progress: bool = False) -> Path:
-    """The data set's .zip on this machine, downloaded if it is not there yet.
+    """Return the path of the data set's .zip; download it first if it does not exist.
 
     >>> from alphafair import data, streams
     >>> stream = streams.movielens(data.get("25m"), rows=5000)  # doctest: +SKIP
@@ -114,25 +114,25 @@ def get(name: str, *, progress: bool = False) -> Path:
     except DownloadError:
         raise
     except OSError as problem:
-        repair = f"make room, or name another folder in the variable {FOLDER_VARIABLE}"
+        repair = f"free disk space, or set {FOLDER_VARIABLE} to another folder"
         raise DownloadError(f"{target} could not be written ({_reason(problem)}): {repair}.") from problem
     except _Unreachable as problem:
         raise DownloadError(
-            f"{dataset.url} could not be reached ({problem}): when there is a network, run `alphafair data get {name}` "
-            f"again and it continues; or download that address elsewhere and put the file at {target}; or pass a copy "
-            "that you have with --data PATH."
+            f"{dataset.url} could not be downloaded ({problem}). Run `alphafair data get {name}` again, which resumes "
+            f"the download; or download the URL on another machine and copy the file to {target}; or pass a copy with "
+            "--data PATH."
         ) from problem
 
 
 def download(url: str, target: Path, *, sha256: str, progress: bool = False) -> Path:
-    """One file, resumed from `target`.part if there is one, verified, and moved to `target` at the very end."""
+    """Download a file: resume from `target`.part if it exists, verify the checksum, then rename it to `target`."""
     from alphafair.progress import progress_bar
 
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     with progress_bar(disable=not progress) as bar, _alone(target.parent):
         show = partial(bar.update, bar.add_task(f"{target.name}, MB", total=None))
-        if target.exists():  # another process was quicker
+        if target.exists():  # another process downloaded it
             return target
         while True:
             before = _size(part)
@@ -140,7 +140,7 @@ def download(url: str, target: Path, *, sha256: str, progress: bool = False) -> 
                 _fetch(url, part, show)
                 break
             except _Unreachable:
-                if _size(part) <= before:  # as long as something comes, go on
+                if _size(part) <= before:  # retry as long as there is progress
                     raise
         _verify(part, sha256, url)
         os.replace(part, target)
@@ -149,10 +149,10 @@ def download(url: str, target: Path, *, sha256: str, progress: bool = False) -> 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process downloads into the folder. The system drops the lock of a process that dies."""
+    """Hold an exclusive lock on the folder; the system releases the lock of a process that dies."""
     try:
         import fcntl
-    except ImportError:  # Windows has no such lock: there, take care of it yourself
+    except ImportError:  # no locking on Windows
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -164,11 +164,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Unreachable(Exception):
-    """No answer, or one that broke off."""
+    """No answer, or an incomplete one."""
 
 
-class _Refused(_Unreachable):
-    """An answer that is an error."""
+class _HttpError(_Unreachable):
+    """An HTTP error."""
 
     def __init__(self, problem: urllib.error.HTTPError) -> None:
         super().__init__(f"the server answered {problem.code} {problem.reason}")
@@ -178,16 +178,16 @@ class _Refused(_Unreachable):
 
 
 def _fetch(url: str, part: Path, show: Callable[..., None]) -> None:
-    """The rest of the file, from where the .part ends; `show` is told of megabytes."""
+    """Download the rest of the file, from the end of the .part file; `show` receives megabytes."""
     held = _size(part)
     try:
         answer = _answer(url, {"Range": f"bytes={held}-"} if held else {})
-    except _Refused as problem:
+    except _HttpError as problem:
         if not held or problem.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
         if problem.whole_size == held:
-            return  # all of it is there already
-        answer = _answer(url, {})  # what is there is longer than the file itself: start again
+            return  # the .part file is complete
+        answer = _answer(url, {})  # the .part file is too long: start again
     with answer:
         if answer.status != http.client.PARTIAL_CONTENT:
             held = 0  # the server sends the whole file: start again
@@ -199,7 +199,7 @@ def _fetch(url: str, part: Path, show: Callable[..., None]) -> None:
                 held += len(chunk)
                 show(completed=held / 1e6, total=None if total is None else total / 1e6)
     if total is not None and held < total:
-        raise _Unreachable(f"the connection broke off after {held:,} of {total:,} bytes")
+        raise _Unreachable(f"the connection was closed after {held:,} of {total:,} bytes")
 
 
 def _size(file: Path) -> int:
@@ -212,7 +212,7 @@ def _answer(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - the same
     except urllib.error.HTTPError as problem:
         with problem:
-            raise _Refused(problem) from None
+            raise _HttpError(problem) from None
     except (http.client.HTTPException, OSError) as problem:
         raise _Unreachable(_reason(problem)) from problem
     return answer
@@ -232,13 +232,13 @@ def _reason(problem: Exception) -> str:
 
 
 def _verify(file: Path, sha256: str, url: str) -> None:
-    """Refuse, and for a download remove, a file that is not the one that is known."""
+    """Raise DownloadError if the checksum of a file is wrong; delete it if it is a .part file."""
     with file.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found == sha256:
         return
-    fault = f"its sha256 is {found}, and should be {sha256}"
+    fault = f"its SHA-256 is {found} and should be {sha256}"
     if file.suffix == ".part":
         file.unlink()
-        raise DownloadError(f"what came from {url} is damaged or was changed ({fault}); it is removed: try once more.")
-    raise DownloadError(f"{file} is not what {url} holds ({fault}): remove it and get it again.")
+        raise DownloadError(f"the file from {url} is damaged or was changed ({fault}) and was deleted. Try again.")
+    raise DownloadError(f"{file} differs from {url} ({fault}). Delete it and download it again.")

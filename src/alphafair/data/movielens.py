@@ -312,7 +312,7 @@ def _read_movies(copy: _Copy) -> tuple[NDArray[np.int32], Genres]:
 
 
 def _genres(by_movie: Sequence[str]) -> Genres:
-    """Names and a matrix, from texts such as "Comedy|Drama"."""
+    """Names and a matrix, from strings such as "Comedy|Drama"."""
     sets = {text: frozenset(text.strip().split("|")) - {NO_GENRES} for text in set(by_movie)}
     names = tuple(sorted(frozenset[str]().union(*sets.values())))
     rows = {text: [name in genres for name in names] for text, genres in sets.items()}

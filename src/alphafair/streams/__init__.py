@@ -1,4 +1,4 @@
-"""Where contexts and rewards come from: made here, downloaded, or your own.
+"""Streams of contexts and rewards: synthetic, downloaded, or from your own data.
 
 Polars loads only when a file or a table is read.
 """

@@ -1,4 +1,4 @@
-"""Worlds whose rounds come with features: what arms pay is a function of them, to be learned; all seeded."""
+"""Seeded synthetic streams with features, in which the mean rewards of arms are functions of the features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.values import Matrix, Stream
 
 KINDS = ("linear", "changing", "quadratic", "clusters")
-N_CLUSTERS = 12  # hidden ones
+N_CLUSTERS = 12  # of the kind "clusters"; not visible to policies
 SPREAD, NOISE = 0.15, 0.2  # of means around 1/2, and of rewards around their means
 
 
@@ -24,13 +24,13 @@ def described(
     features_of: Literal["context", "arms"] = "context",
     seed: int = 0,
 ) -> Stream:
-    """Rounds of one context, described by normal features z; a reward is its mean, and noise uniform in [-0.2, 0.2].
+    """Make rounds of one context with normal features z; a reward is its mean plus noise, uniform in [-0.2, 0.2].
 
-    An arm's mean is 1/2 + b + 0.15 s(z), clipped to [0.2, 0.8], b uniform in [-0.1, 0.1] per arm. By kind s is
+    An arm's mean is 1/2 + b + 0.15 s(z), clipped to [0.2, 0.8], b uniform in [-0.1, 0.1] per arm. The kind sets s:
 
-    - `"linear"`: theta.z, with a theta of length 1 per arm; one theta for all where arms have features of their own;
-    - `"changing"`: the same, with new thetas from the middle of the run on;
-    - `"quadratic"`: half of it linear, half a quadratic form;
+    - `"linear"`: theta.z, with a unit vector theta per arm, or one for all arms if arms have features of their own;
+    - `"changing"`: the same, with new thetas in the second half of the run;
+    - `"quadratic"`: a linear and a quadratic form, scaled to equal variances;
     - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm.
 
     >>> stream = described("linear", n_rounds=100, n_arms=3, n_features=2, seed=1)
@@ -43,7 +43,7 @@ def described(
 
 
 def described_means(kind: str, n_rounds: int, n_arms: int, n_features: int, **options: Any) -> Matrix:
-    """The means of `described`, by round and arm: all that could be known of its rewards. Arguments are the same.
+    """Return the mean rewards of `described` by round and arm. The arguments are the same.
 
     >>> bool(np.abs(described("linear", 100, 3, 2).reward_table - described_means("linear", 100, 3, 2)).max() <= 0.2)
     True
@@ -55,14 +55,14 @@ def described_means(kind: str, n_rounds: int, n_arms: int, n_features: int, **op
 def _world(
     kind: str, n_rounds: int, n_arms: int, n_features: int, features_of: str, seed: int
 ) -> tuple[Matrix, Matrix, np.random.Generator]:
-    """Features, means, and the generator that drew them."""
+    """Return features, means, and the generator that drew them."""
     kind = validate.choice("kind", kind, KINDS)
     n_rounds = validate.integer("n_rounds", n_rounds, low=1)
     n_arms = validate.integer("n_arms", n_arms, low=1)
     n_features = validate.integer("n_features", n_features, low=1)
     own = validate.choice("features_of", features_of, ("context", "arms")) == "arms"
     if own and kind not in ("linear", "changing"):
-        raise InvalidArgument("kind", "'linear' or 'changing' with features_of='arms'", kind, "Pick one of these.")
+        raise InvalidArgument("kind", "'linear' or 'changing' with features_of='arms'", kind, "Use one of these kinds.")
     rng = np.random.default_rng([8, KINDS.index(kind), int(own), validate.integer("seed", seed, low=0)])
     level = rng.uniform(-0.1, 0.1, n_arms)
     z = rng.normal(size=(n_rounds, n_arms, n_features) if own else (n_rounds, n_features))
@@ -81,13 +81,13 @@ def _world(
 
 
 def _linear(rng: np.random.Generator, z: Matrix, n_arms: int) -> Matrix:
-    """theta.z of every arm: a theta each, or one for all where every arm has its own z."""
+    """Return theta.z of every arm, with one theta per arm, or one for all if every arm has its own z."""
     if z.ndim == 3:
         return np.asarray(z @ _directions(rng, 1, z.shape[2])[0])
     return np.asarray(z @ _directions(rng, n_arms, z.shape[1]).T)
 
 
 def _directions(rng: np.random.Generator, n: int, n_features: int) -> Matrix:
-    """Vectors of length 1."""
+    """Draw unit vectors."""
     drawn = rng.normal(size=(n, n_features))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))

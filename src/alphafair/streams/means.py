@@ -1,6 +1,6 @@
-"""Streams given by means, one for every context and arm: a reward is 1 or the floor, drawn around it; all seeded.
+"""Seeded synthetic streams with a mean for every context and arm: a reward is 1 or the floor, drawn with that mean.
 
-Every draw of a stream comes from a generator of its own kind, so that the same seed may also draw a policy's arms.
+Every kind of stream has its own generator, so a stream and a policy with the same seed are independent.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.values import Adversary, Matrix, Stream
 
-RANK = 3  # of the tastes of `zipf_contexts`
+RANK = 3  # of the matrix of means of `zipf_contexts`, before the logistic function
 
 
 def stationary(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: float = 0.2, seed: int = 0) -> Stream:
-    """Every context pays every arm 1 or the floor, with a mean uniform in [floor, 1] that never changes.
+    """Make a stream of rewards of 1 or the floor, with constant means, uniform in [floor, 1] per context and arm.
 
     Contexts are equally likely.
 
@@ -33,9 +33,9 @@ def stationary(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: flo
 def phases(
     n_rounds: int, n_contexts: int, n_arms: int, *, n_phases: int = 6, reward_floor: float = 0.2, seed: int = 0
 ) -> Stream:
-    """`stationary`, with all means drawn anew at the start of every phase; phases are of equal length.
+    """Make a stream like `stationary` whose means are drawn again in every phase; phases have equal lengths.
 
-    The best fixed policy cannot follow, so who learns quickly may earn more than it: more than 100% of the gap.
+    The best fixed policy cannot adapt, so a policy that learns quickly can close more than 100% of the gap.
 
     >>> phases(n_rounds=100, n_contexts=5, n_arms=4, n_phases=3, seed=1).n_rounds
     100
@@ -49,7 +49,7 @@ def phases(
 def day_and_night(
     n_rounds: int, n_contexts: int, n_arms: int, *, period: int = 2000, reward_floor: float = 0.2, seed: int = 0
 ) -> Stream:
-    """Two tables of means, each as in `stationary`, take turns: a day of half a period, a night of the other half.
+    """Make a stream that alternates between two tables of means, each as in `stationary`, every half period.
 
     >>> day_and_night(n_rounds=100, n_contexts=5, n_arms=4, period=20, seed=1).n_rounds
     100
@@ -61,7 +61,7 @@ def day_and_night(
 
 
 def zipf_contexts(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: float = 0.2, seed: int = 0) -> Stream:
-    """Few contexts come all the time, most hardly ever: the k-th as often as 1/k; tastes have something in common.
+    """Make a stream whose k-th context has a frequency proportional to 1/k, and whose contexts have related means.
 
     An arm's mean in a context is floor + (1 - floor) s(b_i + <u_j, v_i> - 1) with the logistic s and normal b, u and v
     of three entries.
@@ -89,9 +89,9 @@ def sparse_clicks(
     best: float | None = 0.06,
     seed: int = 0,
 ) -> Stream:
-    """Clicks: reward 1 now and then, else nothing at all. Rates are uniform in a range; contexts are equally likely.
+    """Make a stream of rare clicks: rewards are 1 at rates uniform in a range, else 0; contexts are equally likely.
 
-    In every context one arm, drawn at random, clicks at the rate `best`; None leaves the rates as they are.
+    In every context one arm, drawn at random, has the rate `best` instead, unless that is None.
 
     >>> stream = sparse_clicks(n_rounds=1000, n_contexts=5, n_arms=4, seed=1)
     >>> float(stream.reward_table.min()), bool(0.02 < stream.reward_table.mean() < 0.05)
@@ -110,16 +110,15 @@ def sparse_clicks(
 
 
 def adversary(kind: str, n_rounds: int, n_contexts: int, n_arms: int, *, seed: int = 0) -> Adversary:
-    """An adversary that sees the distribution of every round, not the draw, before it says what arms pay.
+    """Make an adversary that sets the rewards of a round after it sees the distribution, but not the arm drawn.
 
-    Contexts are equally likely; what arms pay starts uniform in [0.2, 1], for every context, and stays while nobody is
-    lowered. By kind:
+    Contexts are equally likely. Rewards start uniform in [0.2, 1], for every context and arm, and change by kind:
 
-    - `"settled"`: after every 1,000 visits of a context the favourite of these visits (the largest sum of p), of
-      those not lowered yet, pays 0.05 for good; the last two arms are spared.
-    - `"largest"`: in every round the arm of the largest p pays 0.05.
-    - `"halving"`: an arm that was the favourite of 60 visits pays half; then all are scaled until the best pays 1, none
-      below 0.01.
+    - `"settled"`: after every 1,000 rounds of a context, the arm with the largest sum of p in these rounds, of those
+      not lowered yet, pays 0.05 from then on; the last two arms are never lowered.
+    - `"largest"`: in every round the arm with the largest p pays 0.05.
+    - `"halving"`: the reward of an arm that had the largest p in 60 rounds is halved; then all rewards are scaled so
+      that the greatest is 1 and none is below 0.01.
 
     >>> adversary("largest", n_rounds=100, n_contexts=2, n_arms=3, seed=1).stream.n_arms
     3
@@ -150,7 +149,7 @@ def _generator(kind: int, detail: int, seed: int) -> np.random.Generator:
 def _in_turn(
     rng: np.random.Generator, sizes: tuple[int, int, int], floor: float, n_tables: int, turns: NDArray[np.int64]
 ) -> Stream:
-    """Tables of means, uniform in [floor, 1], the one whose turn it is in every round; contexts equally likely."""
+    """Make a stream from tables of means, uniform in [floor, 1]; `turns` has the table of every round."""
     n_rounds, n_contexts, n_arms = sizes
     means = rng.uniform(floor, 1.0, (n_tables, n_contexts, n_arms))
     contexts = rng.integers(0, n_contexts, n_rounds)
@@ -160,6 +159,6 @@ def _in_turn(
 def _drawn(
     rng: np.random.Generator, contexts: NDArray[np.int64], means: Matrix, floor: float, n_contexts: int
 ) -> Stream:
-    """A reward of 1 with the probability that gives the mean, else the floor."""
+    """Draw rewards of 1 with the probability that gives the mean, else the floor."""
     table = np.where(rng.random(means.shape) < (means - floor) / (1.0 - floor), 1.0, floor)
     return Stream(contexts.astype(np.int32), np.arange(len(contexts), dtype=np.int32), table, n_contexts=n_contexts)

@@ -1,4 +1,4 @@
-"""Streams made here, all seeded: ratings, ratings by users whose taste changes, and two adversaries."""
+"""Seeded synthetic streams: ratings, ratings by users whose preferences change, and two adversarial streams."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from alphafair.values import Indices, Matrix, Stream
 def ratings(
     n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: float = 0.2, n_items: int = 1000, seed: int = 0
 ) -> Stream:
-    """Users who rate items of their taste: reward 1 for the arms that fit the item, the floor for the rest.
+    """Make a stream like ratings of items by users: reward 1 for the arms that fit the item, the floor for the others.
 
-    Shaped like ratings: every item fits one to four arms, some arms are far more common than others, every context
-    has favourite items, and some contexts come far more often. Rounds are independent draws.
+    Every item fits one to four arms, some arms are far more common than others, every context has favourite items, and
+    some contexts are far more frequent than others. Rounds are independent draws.
 
     >>> stream = ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1)
     >>> stream.n_rounds, stream.n_contexts, stream.n_arms, stream.rewards(0).tolist()
@@ -32,7 +32,7 @@ def drifting_ratings(
     n_items: int = 1000,
     seed: int = 0,
 ) -> Stream:
-    """The same users, whose taste changes: in every phase each context has new favourite items.
+    """Make a stream like `ratings` in which every context has new favourite items in every phase.
 
     >>> drifting_ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1).n_rounds
     100
@@ -42,18 +42,18 @@ def drifting_ratings(
     n_items = validate.integer("n_items", n_items, low=1)
     table = _item_table(rng, n_items, n_arms, floor)
     favourites = rng.integers(0, n_items, size=(n_phases, n_contexts, 40))
-    contexts = _visits(rng, n_rounds, n_contexts)
+    contexts = _draw_contexts(rng, n_rounds, n_contexts)
     phases = np.arange(n_rounds) * n_phases // n_rounds
     items = favourites[phases, contexts, rng.integers(0, 40, size=n_rounds)]
     return Stream(contexts, items.astype(np.int32), table, n_contexts=n_contexts)
 
 
 def impossibility(n_half: int, *, reward_floor: float = 1 / 3, seed: int = 0) -> Stream:
-    """Two contexts, two arms, and a coin: why no online policy can do without the factor c_alpha.
+    """Make the stream of two contexts and two arms that shows why no online policy can avoid a factor such as c_alpha.
 
-    For n_half rounds context 0 pays both arms 1. Then context 1 pays one arm 1 and the other the floor, which one by
-    a coin. Knowing the coin, the first half belongs to the arm that the second will starve; a policy cannot know it,
-    so OPT/ALG tends to at least 2/((3/2)^(1-alpha) + (1/2)^(1-alpha)), for every floor of at most 1/3.
+    For n_half rounds context 0 pays both arms 1. Then context 1 pays one arm 1 and the other the floor; a coin decides
+    which. The optimum gives the first half to the arm that earns little in the second; a policy cannot know which, so
+    OPT/ALG tends to at least 2/((3/2)^(1-alpha) + (1/2)^(1-alpha)), for every floor of at most 1/3.
 
     >>> impossibility(3, seed=0).contexts.tolist()
     [0, 0, 0, 1, 1, 1]
@@ -67,19 +67,19 @@ def impossibility(n_half: int, *, reward_floor: float = 1 / 3, seed: int = 0) ->
 
 
 def greedy_trap(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: float = 0.2) -> Stream:
-    """The arm with the best record never pays: who follows the leader earns the floor in every single round.
+    """Make a stream in which the arm with the greatest total so far pays the floor, which a greedy policy always gets.
 
     In every context each arm in turn pays the floor while all others pay 1. That arm is always the one that has
-    earned most so far (ties to the first), so a greedy player meets it every time, while any fixed arm, and uniform
-    play, earn nearly 1 per round. Contexts take turns.
+    earned most so far (ties to the first), so a greedy policy always plays it, while any fixed arm, and uniform play,
+    earn nearly 1 per round. Contexts alternate.
 
     >>> greedy_trap(8, n_contexts=2, n_arms=3).items.tolist()
     [0, 0, 1, 1, 2, 2, 0, 0]
     """
     n_rounds, n_contexts, n_arms, _, floor = _checked(n_rounds, n_contexts, n_arms, 0, reward_floor)
     table = np.where(np.eye(n_arms, dtype=bool), floor, 1.0)
-    visit, context = np.divmod(np.arange(n_rounds), n_contexts)
-    return Stream(context.astype(np.int32), (visit % n_arms).astype(np.int32), table, n_contexts=n_contexts)
+    turn, context = np.divmod(np.arange(n_rounds), n_contexts)
+    return Stream(context.astype(np.int32), (turn % n_arms).astype(np.int32), table, n_contexts=n_contexts)
 
 
 def _checked(
@@ -95,17 +95,17 @@ def _checked(
 
 
 def _item_table(rng: np.random.Generator, n_items: int, n_arms: int, floor: float) -> Matrix:
-    """Every item fits one to four arms; the k-th arm is met with weight 1/(k + 1)."""
+    """Return a table in which every item fits one to four arms; the k-th arm has weight 1/(k + 1)."""
     popularity = 1.0 / np.arange(1, n_arms + 1)
-    keys = rng.random((n_items, n_arms)) ** (1.0 / popularity)  # the largest keys: a weighted draw without repeats
+    keys = rng.random((n_items, n_arms)) ** (1.0 / popularity)  # the largest keys: a weighted draw without replacement
     rank = (-keys).argsort(axis=1).argsort(axis=1)
     fits = rng.integers(1, min(4, n_arms) + 1, size=(n_items, 1))
     return np.where(rank < fits, 1.0, floor)
 
 
-def _visits(rng: np.random.Generator, n_rounds: int, n_contexts: int) -> Indices:
-    """Contexts drawn with the k-th as likely as 1/sqrt(k + 1)."""
+def _draw_contexts(rng: np.random.Generator, n_rounds: int, n_contexts: int) -> Indices:
+    """Draw contexts, the k-th with probability proportional to 1/sqrt(k + 1)."""
     weights = 1.0 / np.sqrt(np.arange(1, n_contexts + 1))
     edges = np.cumsum(weights)
-    visits: Indices = np.searchsorted(edges, rng.random(n_rounds) * edges[-1], side="right").astype(np.int32)
-    return visits
+    drawn: Indices = np.searchsorted(edges, rng.random(n_rounds) * edges[-1], side="right").astype(np.int32)
+    return drawn
