@@ -47,7 +47,7 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
         ({"policy": "hedge"}, "policy must be left out, or 'alpha-fair-adaptive' as in start; got 'hedge'"),
         ({"policy": "alpha-fare"}, "policy must be"),
         ({"alpha": 0.5}, "alpha must be left out, or 0.9 as in start; got 0.5"),
-        ({"alpha": 1.5}, "alpha must be"),
+        ({"alpha": -1.5}, "alpha must be"),
         ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive takes"),
         ({"groups": ["x", "x"]}, "groups must be left out, or None as in start"),
         ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or None as in start"),

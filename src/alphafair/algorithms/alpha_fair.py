@@ -172,7 +172,8 @@ class AlphaFair(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
+        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        account.
     marginal
         When the slope of the utility is evaluated: `"before"` the reward of the round is added, as in the theorem;
         `"after"` it; or at the `"next_visit"` of the context, as in the pseudo-code of the paper. The guarantee holds

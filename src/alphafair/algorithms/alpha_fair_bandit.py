@@ -84,7 +84,8 @@ class AlphaFairBandit(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
+        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        account.
     groups
         A `Groups`, or a label per arm. See docs/groups.md.
     seed

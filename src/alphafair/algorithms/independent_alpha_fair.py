@@ -79,7 +79,7 @@ class IndependentAlphaFair(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1).
+        Fairness, 0 to inf.
     seed
         Seed of `choose` without `rng`.
 

@@ -62,7 +62,7 @@ def offline_optimum(
         W (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
         `context_reward_totals` for a stream.
     alpha
-        Fairness, in [0, 1).
+        Fairness, 0 to inf.
     tolerance
         Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
         `CertificateWarning` is issued; the gap is valid in any case.
