@@ -305,7 +305,7 @@ def test_the_certificate_notices_a_bad_point() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     earned, prices = np.empty(2), np.empty(2)
     value, gap = hindsight.certify(
-        totals, np.ones(2), np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, earned, prices
+        totals, np.ones(2), np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, 1.0, earned, prices
     )
     optimum = offline_optimum(totals, 0.5).value
     assert value + gap >= optimum
@@ -316,7 +316,7 @@ def test_the_certificate_covers_rows_that_do_not_sum_to_one() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     best = offline_optimum(totals, 0.5)
     ones, short = np.ones(2), best.distributions * (1.0 - 1e-6)
-    value, gap = hindsight.certify(totals, ones, ones, short, 0.5, np.empty(2), np.empty(2))
+    value, gap = hindsight.certify(totals, ones, ones, short, 0.5, 1.0, np.empty(2), np.empty(2))
     assert value < best.value - 1e-6 < best.value <= value + gap
 
 

@@ -115,12 +115,12 @@ def alpha(value: Any) -> float:
     return real + 0.0  # 0.0 for -0.0
 
 
-def alpha_below_one(value: Any) -> float:
-    """Check an exponent below 1, for measures that have the factor c_alpha."""
+def alpha_below_one(value: Any, what: str = "c_alpha-regret", instead: str = "metrics.welfare_ratio") -> float:
+    """Check an exponent below 1, for measures that exist only there."""
     real = alpha(value)
     if real >= 1.0:
-        repair = "From 1 on there is no factor c_alpha: use metrics.welfare_ratio."
-        raise InvalidArgument("alpha", "below 1 for c_alpha-regret", value, repair)
+        repair = f"From 1 on there is no factor c_alpha: use {instead}."
+        raise InvalidArgument("alpha", f"below 1 for {what}", value, repair)
     return real
 
 

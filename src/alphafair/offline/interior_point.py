@@ -33,8 +33,8 @@ CALM = 4  # steps without halving the gap, before x and z take steps of one leng
 PATIENCE = 20  # such steps with x z small enough, before it stops because of rounding
 
 
-@kernel
-def _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
+@long_kernel
+def eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
     """Eliminate the groups (contexts, or arms if wide) from the Newton system: `square` couples the others, the nodes.
 
     Its diagonal is sum W^2 d (D - d)/D, not sum W^2 d - sum (W d)^2/D, and D - d for the largest d is the sum of
@@ -167,7 +167,7 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
         if gap <= tolerance * value or late > PATIENCE:
             return step
         square[:, :] = 0.0
-        _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
+        eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
         factor(square)
         for i in range(n):  # the predictor: straight to x z = 0
             dw[i] = stiffness[i] * prices[i] * residual[i] + earned[i] - base[i]

@@ -24,11 +24,13 @@ import numpy as np
 
 from alphafair.offline import hindsight
 from alphafair.offline.hindsight import EPSILON
-from alphafair.offline.interior_point import follow
+from alphafair.offline.interior_point import eliminate, follow
 from alphafair.values.arrays import Matrix, Vector
 
 SCREENED = 2.0  # up to this alpha `hindsight.solve` is used: it decides most contexts by their prices
 DIRECT = 5.0  # up to this alpha the exponent does not have to grow in stages
+PROVEN = 64.0  # above this alpha stages may fail to reach the tolerance, and max-min is tried as well
+MOST_STAGED = 2.0**14  # above this alpha only max-min is tried
 STAGE = 1e-2  # the gap at which a stage ends
 MOST_STEPS = 100  # of max-min
 REACH = 0.995  # of the way to the boundary that a step of max-min may go
@@ -52,9 +54,13 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
     s, paid = entitlements[arms], np.ix_(rows, arms)
     totals, base = totals[paid] / s, initial[arms] / s
     unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
-    maximise = _max_min if alpha == math.inf else _screened if alpha <= SCREENED else _in_stages
-    with np.errstate(all="ignore"):  # of far too long a step; only certified points are kept
-        x, levels, gap, steps = maximise(totals / unit, base / unit, s, alpha, tolerance)
+    totals, base = totals / unit, base / unit
+    with np.errstate(all="ignore"):  # only certified points are kept
+        if alpha == math.inf:
+            x, levels, gap, steps = _max_min(totals, base, tolerance)
+        else:
+            maximise = _screened if alpha <= SCREENED else _in_stages
+            x, levels, gap, steps = maximise(totals, base, s, alpha, tolerance)
     shares[rows] = 0.0
     shares[paid] = x
     accounts[arms] = levels * unit * s
@@ -73,7 +79,7 @@ def _in_stages(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance:
     best = _certified(totals, base, s, alpha, np.full((m, n), 1.0 / n))
     levels, n_entries, steps = best.accounts, np.count_nonzero(totals), 0
     prices, doubt = s / levels, 1.0
-    for exponent in _exponents(alpha):
+    for exponent in _exponents(alpha) if alpha <= MOST_STAGED else ():
         # a unit in which the mean logarithm of s y^(-exponent)/w is 0
         unit = math.exp(float((np.log(prices / s) + exponent * np.log(levels)).mean()) / exponent)
         aim = max(0.1 * tolerance, 1e-14) if exponent == alpha else STAGE
@@ -85,7 +91,16 @@ def _in_stages(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance:
         found = _certified(totals, base, s, alpha, x / x.sum(axis=1, keepdims=True))
         best = min(best, found, key=lambda solution: solution.welfare_gap)
         levels, doubt = found.accounts, 0.1
+    if alpha > PROVEN and best.welfare_gap > tolerance:
+        best = min(best, _near_max_min(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
     return best._replace(steps=steps)
+
+
+def _near_max_min(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:
+    """Return the max-min solution with its gap at alpha: min y <= W(y) <= (s_least/S)^(-1/(alpha-1)) min y."""
+    found = _max_min(totals, base, tolerance)
+    spread = -math.log(float(s.min() / s.sum())) / (alpha - 1.0)
+    return found._replace(welfare_gap=math.expm1(math.log1p(found.welfare_gap) + spread))
 
 
 def _exponents(alpha: float) -> list[float]:
@@ -102,66 +117,64 @@ def _certified(totals: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix)
     return Solution(x, levels, float(gap / money), 0)
 
 
-def _max_min(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:  # noqa: ARG001
-    """Maximise t subject to R >= s t, by Mehrotra's predictor-corrector; R and s as levels times s.
+def _max_min(totals: Matrix, base: Vector, tolerance: float) -> Solution:
+    """Maximise t subject to R_i = R_i(0) + sum_j W_ji x_ji >= t, by Mehrotra's predictor-corrector; R are levels.
 
-    With y = R - s t >= 0, prices w and a multiplier mu per context, optimality needs
+    With y = R - t >= 0, prices w and a multiplier mu per context, optimality needs
 
-        y_i w_i = 0 ,   sum_i s_i w_i = 1 ,   z_ji = mu_j - W_ji w_i >= 0 ,   x_ji z_ji = 0 ,   sum_i x_ji = 1
+        y_i w_i = 0 ,   sum_i w_i = 1 ,   z_ji = mu_j - W_ji w_i >= 0 ,   x_ji z_ji = 0 ,   sum_i x_ji = 1
 
-    This is the system of `interior_point` with y/w in place of R/(alpha w), and one more unknown t. With d = x/z and
-    D_j = sum_i d_ji, after the contexts are eliminated,
+    This is the system of `interior_point` with y/w in place of R/(alpha w), and one more unknown, t. With d = x/z and
+    D_j = sum_i d_ji, after the contexts are eliminated its matrix is
 
-        [ sum_j W^2 d + y/w - (W d)'(W d)/D   -s ] [ dw ]
-        [                s'                    0 ] [ dt ]
+        [ sum_j W^2 d + y/w - (W d)'(W d)/D   -1 ]
+        [                1'                    0 ]
 
-    Any w > 0 proves min_i R*_i/s_i <= (sum_i w_i R_i(0) + sum_j max_i W_ji w_i)/sum_i s_i w_i.
+    Any w > 0 proves min_i R*_i <= (sum_i w_i R_i(0) + sum_j max_i W_ji w_i)/sum_i w_i.
     """
-    weight, base = totals * s, base * s
-    m, n = weight.shape
-    x, w = np.full((m, n), 1.0 / n), 1.0 / (n * s)
-    earned = base + weight.sum(axis=0) / n
-    t = 0.9 * float((earned / s).min())
-    y = earned - s * t
-    best = (weight * w).max(axis=1)
-    z = (best + np.maximum(1e-3 * best, y @ w))[:, None] - weight * w
-    bound, least, solution, step = math.inf, 0.0, x, 0
-    for step in range(MOST_STEPS):  # noqa: B007
+    m, n = totals.shape
+    x, w = np.full((m, n), 1.0 / n), np.full(n, 1.0 / n)
+    y = base + totals.sum(axis=0) / n
+    y -= 0.9 * y.min()
+    best = totals.max(axis=1) / n
+    z = (best + np.maximum(1e-3 * best, y @ w))[:, None] - totals * w
+    flow, inverse, zeros = np.empty((m, n)), np.empty(m), np.zeros((m, n))
+    bordered = np.zeros((n + 1, n + 1))
+    bordered[:n, n], bordered[n, :n] = -1.0, 1.0
+
+    def move(x_target: Matrix, y_target: Vector) -> tuple[Matrix, Vector, Matrix, Vector]:
+        """Return the steps of x, y, z and w to x z = x_target z and y w = y_target w."""
+        by_context = (x_target.sum(axis=1) - 1.0) * inverse
+        by_arm = y_target - y + (totals * (x - x_target)).sum(axis=0) + np.einsum("ji,j->i", flow, by_context)
+        dw = np.linalg.solve(bordered, np.append(by_arm, 1.0 - w.sum()))[:n]
+        dz = (by_context + np.einsum("ji,i->j", flow, dw) * inverse)[:, None] - totals * dw
+        return x_target - x * (1.0 + dz / z), y_target - y * (1.0 + dw / w), dz, dw
+
+    solution, least, bound, step = x, 0.0, math.inf, 0
+    while True:
         feasible = x / x.sum(axis=1, keepdims=True)
-        low = float(((base + (weight * feasible).sum(axis=0)) / s).min())
+        low = float((base + (totals * feasible).sum(axis=0)).min())
         if low > least:
-            least, solution = low, feasible
-        bound = min(bound, float(base @ w + (weight * w).max(axis=1).sum()) / float(s @ w))
-        if bound <= (1.0 + 0.5 * tolerance) * least:
+            solution, least = feasible, low
+        bound = min(bound, float(base @ w + (totals * w).max(axis=1).sum()) / float(w.sum()))
+        if bound <= (1.0 + 0.5 * tolerance) * least or step == MOST_STEPS:
             break
-        d = x / z
-        flow, total = weight * d, d.sum(axis=1)
-        matrix = np.zeros((n + 1, n + 1))
-        matrix[:n, :n] = np.diag((weight * flow).sum(axis=0) + y / w) - flow.T @ (flow / total[:, None])
-        matrix[:n, n], matrix[n, :n] = -s, s
-
-        def move(x_target: Matrix, y_target: Vector) -> tuple[Vector, float, Matrix, Matrix, Vector]:
-            """Return the steps of w, t, z, x, y to x z = x_target z and y w = y_target w."""
-            by_context = x_target.sum(axis=1) - 1.0
-            by_arm = y_target - y + (weight * (x - x_target)).sum(axis=0) + flow.T @ (by_context / total)
-            *dw, dt = np.linalg.solve(matrix, np.append(by_arm, 1.0 - s @ w))
-            dw = np.array(dw)
-            dz = ((by_context + flow @ dw) / total)[:, None] - weight * dw
-            return dw, dt, dz, x_target - x - d * dz, y_target - y - y / w * dw
-
-        dw, dt, dz, dx, dy = move(np.zeros((m, n)), np.zeros(n))
+        step += 1
+        matrix = np.zeros((n, n))
+        eliminate(totals, x, z, False, zeros[:, 0], y / w, flow, inverse, matrix)
+        bordered[:n, :n] = np.triu(matrix) + np.triu(matrix, 1).T
+        dx, dy, dz, dw = move(zeros, zeros[0])
         primal, dual = _longest(1.0, (x, dx), (y, dy)), _longest(1.0, (z, dz), (w, dw))
         products = float((x * z).sum() + y @ w)
         left = float(((x + primal * dx) * (z + dual * dz)).sum() + (y + primal * dy) @ (w + dual * dw))
         target = (left / products) ** 3 * products / (m * n + n)
-        dw, dt, dz, dx, dy = move((target - dx * dz) / z, (target - dw * dy) / w)
+        dx, dy, dz, dw = move((target - dx * dz) / z, (target - dy * dw) / w)
         primal, dual = _longest(REACH, (x, dx), (y, dy)), _longest(REACH, (z, dz), (w, dw))
-        if not (primal > 0.0 and dual > 0.0 and math.isfinite(dt)):
+        x, y, z, w = x + primal * dx, y + primal * dy, z + dual * dz, w + dual * dw
+        if not (x.min() > 0.0 and y.min() > 0.0 and z.min() > 0.0 and w.min() > 0.0):  # rounding, or not a number
             break
-        x, y, t = x + primal * dx, y + primal * dy, t + primal * dt
-        z, w = z + dual * dz, w + dual * dw
     gap = max(0.0, bound / least - 1.0) + (64.0 + m + n) * EPSILON
-    return Solution(solution, base / s + (totals * solution).sum(axis=0), gap, step)
+    return Solution(solution, base + (totals * solution).sum(axis=0), gap, step)
 
 
 def _longest(reach: float, *pairs: tuple[Vector | Matrix, Vector | Matrix]) -> float:
