@@ -42,7 +42,7 @@ def learn(memory, context, probabilities, rewards):
     """Take the ascent step and add x r to the accounts."""
     rows, own = memory.contexts[context], memory.context_scalars[context]
     own[K.squared_norms] = ascend(rows[C.slope], rows[C.x], own[K.squared_norms], rewards, memory.scratch[T.step])
-    earn(rows, memory.settings, probabilities, rewards)
+    earn(rows, memory.settings, 1.0, probabilities, rewards)
 
 
 def start_contexts(memory: Any) -> None:

@@ -61,6 +61,9 @@ class BasePolicy(Policy):
 
     _version: ClassVar[int] = 4  # of snapshots; increase it when names or shapes of arrays change
     algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm]]
+    welfare_algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm] | None] = (
+        None  # for alpha >= 1; None: the same
+    )
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class BasePolicy(Policy):
     def _flags(self) -> dict[str, bool]:
         """Return the flags of the algorithm: the branches that machine code must include."""
         plain = self._groups is None or self._groups.groups.is_default
-        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0}
+        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
         return {name: known[name] for name in self._algorithm.flags if name in known}
 
     def _check_n_live(self, n_live: int) -> None:
@@ -112,7 +115,13 @@ class BasePolicy(Policy):
 
     def _own_algorithm(self) -> Algorithm:
         chosen = type(self).algorithm
+        if self._on_welfare():
+            chosen = type(self).welfare_algorithm or chosen
         return chosen if isinstance(chosen, Algorithm) else chosen[self.feedback]
+
+    def _on_welfare(self) -> bool:
+        """Whether the algorithm is that of alpha >= 1."""
+        return self.alpha is not None and self.alpha >= 1.0
 
     def _keeps_group_accounts(self) -> bool:
         algorithm = self._own_algorithm()

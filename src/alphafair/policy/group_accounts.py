@@ -54,11 +54,11 @@ class GroupAccounts:
         """Return the groups of live arms for kernels; `n_ever` counts retired arms too."""
         live, groups = self.live_groups, self.groups
         if live.is_default:
-            return no_groups()
+            return no_groups(len(live.of_arms))
         promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all arms, including retired ones
         return group_memory(
             live.of_arms,
-            1.0 / live.entitlements[live.of_arms],
+            live.entitlements,
             pooled=self.pooled,
             arm_floor=live.arm_floor,
             group_floors=live.group_floors,

@@ -82,7 +82,7 @@ class Layout:
             np.zeros((n_contexts, self.contexts.size, n_arms)),
             np.zeros((self.scratch.size, n_arms)),
             np.zeros(self.parts.size),
-            no_groups(),
+            no_groups(n_arms),
             features,
         )
 
