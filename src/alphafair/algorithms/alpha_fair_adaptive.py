@@ -143,4 +143,4 @@ class AlphaFairAdaptive(BasePolicy):
         if self.feedback is Feedback.FULL:
             return None
         with self._lock:
-            return adaptive_bandit.expected_surrogate_regret_bound(self._memory)
+            return adaptive_bandit.expected_surrogate_regret_bound(self._memory, self._learned.first_round)

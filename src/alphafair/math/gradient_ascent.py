@@ -129,6 +129,8 @@ def restart(memory: Any, scalars: Any, context_scalars: Any) -> None:
             cells[..., getattr(names, name)] = 0.0
     if "unit" in scalars._fields:
         reopen_on_welfare(memory, scalars)
+    else:
+        reopen_accounts(memory, np.arange(memory.arms.shape[1]))
 
 
 def start_on_welfare(memory: Any, names: Any) -> None:
