@@ -5,13 +5,14 @@ Its two algorithms, one for each kind of feedback, are `adaptive_bandit` and `ad
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.algorithms import adaptive_bandit, adaptive_full
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
-from alphafair.math.utility import account_settings
+from alphafair.math.utility import account_settings, played_alpha
 from alphafair.policy.base import BasePolicy
 from alphafair.values import Feedback, Traits
 
@@ -22,6 +23,9 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
         "bandit": {"alpha": 0.9, "feedback": "bandit"},
         "full": {"alpha": 0.9, "feedback": "full"},
         "efficient": {"alpha": 0.0, "feedback": "bandit"},
+        "nash": {"alpha": 1.0, "feedback": "bandit"},
+        "two": {"alpha": 2.0, "feedback": "full"},
+        "max-min": {"alpha": math.inf, "feedback": "bandit"},
     }
 
 
@@ -81,6 +85,7 @@ class AlphaFairAdaptive(BasePolicy):
     alpha: float
     traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
+    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
 
     def __init__(
         self,
@@ -110,7 +115,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {
-            **account_settings(self.alpha),
+            **account_settings(played_alpha(self.alpha)),
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
             "fits": self.n_features > 0 and self._regressors is None,
@@ -138,4 +143,4 @@ class AlphaFairAdaptive(BasePolicy):
         if self.feedback is Feedback.FULL:
             return None
         with self._lock:
-            return adaptive_bandit.expected_surrogate_regret_bound(self._memory)
+            return adaptive_bandit.expected_surrogate_regret_bound(self._memory, self._learned.first_round)

@@ -64,9 +64,7 @@ class State:
         meta = {
             "policy": self.policy,
             "version": self.version,
-            "settings": {
-                name: json_alpha(value) if name == "alpha" else value for name, value in self.settings.items()
-            },
+            "settings": settings,
             "rng": dict(self.rng),
         }
         text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
