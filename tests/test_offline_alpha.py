@@ -127,14 +127,13 @@ def compare(seed: int, alpha: float) -> float:
     assert best.welfare == pytest.approx(naive_alpha.welfare(accounts, alpha, s), rel=1e-12)
     earned = problem.a.copy()
     np.add.at(earned, problem.of_arm, best.cumulative_rewards)
-    np.testing.assert_allclose(accounts, earned, rtol=1e-6)  # shares of absent groups, nearly 0, go to the others
-    assert (accounts <= earned * (1 + 1e-12)).all()
+    np.testing.assert_allclose(accounts, earned, rtol=1e-9)
     np.testing.assert_allclose(best.cumulative_rewards, (drawn.totals * best.distributions).sum(axis=0), rtol=1e-12)
     if alpha < inf:
         performance = metrics.alpha_performance(accounts, alpha, groups=drawn.groups)
         assert best.value == pytest.approx(performance, rel=1e-10, abs=1e-10)
         certificate = naive_alpha.certificate(problem, accounts, alpha)
-        assert certificate.optimum <= best.welfare * (1 + best.welfare_gap + 1e-12)
+        assert certificate.optimum <= best.welfare * (1 + 1e-9)
     second = naive_alpha.optimum(problem, alpha).welfare if alpha == inf else clarabel(problem, alpha)
     assert second <= best.welfare * (1 + best.welfare_gap + 1e-9 * (alpha == inf))
     return 1.0 - second / best.welfare

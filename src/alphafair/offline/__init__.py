@@ -118,8 +118,12 @@ def offline_optimum(
     first = checked_initial(initial, k)
     best, merged, base = reduction.merge(totals, first)
     if alpha > NEAR_ONE:
-        found = steep.solve(merged, base, reduction.groups.entitlements, alpha, tolerance)
-        shares, accounts, welfare_gap, iterations = found
+        shares, accounts, welfare_gap, iterations = steep.solve(
+            merged, base, reduction.groups.entitlements, alpha, tolerance
+        )
+        distributions, earned = reduction.spread(totals, best, shares)
+        if there is not None:  # the shares of absent groups went to the others
+            accounts = first + np.bincount(reduction.groups.of_arms, earned, k)
         welfare = _welfare(accounts, reduction.groups, alpha)
         value, gap = _in_utility(welfare, welfare_gap, reduction.groups, alpha)
         certified = welfare_gap <= tolerance
@@ -136,7 +140,7 @@ def offline_optimum(
         certified = bool(gap <= tolerance * value)
         if not certified:
             _warn(gap / value, tolerance)
-    distributions, earned = reduction.spread(totals, best, shares)
+        distributions, earned = reduction.spread(totals, best, shares)
     result = float(value), float(gap), int(iterations), certified, float(welfare), float(welfare_gap)
     return OfflineOptimum(distributions, accounts, earned, *result)
 
