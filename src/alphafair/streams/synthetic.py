@@ -3,6 +3,7 @@
 import numpy as np
 
 from alphafair import validate
+from alphafair.math.welfare import welfare
 from alphafair.values import Indices, Matrix, Stream
 
 
@@ -109,3 +110,61 @@ def _visits(rng: np.random.Generator, n_rounds: int, n_contexts: int) -> Indices
     edges = np.cumsum(weights)
     visits: Indices = np.searchsorted(edges, rng.random(n_rounds) * edges[-1], side="right").astype(np.int32)
     return visits
+
+
+def dying_arms(
+    n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0, growth: float = 2.0, seed: int = 0
+) -> Stream:
+    """Arms that stop paying one by one, in random order: no online policy beats `dying_arms_bound` here.
+
+    Phase k has its own context, in which living arms pay 1 and dead arms 0; one arm dies at its end. The best fixed
+    policy gives every phase to the arm that dies next, which a policy cannot know. The lengths of the phases are chosen
+    for alpha: below 1 in proportion to (1/number of living arms)^(1/(1-alpha)); at 1 each is `growth` times the last;
+    above 1 a short common phase is followed by equal ones. See docs/theory.md, Theorem D.
+
+    >>> stream = dying_arms(3, 14, alpha=1.0)
+    >>> stream.contexts.tolist(), stream.rewards(13).sum()
+    ([0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2], 1.0)
+    """
+    lengths = _phase_lengths(n_arms, n_rounds, alpha, growth)
+    order = validate.random_generator("seed", seed).permutation(n_arms)
+    death = np.empty(n_arms, dtype=np.int64)  # the phase that an arm survives as the last
+    death[order] = np.arange(n_arms)
+    table = (death >= np.arange(n_arms)[:, None]).astype(np.float64)
+    phases = np.repeat(np.arange(n_arms, dtype=np.int32), lengths)
+    return Stream(phases, phases, table, n_contexts=n_arms)
+
+
+def dying_arms_bound(n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0, growth: float = 2.0) -> float:
+    """The least ratio of the best welfare to the expected welfare of any online policy on `dying_arms`.
+
+    W(1 + T_1, ..., 1 + T_N)/W(rho), rho_l = 1 + sum_{k <= l} T_k/(number of arms living in phase k), by exchangeability
+    and concavity. It is for a random order, with the welfare of the same alpha.
+
+    >>> round(dying_arms_bound(2, 1_000_000, alpha=0.5), 3)  # in welfare; its root is the ratio of alpha-performances
+    1.125
+    """
+    lengths = _phase_lengths(n_arms, n_rounds, alpha, growth)
+    reached = np.cumsum(lengths / np.arange(n_arms, 0, -1.0))
+    ones = np.ones(n_arms)
+    return float(welfare(1.0 + lengths, ones, alpha) / welfare(1.0 + reached, ones, alpha))
+
+
+def _phase_lengths(n_arms: int, n_rounds: int, alpha: float, growth: float) -> Indices:
+    """Return numbers of rounds, at least 1, that add up to n_rounds and are as near as possible to the proportions."""
+    n_arms = validate.integer("n_arms", n_arms, low=2)
+    n_rounds = validate.integer("n_rounds", n_rounds, low=n_arms)
+    alpha, growth = validate.alpha(alpha), validate.number("growth", growth, low=1.0, high=1e6)
+    k = np.arange(n_arms)
+    if alpha < 1.0:
+        logs = np.log(n_arms / (n_arms - k)) / (1.0 - alpha)
+    elif alpha == 1.0:
+        logs = k * np.log(growth)
+    else:  # a common phase that is short, but long against the initial account of 1
+        logs = np.where(k == 0, -0.5 * np.log(n_rounds / n_arms), 0.0)
+    ideal = np.exp(logs - logs.max())
+    ends = np.rint(np.cumsum(ideal) / ideal.sum() * n_rounds).astype(np.int64)
+    ends = np.maximum.accumulate(np.maximum(ends - k, 1)) + k  # every phase has a round
+    ends = np.minimum(ends, n_rounds - (n_arms - 1 - k))
+    lengths: Indices = np.diff(ends, prepend=0)
+    return lengths
