@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance \
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha alpha_change arms cholesky conformance \
 	edges_policies errata evaluation evaluation_available features follow golden grouped groups learning_once math \
 	metrics offline offline_groups policies run simulation snapshots streams))
 
