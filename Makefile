@@ -15,7 +15,7 @@ run: $(VENV)/installed
 
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
-	$(BIN)/python examples/shop/serve_and_visit.py
+	$(BIN)/python examples/shop/run.py
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
