@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -423,6 +424,23 @@ def test_after_a_change_the_bound_counts_later_rounds(kind: str, alpha: float) -
             assert policy.surrogate_regret_bound == 0.0
         played(policy)
         assert policy.surrogate_regret_bound > 0.0
+
+
+# snapshots of before alpha could be 1
+
+STORED = Path(__file__).parent / "snapshots" / "below_one"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.npz")))
+def test_older_snapshots_of_version_4_open(name: str) -> None:
+    """Each file has a snapshot, and the probabilities and accounts after 20 more rounds of `played`."""
+    with np.load(STORED / f"{name}.npz") as stored:
+        policy = load_policy(State.from_bytes(stored["state"].tobytes()))
+        played(policy, 20, 3)
+        for context, expected in enumerate(stored["probabilities"]):
+            np.testing.assert_allclose(policy.probabilities(context), expected, rtol=1e-12)
+        np.testing.assert_allclose(policy.accounts, stored["accounts"], rtol=1e-13)
+    assert policy.period == 0
 
 
 # periods
