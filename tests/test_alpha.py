@@ -24,6 +24,7 @@ from alphafair import (
     State,
     Stream,
     load_policy,
+    precompile,
     simulate,
 )
 from alphafair.math import utility
@@ -381,6 +382,15 @@ def test_fairness_within_contexts_needs_an_alpha_below_one() -> None:
     with pytest.raises(InvalidArgument, match="below 1"):
         policy.set_alpha(2.0)
     assert policy.alpha == 0.9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_have_a_name_of_their_own(kind: str) -> None:
+    """So that machine code for alpha < 1 has none of the branches for larger ones."""
+    one, other = (KINDS[kind].policy(1, 2, alpha=alpha, **KINDS[kind].own)._compile_name() for alpha in (0.9, 1.0))
+    assert one != other
+    assert "welfare" in precompile.parse(other).flags
+    assert other in {policy._compile_name() for policy in precompile._policies(other)}
 
 
 # changing alpha
