@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha_change arms cholesky conformance \
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha alpha_change arms cholesky conformance \
 	edges_policies errata evaluation evaluation_available features follow golden grouped groups learning_once math \
 	metrics offline offline_groups policies run simulation snapshots streams))
 
@@ -15,7 +15,7 @@ run: $(VENV)/installed
 
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
-	$(BIN)/python examples/shop/serve_and_visit.py
+	$(BIN)/python examples/shop/run.py
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile

@@ -1,4 +1,4 @@
-"""Many calls of the asynchronous client at once, against another library that does the same."""
+"""Many concurrent calls of the asynchronous client, compared with aiohttp."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.events import Decided, Settled
-from alphafair.engine.ledger import Ledger
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import Decided, Settled, SqliteStore
 from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.table import Row
 from benchmarks.timing import best, seconds
@@ -49,7 +48,7 @@ def rows() -> Iterator[Row]:
                 grown < 50e6,
             )
             position = engine.position
-            with engine._ledger.reader() as reader:
+            with engine._store.reader() as reader:
                 rate = position / best({"replay": lambda: seconds(lambda: Replay(reader, position).run())}, 3)["replay"]
             proof = position / seconds(engine.verify)
             yield _row("recovery without a snapshot", rate, "verify, which draws every arm again", proof, 500_000)
@@ -91,19 +90,19 @@ def play(engine: Engine, n_events: int, threads: int = THREADS) -> None:
 
 
 def seconds_to_write(path: Path, n_events: int) -> float:
-    """The ledger alone: rows that are there already, in groups of as many as all threads ask for at once."""
+    """Time the store alone: prepared rows, in batches of as many as all threads submit at once."""
     decided = [
         (2 * k + 1, f"id-{k:012x}", 1, k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k, k * 40503)
         for k in range(n_events // 2)
     ]
     settled = [(2 * k + 2, 2 * k + 1, 0.5, "client", None, k) for k in range(n_events // 2)]
-    with Ledger(path) as ledger:
+    with SqliteStore(path) as store:
 
         def write() -> None:
             for first in range(0, n_events // 2, BATCH * THREADS // 2):
                 last = min(first + BATCH * THREADS // 2, n_events // 2)
                 rows = {Decided: decided[first:last], Settled: settled[first:last]}
-                ledger.append(2 * first, 2 * last, rows)
+                store.append(2 * first, 2 * last, rows)
 
         return seconds(write)
 

@@ -1,6 +1,6 @@
-"""The service under load from another process, against an empty POST and what teams write themselves.
+"""The service under load, compared with an empty POST and with FastAPI around other libraries.
 
-Client and servers share the machine's cores; servers take turns, and the best turn of each counts.
+The load generator and the servers share the machine's cores. Servers take turns, and the best turn of each counts.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def rows() -> Iterator[Row]:
             f"at least {BATCHED:,}",
             batched >= BATCHED,
         )
-        before = told(ours)
-        while (now := told(ours))["alphafair_decisions_total"] < before["alphafair_decisions_total"] + DECISIONS:
+        before = metrics(ours)
+        while (now := metrics(ours))["alphafair_decisions_total"] < before["alphafair_decisions_total"] + DECISIONS:
             load(ours, "batches", seconds=5.0, connections=CONNECTIONS_OF_BATCHES)
         grown = now["process_resident_memory_bytes"] - before["process_resident_memory_bytes"]
         yield Row(
@@ -90,8 +90,8 @@ def rows() -> Iterator[Row]:
         )
 
 
-def told(port: int) -> dict[str, float]:
-    """What /metrics says, by name; of one experiment, and whatever the labels are."""
+def metrics(port: int) -> dict[str, float]:
+    """The values of /metrics by name, without labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
     return {line.partition("{")[0].partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
@@ -107,7 +107,7 @@ def rivals() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(*command: str) -> Iterator[int]:
-    """A server on a free port, which is its last argument."""
+    """Start a server; the last argument of its command is a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -125,7 +125,7 @@ def running(*command: str) -> Iterator[int]:
 
 
 def begin(port: int) -> None:
-    """Make the experiment, once the service is ready."""
+    """Create the experiment when the service is ready."""
     url = f"http://127.0.0.1:{port}"
     while True:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/ready"):
@@ -139,7 +139,7 @@ def begin(port: int) -> None:
 def load(
     port: int, kind: str, *, seconds: float = SECONDS, connections: int = CONNECTIONS, rate: float | None = None
 ) -> dict[str, Any]:
-    """What the load generator says; every request must have been answered with 200."""
+    """Run the load generator and return its result; every answer must be 200."""
     options = ["--connections", str(connections), *([] if rate is None else ["--rate", str(rate)])]
     command = [sys.executable, "-m", "benchmarks.load", str(port), kind, str(seconds), *options]
     folder = Path(__file__).parents[1]

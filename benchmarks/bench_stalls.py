@@ -23,7 +23,7 @@ import numpy as np
 
 from alphafair import AlphaFairAdaptive
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from benchmarks.bench_service import load, running
 from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.table import Row, duration
@@ -48,13 +48,13 @@ def rows() -> Iterator[Row]:
 def expiring(path: Path) -> Iterator[Row]:
     """All at once: their waiting time ends in the middle of the load."""
     wait, earlier = 3600.0, time.time_ns() - 3600 * 10**9
-    with Engine(Ledger(path), clock=lambda: earlier) as engine:
+    with Engine(SqliteStore(path), clock=lambda: earlier) as engine:
         engine.create("bench", arms=ARMS, alpha=ALPHA)
         engine.create("late", arms=ARMS, alpha=ALPHA, reward_wait=wait, default_reward=0.0)
         for first in range(0, N_EXPIRING, BATCH):
             engine.submit([Decide("late", f"visitor-{first + k}") for k in range(BATCH)])
         until = time.time() + 25.0
-        engine._ledger.rows("update decision set at = ?", (int((until - wait) * 1e6),))
+        engine._store.rows("update decision set at = ?", (int((until - wait) * 1e6),))
     with serving(path) as port:
         before = waits(port)
         assert time.time() < until - 1.0, "too slow to be measured"
@@ -180,8 +180,8 @@ def exported(port: int) -> int:
 
 
 def snapshots(path: Path) -> int:
-    with Ledger(path, read_only=True) as ledger:
-        ((found,),) = ledger.rows("select max(seq) from snapshot")
+    with SqliteStore(path, read_only=True) as store:
+        ((found,),) = store.rows("select max(seq) from snapshot")
     return int(found or 0)
 
 

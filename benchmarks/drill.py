@@ -156,10 +156,10 @@ def play(client: Client, books: Books, ids: list[str]) -> None:
         if isinstance(each, Exception):
             raise each
         books.decisions[each.id] = each.arm, each.propensity
-    for id, outcome in zip(ids, client.reward_many(NAME, [(id, value_of(id)) for id in ids]), strict=True):
+    for id, outcome in zip(ids, client.reward_many([(id, value_of(id)) for id in ids], experiment=NAME), strict=True):
         if isinstance(outcome, Exception):
             raise outcome
-        check(outcome in ("applied", "repeated"), f"the reward of {id} was {outcome}")
+        check(outcome.outcome in ("applied", "repeated"), f"the reward of {id} was {outcome}")
         books.rewards.add(id)
 
 
@@ -194,19 +194,22 @@ def compare(service: Service, books: Books) -> None:
         check(not isinstance(found, Exception), f"decision {id}: {found}")
         check((found.arm, found.propensity) == books.decisions[id], f"decision {id} was {books.decisions[id]}: {found}")
     rewarded = sorted(books.rewards)
-    again = service.client.reward_many(NAME, [(id, value_of(id)) for id in rewarded], timeout=PATIENCE)
+    again = service.client.reward_many([(id, value_of(id)) for id in rewarded], experiment=NAME, timeout=PATIENCE)
     for id, outcome in zip(rewarded, again, strict=True):
-        check(outcome == "repeated", f"the reward of {id} was acknowledged, and is {outcome} now")
+        check(
+            getattr(outcome, "outcome", None) == "repeated",
+            f"the reward of {id} was acknowledged, and is {outcome} now",
+        )
 
 
 def totals(service: Service, books: Books) -> None:
     """Give every decision its reward; the service then counts them all, and what was written but not acknowledged."""
     open_ids = sorted(books.decisions.keys() - books.rewards)
-    service.client.reward_many(NAME, [(id, value_of(id)) for id in open_ids], timeout=PATIENCE)
+    service.client.reward_many([(id, value_of(id)) for id in open_ids], experiment=NAME, timeout=PATIENCE)
     books.rewards.update(open_ids)
     found = service.client.experiment(NAME)
-    check(found["rewards"] >= len(books.rewards), f"{found['rewards']} rewards, of {len(books.rewards)} acknowledged")
-    check(found["decisions"] >= len(books.decisions), f"{found['decisions']} decisions, of {len(books.decisions)}")
+    check(found.rewards >= len(books.rewards), f"{found.rewards} rewards, of {len(books.rewards)} acknowledged")
+    check(found.decisions >= len(books.decisions), f"{found.decisions} decisions, of {len(books.decisions)}")
 
 
 class Drill:
@@ -235,7 +238,7 @@ class Drill:
             self.stop(service)
 
     def load_and_back_up(self, service: Service) -> None:
-        service.client.create(NAME, ARMS, alpha=0.9)
+        service.client.create(NAME, arms=ARMS, alpha=0.9)
         with loaded(service, self.books) as problems:
             time.sleep(self.seconds)
             self.in_backup = self.books.copy()
@@ -264,7 +267,7 @@ class Drill:
         away = self.path.with_name("away")
         away.mkdir()
         refused = alphafair("restore", self.backup, self.path, code=2)
-        check("Move the old one away" in refused, refused)
+        check("Move it away first" in refused, refused)
         self.path.rename(away / self.path.name)
         refused = alphafair("restore", self.backup, self.path, code=2)
         check("-wal" in refused and not self.path.exists(), refused)

@@ -1,8 +1,8 @@
 """A load generator in a process of its own: `python -m benchmarks.load PORT KIND SECONDS`.
 
-Connections are kept alive and have one request on its way each. Without a rate every connection sends its next request
-as soon as it has its answer; with one, requests are due at fixed times, and waiting for a free connection counts.
-One line of JSON says how many were answered, in what time, and with which statuses.
+Connections stay open and have one request in flight each. Without a rate, every connection sends its next request when
+it has its answer; with a rate, requests are due at fixed times, and waiting for a free connection counts. The result is
+one line of JSON: answers per second, latencies, statuses.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def request(path: str, body: str) -> bytes:
 
 
 def decide_and_reward(prefix: str, path: str) -> Iterator[bytes]:
-    """A decision, its reward, and so on: half and half."""
+    """Decisions and rewards in turn."""
     for n in itertools.count():
         yield request(path + "decisions", f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}"}}')
         yield request(path + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
 
 
 def batches(prefix: str, path: str) -> Iterator[bytes]:
-    """The same, a hundred at a time."""
+    """The same in batches of 100."""
     for n in itertools.count():
         ids = [f"{prefix}-{n}-{k}" for k in range(BATCH)]
         items = ",".join(f'{{"context":"c{k % N_CONTEXTS}","id":"{id}"}}' for k, id in enumerate(ids))
@@ -46,7 +46,7 @@ def batches(prefix: str, path: str) -> Iterator[bytes]:
 
 
 def nothing(prefix: str, path: str) -> Iterator[bytes]:
-    """A POST without a body."""
+    """POST requests without a body."""
     return itertools.repeat(request("/", ""))
 
 
@@ -54,7 +54,7 @@ KINDS = {"nothing": nothing, "decide_and_reward": decide_and_reward, "batches": 
 
 
 class Load:
-    """What all connections share: when to send, and what came back."""
+    """The state that all connections share: when to send, and the answers."""
 
     def __init__(self, rate: float | None) -> None:
         self.interval = None if rate is None else 1.0 / rate
@@ -65,7 +65,7 @@ class Load:
         self.n_unanswered, self.stopped = 0, False
 
     def next(self, connection: Connection, now: float) -> None:
-        """A connection has nothing to do."""
+        """Send the next request on an idle connection, if one is due."""
         if self.due:
             connection.send(self.due.popleft())
         elif self.interval is None and not self.stopped:
@@ -74,7 +74,7 @@ class Load:
             self.free.append(connection)
 
     async def run(self, seconds: float) -> float:
-        """Until the time is over and all that was due by then is answered; answers per second, in that time."""
+        """Run until the time is over and all requests due by then are answered; return answers per second."""
         start = time.perf_counter()
         end, sent = start + seconds, 0
         while (now := time.perf_counter()) < end:
@@ -96,7 +96,7 @@ class Load:
 
 
 class Connection(asyncio.Protocol):
-    """Sends a request, takes the time until its whole answer is there."""
+    """Sends requests, and measures the time until each answer is complete."""
 
     def __init__(self, load: Load, requests: Iterator[bytes]) -> None:
         self.load, self.requests = load, requests

@@ -17,9 +17,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
-from alphafair.figures import FAINT, INK, LABEL_SIZE, Look, label_ends, look, style
+from alphafair.figures import FAINT, INK, LABEL_SIZE, Style, label_ends, policy_style, style
 from alphafair.formatting import ALPHA
-from alphafair.lab.pictures.arena import picture as arena_picture
+from alphafair.lab import charts
+from alphafair.lab.report import ARENA_FIGURE
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.run import simulate
 from alphafair.values import Matrix, Stream, Vector
@@ -39,7 +40,7 @@ from docs.shapes import (
     route,
 )
 
-BOUND = look("hedge").colour
+BOUND = policy_style("hedge").colour
 PALE = "#dcebf5"
 QUERIES = ("lamps", "chairs")
 PAYS = ((0.9, 0.6, 0.2), (0.8, 0.3, 0.6))  # what a visit is worth to a seller, by query
@@ -115,11 +116,11 @@ def what_alpha_does() -> Figure:
     titles = [
         f"{ALPHA} = {alpha:g}: {float(metrics.marginal_utility(1.0 / usual, alpha)):.3g}\u00d7" for alpha in ALPHAS
     ]  # at the end, where R = 1: (1/1000)^(-alpha)
-    looks = [Look(colour, "") for colour in RAMP]
+    styles = [Style(colour, "") for colour in RAMP]
     with style():
         figure = page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
         axes = axes_at(figure, 0.85, 0.55, WIDTH - 0.85 - 1.6, 2.6)
-        for alpha, title, (colour, _) in zip(ALPHAS, titles, looks, strict=True):
+        for alpha, title, (colour, _) in zip(ALPHAS, titles, styles, strict=True):
             weight = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(usual, alpha)
             axes.plot(earned[::-1], weight[::-1], color=colour, gid=title, linewidth=2.2, clip_on=False)
         axes.set_xscale("log")
@@ -135,7 +136,7 @@ def what_alpha_does() -> Figure:
         axes.set_xlabel("reward R that the arm has earned so far (poorer to the right)")
         axes.set_ylabel("weight \u03c6\u2032(R), against R = 1,000")
         axes.axvline(usual, color=FAINT, linewidth=0.8, linestyle=(0, (2.0, 2.0)))
-        label_ends(axes, titles, looks)
+        label_ends(axes, titles, styles)
     return figure
 
 
@@ -252,7 +253,7 @@ def price_of_fairness_toy() -> Figure:
         marked = [SWEEP.index(alpha) for alpha in MARKED]
         hollow: Any = {"markersize": 4, "markerfacecolor": "white", "linestyle": (0, (5.0, 2.0)), "linewidth": 1.2}
         axes.plot(*best, color=INK, marker="o", markevery=marked, gid="optimum", **hollow)
-        axes.plot(*online, color=BLUE, marker=look("alpha-fair").marker, markevery=marked, gid="alpha-fair")
+        axes.plot(*online, color=BLUE, marker=policy_style("alpha-fair").marker, markevery=marked, gid="alpha-fair")
         places = [(8, 3), (8, 3), (8, 3), (8, 3), (-7, -9), (-3, -17), (8, -8)]
         for number, place in zip(marked, places, strict=True):
             axes.annotate(
@@ -270,7 +271,9 @@ def price_of_fairness_toy() -> Figure:
         for policy in (Hedge(*size), Uniform(*size)):
             alone = frontier([simulate(policy, stream).final])
             point = float(alone.jain[0]), float(alone.reward[0])
-            axes.plot(*point, color=look(policy.name).colour, marker=look(policy.name).marker, markersize=8)
+            axes.plot(
+                *point, color=policy_style(policy.name).colour, marker=policy_style(policy.name).marker, markersize=8
+            )
             axes.annotate(policy.name, point, (0, -14), textcoords="offset points", fontsize=LABEL_SIZE, ha="center")
         axes.set_xlim(0.0, 1.0)
         axes.set_ylim(600.0, 1300.0)
@@ -280,10 +283,10 @@ def price_of_fairness_toy() -> Figure:
     return figure
 
 
-RULES = {  # how a newcomer enters: account, words, look
-    "fresh": ('"fresh": an account of 1', Look("#D55E00", "D")),
-    "least": ('"least" live account', Look("#0072B2", "o")),
-    "mean": ("the mean account", Look("#009E73", "^")),
+RULES = {  # how a new arm enters: account, words, style
+    "fresh": ('"fresh": an account of 1', Style("#D55E00", "D")),
+    "least": ('"least" live account', Style("#0072B2", "o")),
+    "mean": ("the mean account", Style("#009E73", "^")),
 }
 
 
@@ -347,7 +350,7 @@ def world_with_features(kind: str, n_rounds: int, window: int) -> dict[str, Vect
     return {words: rewards.reshape(-1, window).mean(axis=1) for words, rewards in found.items()}
 
 
-FEATURE_LOOKS = (Look(INK, "o"), Look(BLUE, "s"), look("hedge"), Look(FAINT, "x"))
+FEATURE_LOOKS = (Style(INK, "o"), Style(BLUE, "s"), policy_style("hedge"), Style(FAINT, "x"))
 
 
 def features() -> Figure:
@@ -386,7 +389,7 @@ def power_of_ten(value: float) -> str:
     return "10" + str(round(np.log10(value))).translate(raised)
 
 
-RATE_LOOKS = (Look("#332288", "o"), Look("#117733", "s"), Look("#cc6677", "D"))
+RATE_LOOKS = (Style("#332288", "o"), Style("#117733", "s"), Style("#cc6677", "D"))
 
 
 def rates() -> Figure:
@@ -433,7 +436,7 @@ def rates() -> Figure:
 
 def arena() -> Figure:
     """The share of the gap closed at alpha = 0.9, from the results on the page of the arena."""
-    return arena_picture(arena_results().meetings, alphas=(0.9,))
+    return charts.arena(arena_results().matches, ARENA_FIGURE.title, alphas=(0.9,))
 
 
 def listed_twice() -> dict[str, dict[str, Vector]]:
@@ -459,7 +462,7 @@ def why_groups() -> Figure:
         for k, (fair, listings) in enumerate(shares.items()):
             axes = axes_at(figure, 0.75 + k * (width + 0.4), 0.55, width, 2.0)
             for j, (listing, share) in enumerate(listings.items()):
-                colour = (INK, look("alpha-fair-adaptive")[0])[j]
+                colour = (INK, policy_style("alpha-fair-adaptive")[0])[j]
                 axes.bar(np.arange(4) + 0.42 * j - 0.21, 100.0 * share, width=0.38, color=colour, label=listing)
             axes.axhline(25.0, color=INK, linewidth=0.7, linestyle=":")
             axes.set_xticks(range(4), [f"seller {name}" for name in "ABCD"])

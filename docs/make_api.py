@@ -62,7 +62,7 @@ SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Data sets": [(data, names_of(data))],
     "Contexts from features": [(contexts, names_of(contexts))],
     "The engine": [(engine, [name for name in names_of(engine) if name not in ERRORS])],
-    "Clients of the service": [(client, ["Client", "AsyncClient", "Drawn", "ServiceError"])],
+    "Clients of the service": [(client, ["Client", "AsyncClient", "ServiceError"])],
     "Rewards, errors": [(rewards, names_of(rewards)), (validate, ["InvalidArgument"]), (engine, [*ERRORS])],
     "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
     "Policies of your own": [

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from alphafair import metrics
-from alphafair.figures import FAINT, INK, LABEL_SIZE, look
+from alphafair.figures import FAINT, INK, LABEL_SIZE, policy_style
 from alphafair.values import Vector
 
 WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
-BLUE = look("alpha-fair").colour
+BLUE = policy_style("alpha-fair").colour
 SHADE = "#f4f4f4"
 SELLERS = ("Ada", "Ben", "Cyd")
 

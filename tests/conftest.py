@@ -41,7 +41,7 @@ def booked_totals(stream: Stream, delay: Any) -> np.ndarray:
 @functools.wraps(play)
 def simulate(policy: Policy, stream: Stream, **options: Any) -> Trace:
     trace = play(policy, stream, **options)
-    if policy.surrogate_regret_bound is not None:
+    if policy.surrogate_regret_bound is not None and policy.alpha < 1.0 and not trace.periods:  # type: ignore[operator]
         fair: Any = policy
         n, alpha, accounts = fair.n_arms, fair.alpha, fair.accounts
         groups = policy.groups or Groups().for_arms(n)

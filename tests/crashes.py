@@ -24,7 +24,7 @@ from typing import Any
 from unittest import mock
 
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
@@ -40,7 +40,7 @@ Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
 
 
-class EarlyLedger(Ledger):
+class EarlyStore(SqliteStore):
     """The control: says that a group is on the disk, and writes it some groups later."""
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ def key_of(request: Request) -> tuple[str, str]:
 
 def write(path: Path, acked: Acks, pipe: int, early: bool, in_peace: bool) -> None:
     """The writer: threads that go on where they were interrupted; each acknowledges to the pipe before it goes on."""
-    engine = Engine((EarlyLedger if early else Ledger)(path))
+    engine = Engine((EarlyStore if early else SqliteStore)(path))
     stop = threading.Event()
 
     def shop(thread: int) -> None:
@@ -177,9 +177,9 @@ class Witness:
 
     def compare(self) -> None:
         """Recover the file: replayed, it is what it says it is; and nothing acknowledged is missing."""
-        engine = Engine(Ledger(self.path))
+        engine = Engine(SqliteStore(self.path))
         engine.verify()
-        rows = engine._ledger.rows
+        rows = engine._store.rows
         for kind, id in self.fresh:
             answer = self.acked[kind, id]
             if kind == "Decide":
@@ -196,7 +196,7 @@ class Witness:
                 self.faults.append(f"{kind} {id} was acknowledged and lost")
                 self.counts["lost"] += 1
         self.fresh.clear()
-        engine._ledger.close()
+        engine._store.close()
 
     def settle_accounts(self) -> None:
         """Now that all is answered: every arm has what its acknowledged rewards sum up to, once."""
@@ -257,7 +257,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--early", action="store_true")
     options = parser.parse_args()
-    with mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
+    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
         print(json.dumps(run(options.folder, options.kills, options.seed, options.early)))
 
 

@@ -34,12 +34,12 @@ class PageLimit(Disk):
     """SQLite itself refuses to grow the file; needs no rights, and works while the engine is idle."""
 
     def leave(self, engine: Engine, n_bytes: int) -> None:
-        connection = engine._ledger.connection
+        connection = engine._store.connection
         ((pages,),) = connection.execute("pragma page_count").fetchall()
         connection.execute(f"pragma max_page_count = {pages + n_bytes // PAGE}").fetchall()
 
     def make_room(self, engine: Engine) -> None:
-        engine._ledger.connection.execute("pragma max_page_count = 1000000").fetchall()
+        engine._store.connection.execute("pragma max_page_count = 1000000").fetchall()
 
 
 class SmallFileSystem(Disk):

@@ -1,8 +1,8 @@
-"""Random and mutated bytes for a service, below any framework: `python -m tests.fuzz_http --requests 1000000`.
+"""Send random and mutated bytes to a service: `python -m tests.fuzz_http --requests 1000000`.
 
-Every connection sends many requests behind each other, sound ones, odd ones and broken ones, in pieces, and ends in one
-of several ways. The service must answer each with a status that is documented, close every connection in time, and have
-afterwards what it had before: memory, files, connections. `tests/test_fuzz_http.py` runs a little of it.
+Every connection pipelines many requests, valid, unusual and invalid ones, in pieces, and ends in one of several ways.
+The service must answer each with a documented status, close every connection in time, and not grow: memory, files,
+connections. `tests/test_fuzz_http.py` is a short run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _HEADERS = [
 
 
 class Outcome(NamedTuple):
-    """What came of one connection."""
+    """The result of one connection."""
 
     n_sent: int  # requests
     statuses: Counter[int]
@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
 
 
 def sound(draw: random.Random) -> bytes:
-    """A request that is HTTP, whatever the service thinks of it."""
+    """A valid HTTP request, whether or not the service accepts it."""
     kind = draw.random()
     if kind < 0.25:
         return f"{draw.choice(('GET', 'HEAD'))} {draw.choice(_PATHS[:7])} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -114,7 +114,7 @@ def _cut(body: bytes, size: int) -> list[bytes]:
 
 
 def odd(draw: random.Random) -> bytes:
-    """Parts that do not belong together."""
+    """Parts of requests in random order."""
     headers = draw.sample(_HEADERS, draw.randrange(6))
     version = draw.choice(("1.1", "1.1", "1.1", "1.0", "0.9", "2.0", "1.2", "9", ""))
     first = f"{draw.choice(_METHODS)} {draw.choice(_PATHS)} HTTP/{version}"
@@ -122,7 +122,7 @@ def odd(draw: random.Random) -> bytes:
 
 
 def mutated(draw: random.Random) -> bytes:
-    """A request with some bytes changed, left out, repeated or put in."""
+    """A request with some bytes changed, removed, repeated or inserted."""
     data = bytearray(draw.choice((sound, odd))(draw))
     for _ in range(draw.randrange(1, 4)):
         at = draw.randrange(len(data) + 1)
@@ -148,7 +148,7 @@ def noise(draw: random.Random) -> bytes:
 
 
 def conversation(draw: random.Random) -> tuple[list[bytes], int]:
-    """Pieces to send on one connection, and how many requests they are: at most the last ones are broken."""
+    """Pieces to send on one connection, and the number of requests; only the last ones can be invalid."""
     requests = [sound(draw) for _ in range(draw.choice((0, 1, 5, REQUESTS_PER_CONNECTION, REQUESTS_PER_CONNECTION)))]
     makers: list[Callable[[random.Random], bytes]] = [sound, odd, odd, mutated, mutated, mutated, noise]
     requests += [draw.choice(makers)(draw) for _ in range(draw.randrange(1, 5))]
@@ -158,7 +158,7 @@ def conversation(draw: random.Random) -> tuple[list[bytes], int]:
 
 
 def converse(port: int, draw: random.Random) -> Outcome:
-    """One connection: send and read until it is closed, or leave early."""
+    """Send and read on one connection until it is closed, or disconnect early."""
     pieces, n = conversation(draw)
     ending = draw.choice(("half", "half", "half", "half", "reset", "leave"))
     statuses: Counter[int] = Counter()
@@ -199,7 +199,7 @@ def converse(port: int, draw: random.Random) -> Outcome:
 
 
 def fuzz(port: int, *, n_requests: int, seed: int, n_threads: int = 6) -> tuple[int, Counter[int], list[str]]:
-    """Send so many requests: how many that were, the statuses that came back, what was wrong with which connection."""
+    """Send requests; return how many were sent, the statuses, and the problems by connection."""
     lock = threading.Lock()
     n_sent, n_begun, statuses, complaints = 0, 0, Counter[int](), list[str]()
 
@@ -272,7 +272,7 @@ def main() -> None:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
-    """What a service has that it had not before."""
+    """What the service has now and did not have before."""
     name, files = "process_resident_memory_bytes", "process_open_fds"
     found = []
     if after[name] - before[name] > MOST_MORE_MEMORY:
@@ -285,7 +285,7 @@ def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
 
 
 def told(port: int) -> dict[str, float]:
-    """What /metrics says of the process, by name."""
+    """The process metrics of /metrics, by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         lines = [line for line in page.read().decode().splitlines() if not line.startswith("#") and "{" not in line]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}

@@ -1,4 +1,4 @@
-"""Results that nobody measured, as results.json has them."""
+"""Made-up results, as results.json has them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SERIES = ("alpha_performance", "jain_index", "average_reward", "standard_regret"
 
 
 def value(found: dict[str, Any]) -> Results:
-    """The same as a value, as the report takes it."""
+    """The same as a value."""
     results: Results = as_value(Results, found)
     return results
 
 
 def band(values: Matrix) -> dict[str, Any]:
-    """Mean and a band over the first axis, the seeds."""
+    """The mean over the first axis, the seeds, and an interval."""
     mean = values.mean(axis=0)
     half = 0.0 * mean if len(values) == 1 else 2.0 * values.std(axis=0, ddof=1) / len(values) ** 0.5
-    return {side: (mean + sign * half).tolist() for side, sign in (("mean", 0.0), ("low", -1.0), ("high", 1.0))}
+    return {side: (mean + sign * half).tolist() for side, sign in (("value", 0.0), ("low", -1.0), ("high", 1.0))}
 
 
 def contender(
     label: str, policy: str, feedback: str, skew: float, optimum: Vector, rounds: Vector, n_seeds: int = 1
 ) -> dict[str, Any]:
-    """A policy whose arms earn steadily, the first ones faster by the skew."""
+    """A policy whose arms earn at constant rates, the first ones faster by the skew."""
     slopes = np.arange(len(ARMS), 0.0, -1.0) ** skew
     noise = np.random.default_rng(0).normal(0.0, 0.03, (n_seeds, 1, len(ARMS))) if n_seeds > 1 else np.zeros((1, 1, 1))
     earned = 1.0 + rounds[:, None] * 0.6 * slopes / slopes.sum() * np.exp(noise)
@@ -89,13 +89,13 @@ def experiment(title: str, entries: Sequence[tuple[str, str, str, float, int]], 
 
 
 def compared(title: str, entries: Sequence[tuple[str, str, str, float, int]]) -> dict[str, Any]:
-    """An experiment with its winners: ahead of the others by the difference of the means, give or take both bands."""
+    """An experiment with its leads: the differences of the means, plus or minus both intervals."""
     found = experiment(title, entries, 30)
     found["first"] = {}
     for name in SERIES[:2] + SERIES[3:5]:
         sign = -1.0 if name.endswith("regret") else 1.0
         ends = {
-            label: [sign * each[name][side][-1] for side in ("mean", "high")]
+            label: [sign * each[name][side][-1] for side in ("value", "high")]
             for label, each in found["contenders"].items()
         }
         best = min(ends, key=lambda label: (-ends[label][0], label))
@@ -103,13 +103,13 @@ def compared(title: str, entries: Sequence[tuple[str, str, str, float, int]]) ->
         for label in set(ends) - {best}:
             mean = ends[best][0] - ends[label][0]
             half = abs(ends[best][1] - ends[best][0]) + abs(ends[label][1] - ends[label][0])
-            ahead[label] = {"mean": mean, "low": mean - half, "high": mean + half}
+            ahead[label] = {"value": mean, "low": mean - half, "high": mean + half}
         found["first"][name] = {"label": best, "ahead": ahead}
     return found
 
 
-def course(title: str, shares: Sequence[float]) -> dict[str, Any]:
-    """Of the arena: everybody closes as much of the gap as it is told, give or take 0.1."""
+def scenario(title: str, shares: Sequence[float]) -> dict[str, Any]:
+    """A match of the arena: every policy closes its share of the gap, plus or minus 0.1."""
     policies = ("alpha-fair-adaptive", "alpha-fair-bandit", "uniform")
     scores = [
         {
@@ -118,14 +118,15 @@ def course(title: str, shares: Sequence[float]) -> dict[str, Any]:
             "feedback": "bandit",
             "alpha": EXPONENT,
             "n_seeds": 5,
-            "gap_closed": {"mean": share, "low": share - 0.1, "high": share + 0.1},
-            "alpha_performance": {"mean": 100.0 + share, "low": 90.0, "high": 110.0},
+            "gap_closed": {"value": share, "low": share - 0.1, "high": share + 0.1},
+            "alpha_performance": {"value": 100.0 + share, "low": 90.0, "high": 110.0},
         }
         for policy, share in zip(policies, shares, strict=True)
     ]
-    promise = {"what": f"above {NASTY}", "mean": shares[0] - shares[1], "low": 0.01, "high": 1.0}
+    promise = {"value": shares[0] - shares[1], "low": 0.01, "high": 1.0}
     sizes = {"n_rounds": 400, "n_contexts": 2, "n_arms": 3, "delay": None, "seeds": list(range(5))}
-    return {"title": title, "name": title, "digest": "aaa", **sizes, "scores": scores, "promises": [promise]}
+    names = {"title": title, "name": title, "digest": "aaa"}
+    return {**names, **sizes, "scores": scores, "promises": {f"above {NASTY}": promise}}
 
 
 def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:
@@ -149,14 +150,13 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
     earned /= earned.sum(axis=1, keepdims=True) / (1000.0 - 300.0 * alphas[:, None])
     floors = [0.1, 0.5, 0.9]
     ours = contender("", "alpha-fair", "full", 0.3, np.array([60.0]), np.array([1000.0]))
-    level = {name: {side: ours[name][side][0] for side in ("mean", "low", "high")} for name in SERIES[:3]}
+    level = {name: {side: ours[name][side][0] for side in ("value", "low", "high")} for name in SERIES[:3]}
     swept = [contender("", "fair-cb", "full", 2.0 - floor, np.array([60.0]), np.array([1000.0])) for floor in floors]
     sweep = {
-        name: {side: [run[name][side][0] for run in swept] for side in ("mean", "low", "high")} for name in SERIES[:3]
+        name: {side: [run[name][side][0] for run in swept] for side in ("value", "low", "high")} for name in SERIES[:3]
     }
-    ahead = {
-        side: [level[SERIES[0]]["mean"] - end for end in sweep[SERIES[0]]["mean"]] for side in ("mean", "low", "high")
-    }
+    ends = [level[SERIES[0]]["value"] - end for end in sweep[SERIES[0]]["value"]]
+    ahead = dict.fromkeys(("value", "low", "high"), ends)
     limits = [2.0 / (1.5 ** (1.0 - alpha) + 0.5 ** (1.0 - alpha)) for alpha in (0.5, 0.9)]
     return {
         "command": "alphafair reproduce --jobs 2 && echo done",
@@ -175,7 +175,7 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 "claim": f"{ALPHA}-FairCB leads {NASTY}",
                 "measured": "2 > 1",
                 "verdict": verdict,
-                "leads": [{"what": "2 above 1", "mean": 1.0, "low": 0.5, "high": 1.5}],
+                "leads": {"2 above 1": {"value": 1.0, "low": 0.5, "high": 1.5}},
                 "data": f"made up {NASTY}",
             }
             for place, verdict in enumerate(verdicts, start=1)
@@ -209,7 +209,7 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 "seeds": list(range(30)),
                 "settings": {"rows": 1000, "min_ratings": None, "reward_floor": 0.2},
                 "floors": floors,
-                "maxima": [end + 1.0 for end in sweep[SERIES[0]]["mean"]],
+                "maxima": [end + 1.0 for end in sweep[SERIES[0]]["value"]],
                 "fair_cb": {"bandit": sweep, "full": sweep},
                 "alpha_fair": {"full": level, "bandit": level},
                 "ahead": {"full": ahead, "bandit": ahead},
@@ -246,7 +246,7 @@ def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, 
                 **experiment("Rewards", [full[0], full[-1]], 1),
                 "settings": {"rows": 1000, "min_ratings": None, "reward_floor": 0.001},
             },
-            "arena": [course("easy", (0.9, 0.5, 0.0)), course("hard", (0.1, 0.2, 0.0))],
+            "arena": [scenario("easy", (0.9, 0.5, 0.0)), scenario("hard", (0.1, 0.2, 0.0))],
             "readings": experiment("Readings", [(word, "alpha-fair", "full", skew, 1) for word, skew in readings], 1),
         },
     }

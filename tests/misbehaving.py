@@ -1,4 +1,4 @@
-"""Servers for tests of the clients: one that answers requests by a script, and a proxy that cuts and delays."""
+"""Servers for tests of the clients: one that follows a script, and a proxy that cuts and delays connections."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CERTIFICATE = (
-    Path(__file__).parent / "data" / "loopback.pem"
-)  # of 127.0.0.1 and localhost, signed by itself, with its key
+CERTIFICATE = Path(__file__).parent / "data" / "loopback.pem"  # self-signed, for 127.0.0.1 and localhost, with its key
 DRAWN = {"id": "x", "arm": "ada", "propensity": 0.5, "context": "v"}
 
 Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Seen(NamedTuple):
-    """A request that has arrived, and the number of the connection that it came by."""
+    """A received request, and the number of its connection."""
 
     method: str
     path: str
@@ -33,19 +31,19 @@ class Seen(NamedTuple):
 
 
 def answer(body: Any = DRAWN, status: int = 200, **headers: str) -> Step:
-    """A whole answer: bytes as they are, anything else as JSON."""
+    """A complete answer: bytes as they are, anything else as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return raw(head(status, content_length=len(data), **headers) + data)
 
 
 def head(status: int = 200, **headers: Any) -> bytes:
-    """A status and headers, which are written with underscores."""
+    """A status line and headers; underscores in names become dashes."""
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([f"HTTP/1.1 {status} Whatever", *lines, "", ""]).encode()
 
 
 def raw(data: bytes, *, then: Step | None = None) -> Step:
-    """Bytes, and then another step; without one the connection stays open for the next request."""
+    """Send bytes, then take another step; without one the connection stays open for the next request."""
 
     async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -57,7 +55,7 @@ def raw(data: bytes, *, then: Step | None = None) -> Step:
 
 
 def drip(data: bytes, seconds: float) -> Step:
-    """Bytes, one at a time."""
+    """Send bytes one at a time."""
 
     async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for k in range(len(data)):
@@ -69,25 +67,25 @@ def drip(data: bytes, seconds: float) -> Step:
 
 
 async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Nothing at all, until the other side has enough of it."""
+    """Send nothing until the client disconnects."""
     while await reader.read(65536):
         pass
 
 
 async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """An end of the connection in good order."""
+    """Close the connection normally."""
     writer.close()
 
 
 async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """An end of the connection without one."""
+    """Reset the connection."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 class Scripted:
-    """A server that plays one step for every request that arrives, over however many connections."""
+    """A server that takes one step of a script per request, over any number of connections."""
 
     def __init__(self, script: tuple[Step, ...]) -> None:
         self.script, self.seen = list(script), list[Seen]()
@@ -126,7 +124,7 @@ def scripted(*script: Step, context: ssl.SSLContext | None = None) -> Iterator[S
 
 
 class Proxy:
-    """Passes connections on to a port, and cuts some of them after some bytes; everything is drawn from a seed."""
+    """Forward connections to a port, and cut some of them after some bytes, at random from a seed."""
 
     def __init__(self, target: int, seed: int, *, cut: float, most_bytes: int, most_delay: float) -> None:
         self.target, self.random, self.cut = target, random.Random(seed), cut
@@ -174,7 +172,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, 
 
 @contextmanager
 def _listening(handle: Handler, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A port of this machine, served by an event loop in a thread of its own."""
+    """A local port, served by an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # clients leave as they like
     tasks: list[asyncio.Task[None]] = []
@@ -188,7 +186,7 @@ def _listening(handle: Handler, context: ssl.SSLContext | None = None) -> Iterat
         return await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context, backlog=1000)
 
     async def stop() -> None:
-        """Close every connection, also one that was accepted just now or that nobody reads from, and wait for it."""
+        """Close every connection, including new and unread ones, and wait for it."""
         loop.remove_reader(server.sockets[0].fileno())  # accepts no more; a closed server forgets what it has accepted
         await turns(5)  # what has been accepted becomes a connection in two, or begins a handshake
         server.close()

@@ -1,4 +1,4 @@
-"""The way back from results.json: what `alphafair.lab.serialize` has written, as values."""
+"""Read results.json back: what `alphafair.lab.results.as_json` has written, as values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from alphafair.lab.results import Results
 
 
 def as_value(kind: Any, found: Any) -> Any:
-    """What JSON has, as a value of this kind.
+    """JSON content as a value of this type.
 
-    >>> from alphafair.lab.results import Band
-    >>> as_value(Band, {"mean": 1.0, "low": 0.5, "high": [1.5]})
-    Band(mean=1.0, low=0.5, high=array([1.5]))
+    >>> from alphafair.values import Interval
+    >>> as_value(Interval, {"value": 1.0, "low": 0.5, "high": [1.5]})
+    Interval(value=1.0, low=0.5, high=array([1.5]))
     """
     inside = get_args(kind)
     if is_dataclass(kind) or hasattr(kind, "_fields"):
@@ -33,6 +33,6 @@ def as_value(kind: Any, found: Any) -> Any:
 
 
 def from_json(text: str) -> Results:
-    """What `as_json` has written."""
+    """Results from the text of results.json."""
     found: Results = as_value(Results, json.loads(text))
     return found

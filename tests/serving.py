@@ -11,23 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 
 from alphafair.engine import Engine
-from alphafair.service.app import Service
-from alphafair.service.assemble import service
-from alphafair.service.serve import configured
+from alphafair.service.server import Server, bound_to_port
+from alphafair.service.service import Service
 
 ARMS = ["ada", "ben", "cyd"]
 
 
 class Running:
-    """Where it listens, and a plain HTTP client for it."""
+    """A running service: its parts, its port, and an HTTP client for it."""
 
-    def __init__(
-        self, application: Service, engine: Engine, port: int, server: uvicorn.Server, thread: threading.Thread
-    ) -> None:
-        self.application, self.engine, self.port = application, engine, port
+    def __init__(self, service: Service, port: int, server: Server, thread: threading.Thread) -> None:
+        self.service, self.engine, self.port = service, service.engine, port
         self.server, self.thread = server, thread
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=30.0)
@@ -36,7 +32,7 @@ class Running:
         return self.http.post(f"/v1/experiments{path}", json=body, **options)
 
     def raw(self, request: bytes) -> bytes:
-        """What comes back for bytes that no client would send."""
+        """Send bytes as they are, and return all that comes back."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10.0) as connection:
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
@@ -48,27 +44,28 @@ class Running:
 
 @contextmanager
 def running(path: Path, *, engine: Engine | None = None, ready: bool = True, **settings: Any) -> Iterator[Running]:
-    engine = engine or Engine.open(path, seed=0)
-    application = service(engine, path, **settings)
-    server = uvicorn.Server(configured(application, host="127.0.0.1", port=0))
+    service = Service(engine or Engine.open(path, seed=0), path, **settings)
+    sockets = bound_to_port("127.0.0.1", 0)
+    server = Server(service, sockets)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
+        while not server.started.wait(0.1):
             assert thread.is_alive()
-            time.sleep(0.005)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        with (found := Running(application, engine, port, server, thread)).http as http:
+        with (found := Running(service, sockets[0].getsockname()[1], server, thread)).http as http:
             while ready and http.get("/ready").status_code == 503:
                 time.sleep(0.02)
             yield found
     finally:
-        server.should_exit = True
+        if thread.is_alive():
+            server.stop()
         thread.join()
+        for each in sockets:
+            each.close()
 
 
 def error(answer: httpx.Response) -> dict[str, Any]:
-    """The error of an answer, which has the one form that there is."""
+    """The error of an answer, after checking its form."""
     body = answer.json()
     assert set(body) - {"outcome"} == {"error"}
     assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "argument", "repair"}

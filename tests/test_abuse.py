@@ -167,7 +167,7 @@ ENDLESS = {
 }
 
 
-def test_nothing_that_never_ends_is_felt_by_others(shop: Shop) -> None:
+def test_endless_requests_do_not_affect_others(shop: Shop) -> None:
     memory, files = shop.memory, shop.n_files
     taken: dict[str, int] = dict.fromkeys(ENDLESS, 0)
     kinds = itertools.cycle(ENDLESS)
@@ -212,7 +212,7 @@ def test_slow_and_silent_clients_are_closed(shop: Shop) -> None:
     shop.check(report)
 
 
-def test_thousands_of_connections_shut_nobody_out(shop: Shop) -> None:
+def test_thousands_of_connections_do_not_affect_others(shop: Shop) -> None:
     """Ten times as many as the service takes at once, opened and kept as long as it lets them."""
     files = shop.n_files
     with shop.neighbours() as report, ExitStack() as stack:
@@ -229,7 +229,7 @@ def test_thousands_of_connections_shut_nobody_out(shop: Shop) -> None:
     assert_soon(lambda: shop.n_files <= files + 8)
 
 
-def test_wrong_keys_and_refused_requests_cost_little(shop: Shop) -> None:
+def test_wrong_keys_and_rejected_requests_are_cheap(shop: Shop) -> None:
     lines = len(shop.process.lines)
 
     def attack() -> None:
@@ -288,7 +288,7 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
         tried = credentials(shop)
         time.sleep(2.5)  # keys are read every second
         for (header, role), route in itertools.product(tried.items(), ROUTES):
-            if route.needed == "admin" and role == "admin" and route.method == "POST" and "rotations" in route.path:
+            if route.role == "admin" and role == "admin" and route.method == "POST" and "rotations" in route.path:
                 continue
             path = route.path.replace("{name}", "home").replace("{id}", "0badc0de")
             answer = http.request(route.method, path, headers={"authorization": header.encode()}, content=b"[")
@@ -297,7 +297,7 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
                 named = route.path.startswith("/v1/experiments/{name}") or route.path.startswith("/v1/keys")
                 assert not named or answer.status_code in (400, 403, 404, 413, 415, 422), told
                 continue
-            if route.needed in RANKS[role]:
+            if route.role in RANKS[role]:
                 assert answer.status_code not in (401, 403), told
             else:
                 assert answer.status_code == (401 if role is None else 403), told
@@ -327,7 +327,7 @@ LABELS = [
 ]
 
 
-def test_hostile_labels_are_data_wherever_they_are_shown(shop: Shop, tmp_path: Path) -> None:
+def test_hostile_labels_are_escaped_everywhere(shop: Shop, tmp_path: Path) -> None:
     with shop.http() as http:
         taken = [label for label in LABELS if _taken(http, label)]
         assert len(taken) >= 11
@@ -376,7 +376,7 @@ def _taken(http: httpx.Client, label: str) -> bool:
 # little of everything
 
 
-def test_with_few_file_descriptors_it_serves_and_tells_the_truth(tmp_path: Path) -> None:
+def test_with_few_file_descriptors_it_serves_and_recovers(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db") as shop:
         resource.prlimit(shop.process.popen.pid, resource.RLIMIT_NOFILE, (64, 64))
         with shop.neighbours() as report, ExitStack() as stack:
@@ -410,7 +410,7 @@ def flood_of_contexts(http: httpx.Client, n_batches: int) -> set[int | str]:
     return statuses
 
 
-def test_contexts_without_end_are_refused_and_others_are_served(tmp_path: Path) -> None:
+def test_too_many_contexts_are_rejected_and_others_are_served(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db", "--max-contexts", "300") as shop, shop.http() as http:
         before = shop.memory
         with shop.neighbours() as report:
@@ -424,7 +424,7 @@ def test_contexts_without_end_are_refused_and_others_are_served(tmp_path: Path) 
     reason="at the very limit small pieces of memory fail too: a connection may be dropped, or not answered in time",
     strict=False,
 )
-def test_without_memory_it_tells_the_truth_and_loses_nothing(tmp_path: Path) -> None:
+def test_without_memory_it_answers_503_and_loses_nothing(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db", "--max-contexts", "1000000") as shop, shop.http() as http:
         pid = shop.process.popen.pid
         in_use = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from alphafair import (
     State,
     Stream,
     load_policy,
+    precompile,
     simulate,
 )
 from alphafair.math import utility
@@ -382,6 +384,15 @@ def test_fairness_within_contexts_needs_an_alpha_below_one() -> None:
     assert policy.alpha == 0.9
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_have_a_name_of_their_own(kind: str) -> None:
+    """So that machine code for alpha < 1 has none of the branches for larger ones."""
+    one, other = (KINDS[kind].policy(1, 2, alpha=alpha, **KINDS[kind].own)._compile_name() for alpha in (0.9, 1.0))
+    assert one != other
+    assert "welfare" in precompile.parse(other).flags
+    assert other in {policy._compile_name() for policy in precompile._policies(other)}
+
+
 # changing alpha
 
 
@@ -423,6 +434,23 @@ def test_after_a_change_the_bound_counts_later_rounds(kind: str, alpha: float) -
             assert policy.surrogate_regret_bound == 0.0
         played(policy)
         assert policy.surrogate_regret_bound > 0.0
+
+
+# snapshots of before alpha could be 1
+
+STORED = Path(__file__).parent / "snapshots" / "below_one"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.npz")))
+def test_older_snapshots_of_version_4_open(name: str) -> None:
+    """Each file has a snapshot, and the probabilities and accounts after 20 more rounds of `played`."""
+    with np.load(STORED / f"{name}.npz") as stored:
+        policy = load_policy(State.from_bytes(stored["state"].tobytes()))
+        played(policy, 20, 3)
+        for context, expected in enumerate(stored["probabilities"]):
+            np.testing.assert_allclose(policy.probabilities(context), expected, rtol=1e-12)
+        np.testing.assert_allclose(policy.accounts, stored["accounts"], rtol=1e-13)
+    assert policy.period == 0
 
 
 # periods

@@ -22,14 +22,11 @@ from alphafair import streams
 from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.cli.arena import _print_shares
-from alphafair.lab import arena, courses, paper
-from alphafair.lab.experiment import Contender
-from alphafair.lab.match import Course, Match
-from alphafair.lab.pictures.arena import picture
-from alphafair.lab.report import environment
-from alphafair.lab.results import Arena, Score
-from alphafair.lab.run import run
-from alphafair.lab.serialize import plain
+from alphafair.lab import arena, captions, charts, paper
+from alphafair.lab.plan import Contender, Experiment, Generated, Plan
+from alphafair.lab.report import shares_table
+from alphafair.lab.results import ArenaResults, Score, plain
+from alphafair.lab.runner import Run, run_plan
 from alphafair.values import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value
@@ -47,105 +44,116 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture(scope="module")
-def results(made: tuple[Path, str]) -> Arena:
-    found: Arena = as_value(Arena, json.loads((made[0] / "results.json").read_text(encoding="utf-8")))
+def results(made: tuple[Path, str]) -> ArenaResults:
+    found: ArenaResults = as_value(ArenaResults, json.loads((made[0] / "results.json").read_text(encoding="utf-8")))
     return found
 
 
-def tables(folder: Path, match: Match) -> list[pl.DataFrame]:
+def tables(folder: Path, experiment: Experiment) -> list[pl.DataFrame]:
     """By seed."""
-    home = folder / "runs" / f"{match.work.name}-{match.work.digest}"
-    return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(match.course.n_seeds)]
+    (home,) = (folder / "runs").glob(f"{experiment.name}-{12 * '[0-9a-f]'}")
+    return [pl.read_parquet(home / f"seed-{seed}.parquet") for seed in range(experiment.n_seeds)]
+
+
+def run(experiment: Experiment, folder: Path) -> Run:
+    (found,) = run_plan(Plan((experiment,)), folder)
+    return found
+
+
+SMOKE = {each.name.removeprefix("arena-"): each for each in arena.SCENARIOS.smoke()}
+
+
+def rounds(experiment: Experiment, seed: int) -> Any:
+    assert isinstance(experiment.rounds, Generated)
+    return experiment.rounds.make(seed)
 
 
 def test_the_reports_plan_is_a_part_of_all() -> None:
-    """Five seeds of what 20 are played of, with bandit feedback at the paper's alpha, adversaries among them."""
-    for match in arena.short_plan():
-        course = match.course
-        assert replace(course, n_seeds=20) in courses.COURSES
-        assert (course.n_seeds, course.delay, match.contenders, match.alphas) == (5, None, courses.BANDIT, (0.9,))
-    assert len(arena.short_plan()) == len(arena.short_plan(smoke=True)) == 14
-    assert sum(match.course.maker == "adversary" for match in arena.short_plan()) == 3
+    """Five of 20 seeds, with bandit feedback at the paper's alpha, adversaries among them."""
+    names = {each.name: each for each in arena.SCENARIOS}
+    for short in arena.SHORT:
+        whole = names[short.name]
+        assert replace(short, n_seeds=20, contenders=whole.contenders, alphas=whole.alphas) == whole
+        assert (short.n_seeds, short.delay, short.contenders, short.alphas) == (5, None, arena.BANDIT, (0.9,))
+    assert len(arena.SHORT.experiments) == len(arena.SHORT.smoke().experiments) == 14
+    assert sum("adversary" in repr(each.rounds) for each in arena.SHORT) == 3
 
 
-def test_everybody_plays_everywhere(results: Arena) -> None:
-    """Every registered policy, with every feedback that it knows, and the rival."""
+def test_every_policy_is_in_every_scenario(results: ArenaResults) -> None:
+    """Every registered policy, with every feedback that it supports, and the rivals."""
     kinds = {(kind.name, each) for kind in POLICIES.values() for each in kind.traits.feedbacks or (kind.feedback,)}
     kinds |= {("optimistic-frank-wolfe", Feedback.BANDIT), ("guaranteed-learner", Feedback.BANDIT)}
-    assert [each.name for each in results.meetings] == [course.name for course in courses.COURSES]
-    for meeting in results.meetings:
-        for alpha in courses.ALPHAS:
-            scores = [score for score in meeting.scores if score.alpha == alpha]
+    assert [each.name for each in results.matches] == [*SMOKE]
+    for match in results.matches:
+        for alpha in arena.ALPHAS:
+            scores = [score for score in match.scores if score.alpha == alpha]
             assert {(score.policy, score.feedback) for score in scores} == kinds
             assert len(scores) == len(kinds)
 
 
 def test_the_full_plan() -> None:
-    assert all(course.n_seeds == 20 for course in courses.COURSES)
-    assert {course.settings[0][1] for course in courses.COURSES if course.maker == "adversary"} == {
-        "settled",
-        "largest",
-        "halving",
-    }
-    assert [course.n_first for course in courses.COURSES[:3]] == [5000, 20000, None]
-    assert [match.course.n_seeds for match in arena.plan(n_seeds=2)] == [2] * len(courses.COURSES)
-    assert len({match.work.digest for match in (*arena.plan(smoke=True), *arena.plan(smoke=True, n_seeds=2))}) > 30
+    sources = [each.rounds for each in arena.SCENARIOS if isinstance(each.rounds, Generated)]
+    assert all(each.n_seeds == 20 for each in arena.SCENARIOS)
+    kinds = {dict(source.settings)["kind"] for source in sources if source.maker == "adversary"}
+    assert kinds == {"settled", "largest", "halving"}
+    assert [source.n_first for source in sources[:3]] == [5000, 20000, None]
+    assert [each.n_seeds for each in arena.SCENARIOS.with_seeds(2)] == [2] * 19
+    assert len({*arena.SCENARIOS.smoke(), *arena.SCENARIOS.smoke().with_seeds(2)}) == 38
 
 
-@pytest.mark.parametrize("match", arena.plan(smoke=True), ids=lambda match: match.course.name)
-def test_shares_are_those_of_the_tables(match: Match, made: tuple[Path, str], results: Arena) -> None:
+@pytest.mark.parametrize("name", SMOKE)
+def test_shares_are_those_of_the_tables(name: str, made: tuple[Path, str], results: ArenaResults) -> None:
     """(phi(R) - phi(uniform)) / (OPT - phi(uniform)) by seed; mean and Student's interval by SciPy."""
-    (meeting,) = (each for each in results.meetings if each.name == match.course.name)
+    experiment = SMOKE[name]
+    (match,) = (each for each in results.matches if each.name == name)
     by_seed = [
-        {(each["contender"], each["alpha"]): each for each in table.to_dicts()} for table in tables(made[0], match)
+        {(each["contender"], each["alpha"]): each for each in table.to_dicts()} for table in tables(made[0], experiment)
     ]
-    scores = {(score.alpha, score.label, score.feedback): score for score in meeting.scores}
-    assert len(scores) == len(match.contenders) * len(match.alphas)
-    for contender in match.contenders:
+    scores = {(score.alpha, score.label, score.feedback): score for score in match.scores}
+    assert len(scores) == len(experiment.contenders) * len(experiment.alphas)
+    for contender in experiment.contenders:
         feedback = contender.feedback.value
-        for alpha in match.alphas:
+        for alpha in experiment.alphas:
             closed, performance = [], []
             for parts in by_seed:
-                mine = parts.get((contender.key, alpha))
-                if mine is None:
-                    assert not match.course.seeded
-                    assert feedback == "full"
-                    continue
+                mine = parts[contender.key, alpha]
                 got, low = (
                     float((np.array(mine[name]) ** (1 - alpha) / (1 - alpha)).sum()) for name in ("accounts", "uniform")
                 )
                 closed.append((got - low) / (mine["optimum"] - low))
                 performance.append(got)
             score = scores[alpha, contender.label, feedback]
-            assert score.n_seeds == len(closed) == (3 if match.course.seeded or feedback == "bandit" else 1)
+            assert score.n_seeds == len(closed) == 3
             for found, samples in ((score.gap_closed, closed), (score.alpha_performance, performance)):
                 half = 0.0
                 if len(samples) > 1:
                     half = float(stats.t.ppf(0.975, len(samples) - 1) * np.std(samples, ddof=1) / len(samples) ** 0.5)
                 expected = [np.mean(samples), np.mean(samples) - half, np.mean(samples) + half]
-                np.testing.assert_allclose([found.mean, found.low, found.high], expected, rtol=1e-9, atol=1e-9)
-    uniform = next(score for score in meeting.scores if (score.policy, score.feedback) == ("uniform", "full"))
-    assert math.isclose(uniform.gap_closed.mean, 0.0, abs_tol=1e-7)
+                np.testing.assert_allclose([found.value, found.low, found.high], expected, rtol=1e-9, atol=1e-9)
+    uniform = next(score for score in match.scores if (score.policy, score.feedback) == ("uniform", "full"))
+    assert math.isclose(uniform.gap_closed.value, 0.0, abs_tol=1e-7)
 
 
-def test_shares_of_rounds_with_features_are_of_who_knows_every_mean(made: tuple[Path, str], results: Arena) -> None:
-    """Played again from the means, the features of a policy's clusters found as the course says."""
-    assert [each.name for each in results.described] == [course.name for course in courses.DESCRIBED_COURSES]
-    for match, meeting in zip(arena.plan(smoke=True, described=True), results.described, strict=True):
-        course, alpha = match.course, 0.9
-        means = streams.described_means(**dict(course.settings), seed=1)
-        stream = course.made(1)
-        assert isinstance(stream, Stream)
+def test_shares_with_features_are_of_the_policy_that_knows_every_mean(
+    made: tuple[Path, str], results: ArenaResults
+) -> None:
+    """Played again from the means."""
+    plan = arena.FEATURE_SCENARIOS.smoke()
+    assert [f"arena-{each.name}" for each in results.with_features] == [each.name for each in plan]
+    for experiment, match in zip(plan, results.with_features, strict=True):
+        assert isinstance(experiment.rounds, Generated)
+        means = streams.described_means(**dict(experiment.rounds.settings), seed=1)
+        stream, alpha = rounds(experiment, 1), 0.9
         assert stream.n_contexts == 32
         earned = np.ones(10)
         for mean, reward in zip(means, stream.reward_table, strict=True):
             arm = int(np.argmax(mean / earned**alpha))
             earned[arm] += reward[arm]
-        mine = row(tables(made[0], match)[1], match.contenders[0], alpha)
+        mine = row(tables(made[0], experiment)[1], experiment.contenders[0], alpha)
         assert mine["optimum"] == pytest.approx(float((earned**0.1).sum() / 0.1), rel=1e-9)
         np.testing.assert_allclose(mine["uniform"], 1 + stream.reward_table.sum(axis=0) / 10, rtol=1e-12)
-        assert [(score.label, score.feedback) for score in meeting.scores[:4]] == [
-            (contender.label, dict(contender.settings)["feedback"]) for contender in match.contenders
+        assert [(score.label, score.feedback) for score in match.scores[:4]] == [
+            (contender.label, dict(contender.settings)["feedback"]) for contender in experiment.contenders
         ]
 
 
@@ -155,12 +163,12 @@ def row(table: pl.DataFrame, contender: Contender, alpha: float) -> dict[str, An
     return {name: np.array(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-@pytest.mark.parametrize("alpha", courses.ALPHAS)
+@pytest.mark.parametrize("alpha", arena.ALPHAS)
 @pytest.mark.parametrize("name", ["stationary-small", "clicks-one-best"])
 def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, str]) -> None:
     """Naive policies on the same rounds with the same draws; uniform play and the optimum from the rounds."""
-    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == name)
-    stream, table = match.course.made(1), tables(made[0], match)[1]
+    match = SMOKE[name]
+    stream, table = rounds(match, 1), tables(made[0], match)[1]
     assert isinstance(stream, Stream)
     m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
     rewards = stream.reward_table[stream.items]
@@ -168,8 +176,8 @@ def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, 
     totals = naive.context_reward_totals(contexts, rewards, m)
     _, best, gap = naive.offline_optimum(totals, alpha)
     for contender, oracle, feedback in (
-        (courses.RIVAL, naive_adversaries.OptimisticFrankWolfe(m, n, alpha=alpha), "bandit"),
-        (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), "full"),
+        (arena.RIVAL, naive_adversaries.OptimisticFrankWolfe(m, n, alpha=alpha), "bandit"),
+        (arena.FULL[1], naive.AlphaFair(m, n, alpha=alpha), "full"),
     ):
         _, _, earned = naive.play(oracle, contexts, rewards, uniforms, feedback)  # type: ignore[arg-type]
         mine = row(table, contender, alpha)
@@ -181,31 +189,31 @@ def test_two_contenders_from_scratch(name: str, alpha: float, made: tuple[Path, 
 def test_the_guaranteed_learner_alone_from_scratch(made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The naive mixture with a least share of 1 is its guaranteed learner alone."""
     monkeypatch.setattr(naive_adaptive, "KAPPA", 1.0)
-    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == "drift-fast")
-    stream, table = match.course.made(2), tables(made[0], match)[2]
+    match = SMOKE["drift-fast"]
+    stream, table = rounds(match, 2), tables(made[0], match)[2]
     assert isinstance(stream, Stream)
     uniforms = np.random.default_rng(2).random(stream.n_rounds)
-    for alpha in courses.ALPHAS:
+    for alpha in arena.ALPHAS:
         oracle = naive_adaptive.AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha)
         rewards = stream.reward_table[stream.items]
         _, _, earned = naive.play(oracle, stream.contexts.tolist(), rewards, uniforms, "bandit")
-        mine, mixed = (row(table, contender, alpha)["accounts"] for contender in (courses.GUARANTEED, courses.ADAPTIVE))
+        mine, mixed = (row(table, contender, alpha)["accounts"] for contender in (arena.GUARANTEED, arena.ADAPTIVE))
         np.testing.assert_allclose(mine, earned, rtol=1e-9)
         assert not np.array_equal(mine, mixed)
 
 
 def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
     """Every contender's limits are those of the rounds that it met itself."""
-    (match,) = (each for each in arena.plan(smoke=True) if each.course.name == "largest")
-    adversary, table, alpha = match.course.made(2), tables(made[0], match)[2], 0.5
+    match = SMOKE["largest"]
+    adversary, table, alpha = rounds(match, 2), tables(made[0], match)[2], 0.5
     assert isinstance(adversary, Adversary)
     stream = adversary.stream
     m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
     uniforms = np.random.default_rng(2).random(stream.n_rounds)
     for contender, oracle, full in (
         (paper.ALPHA_FAIR_BANDIT, naive.AlphaFairBandit(m, n, alpha=alpha), False),
-        (courses.FULL[1], naive.AlphaFair(m, n, alpha=alpha), True),
-        (courses.FULL[-1], naive.Uniform(m, n), True),
+        (arena.FULL[1], naive.AlphaFair(m, n, alpha=alpha), True),
+        (arena.FULL[-1], naive.Uniform(m, n), True),
     ):
         slow = naive_adversaries.Largest(stream.reward_table)
         earned, paid = naive_adversaries.face(oracle, slow, contexts, uniforms, full=full)
@@ -216,36 +224,35 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
         assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
 
-def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: Arena) -> None:
+def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: ArenaResults) -> None:
     """Where an adversary plays, and nowhere else: by seed, with Bonferroni's interval of six by SciPy."""
-    for match, meeting in zip(arena.plan(smoke=True), results.meetings, strict=True):
-        if match.course.maker != "adversary":
-            assert meeting.promises == ()
+    for experiment, match in zip(SMOKE.values(), results.matches, strict=True):
+        if "adversary" not in repr(experiment.rounds):
+            assert match.promises == {}
             continue
-        leads = iter(meeting.promises)
-        for alpha in courses.ALPHAS:
+        leads = iter(match.promises.items())
+        for alpha in arena.ALPHAS:
             closed = {}
-            for contender in (courses.ADAPTIVE, courses.GUARANTEED, paper.ALPHA_FAIR_BANDIT):
-                parts = [row(table, contender, alpha) for table in tables(made[0], match)]
+            for contender in (arena.ADAPTIVE, arena.GUARANTEED, paper.ALPHA_FAIR_BANDIT):
+                parts = [row(table, contender, alpha) for table in tables(made[0], experiment)]
                 worth = [
                     [(mine[c] ** (1 - alpha) / (1 - alpha)).sum() for c in ("accounts", "uniform")] for mine in parts
                 ]
                 best = [mine["optimum"] for mine in parts]
                 closed[contender] = np.array([(a - u) / (o - u) for (a, u), o in zip(worth, best, strict=True)])
-            for other, margin in ((courses.GUARANTEED, 0.05), (paper.ALPHA_FAIR_BANDIT, 0.0)):
-                ahead = closed[courses.ADAPTIVE] - closed[other] + margin
+            for other, margin in ((arena.GUARANTEED, 0.05), (paper.ALPHA_FAIR_BANDIT, 0.0)):
+                ahead = closed[arena.ADAPTIVE] - closed[other] + margin
                 half = stats.t.ppf(1 - 0.025 / 6, 2) * np.std(ahead, ddof=1) / 3**0.5
-                lead = next(leads)
-                assert lead.what.startswith(f"above {other.label}")
-                found = [lead.mean, lead.low, lead.high]
-                np.testing.assert_allclose(found, ahead.mean() + half * np.array([0, -1, 1]), rtol=1e-7, atol=1e-9)
+                what, lead = next(leads)
+                assert what.startswith(f"above {other.label}")
+                np.testing.assert_allclose(lead, ahead.mean() + half * np.array([0, -1, 1]), rtol=1e-7, atol=1e-9)
         assert next(leads, None) is None
 
 
 def test_without_scikit_learn_rounds_with_features_are_left_out(
     made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a base install: nothing of it can be imported, and the tables of all other courses are there."""
+    """As on a base install: it cannot be imported, and all other scenarios are there."""
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setattr(arena, "find_spec", lambda name: None)
     folder = tmp_path / "base"
@@ -254,15 +261,15 @@ def test_without_scikit_learn_rounds_with_features_are_left_out(
         shutil.rmtree(path)
     answer = CliRunner().invoke(app, ["arena", "--smoke", "--output", str(folder)], env={"COLUMNS": "160"})
     assert answer.exit_code == 0, answer.output
-    assert "Rounds with features are left out: they need scikit-learn" in answer.stdout
-    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["described"] == []
+    assert "Rounds with features need scikit-learn and are left out" in answer.stdout
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["with_features"] == []
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert 'id="features"' not in page
     assert "#features" not in page
 
 
-def test_who_knows_nothing_of_alpha_plays_once(made: tuple[Path, str]) -> None:
-    match = arena.plan(smoke=True)[3]
+def test_a_policy_that_does_not_depend_on_alpha_runs_once(made: tuple[Path, str]) -> None:
+    match = SMOKE["stationary-small"]
     table = tables(made[0], match)[0]
     for contender in match.contenders:
         same = np.array_equal(*(row(table, contender, alpha)["accounts"] for alpha in (0.5, 0.9)))
@@ -276,63 +283,55 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
     told: dict[str, int] = {}
 
-    def started(title: str, total: int) -> Any:
+    def progress(title: str, total: int) -> Any:
         return lambda done: told.update({title: told.get(title, 0) + done})
 
-    again = arena.arena(folder, smoke=True, command="alphafair arena --smoke", started=started)
+    again = arena.write_arena(folder, smoke=True, command="alphafair arena --smoke", progress=progress)
     assert "Compiling" not in told
-    assert told == {course.smoke().title: 3 for course in (*courses.COURSES, *courses.DESCRIBED_COURSES)}
+    assert told == {each.title: 3 for each in (*SMOKE.values(), *arena.FEATURE_SCENARIOS.smoke())}
     assert plain(again) == json.loads((folder / "results.json").read_text(encoding="utf-8"))
     for path, (content, written) in before.items():
         assert path.read_bytes() == content, path
         assert path.suffix != ".parquet" or path.stat().st_mtime_ns == written, path
 
 
-def test_jobs_change_nothing(tmp_path: Path) -> None:
-    match = Match(courses.COURSES[7].smoke(), courses.BANDIT[:3], (0.5,))
-    for jobs in (1, 2):
-        run(match.work, tmp_path / str(jobs), jobs=jobs)
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).glob("*/*")} for jobs in "12")
-    assert one == two
-    assert len(one) == match.course.n_seeds + 1
-
-
-def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Arena) -> None:
+def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: ArenaResults) -> None:
     folder, printed = made
     page = (folder / "index.html").read_text(encoding="utf-8")
-    for meeting in (*results.meetings, *results.described):
-        assert meeting.title in printed
-        assert f'<th scope="row">{meeting.title}</th>' in page
-        assert meeting.digest in page
-    promises = [lead for meeting in results.meetings for lead in meeting.promises]
-    best: Score = results.meetings[3].of("full", 0.5)[0]
-    text = f"{100 * best.gap_closed.mean:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
+    for match in (*results.matches, *results.with_features):
+        assert match.title in printed
+        assert f'<th scope="row">{match.title}</th>' in page
+        assert match.digest in page
+    promises = [what for match in results.matches for what in match.promises]
+    best: Score = results.matches[3].of("full", 0.5)[0]
+    text = f"{100 * best.gap_closed.value:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
-    assert page.count("<td class") == 3 * (13 * len(results.meetings) + 4 * len(results.described)) + len(promises)
+    n_shares = 3 * (13 * len(results.matches) + 4 * len(results.with_features))
+    n_sizes = 4 * (len(results.matches) + len(results.with_features))
+    assert page.count('<td class="n"') == n_shares + n_sizes + len(promises)
     assert "alphafair arena --smoke" in page
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
 
 
 def test_one_seed_decides_no_promise(tmp_path: Path) -> None:
-    (match,) = (each for each in arena.plan(smoke=True, n_seeds=1) if each.course.name == "largest")
-    assert arena.meeting(match, run(match.work, tmp_path)).promises == ()
+    assert arena.match(run(replace(SMOKE["largest"], n_seeds=1), tmp_path)).promises == {}
 
 
 def test_where_nothing_can_be_learned_there_is_no_gap(tmp_path: Path) -> None:
     """One arm: the optimum is uniform play."""
-    course = Course("one", "one arm", "stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)), n_seeds=2)
-    match = Match(course, (courses.ADAPTIVE,), (0.5,))
-    meeting = arena.meeting(match, run(match.work, tmp_path))
-    (score,) = meeting.scores
-    assert (score.gap_closed, score.n_seeds) == (None, 2)
-    assert "gap_closed" not in plain(meeting)["scores"][0]
-    figure = picture([meeting], alphas=(0.5,))
+    source = Generated("stationary", (("n_rounds", 50), ("n_contexts", 2), ("n_arms", 1)))
+    experiment = Experiment("arena-one", "one arm", source, (arena.ADAPTIVE,), (0.5,), n_seeds=2, n_records=1)
+    match = arena.match(run(experiment, tmp_path))
+    (score,) = match.scores
+    assert (match.name, score.gap_closed, score.n_seeds) == ("one", None, 2)
+    assert "gap_closed" not in plain(match)["scores"][0]
+    figure = charts.arena([match], "title", alphas=(0.5,))
     assert "no gap to close" in [text.get_text() for axes in figure.axes for text in axes.texts]
     console = Console(record=True, width=200, file=io.StringIO())
-    _print_shares(console, Arena("", {}, (0.5,), (meeting,), ()))
+    _print_shares(console, ArenaResults("", {}, (0.5,), (match,), ()))
     assert "no gap" in console.export_text()
-    assert "no gap <small>(" in environment().get_template("arena_tables.html").module.shares([meeting], "bandit", 0.5)
-    assert "on 0 of 1 courses." in environment().get_template("captions.html").module.arena([meeting])
+    assert shares_table([match], "bandit", 0.5).rows[0].cells[1].text == "no gap"
+    assert captions.arena([match]) == "Adaptive closes the largest share in 0 of 1 scenarios."
 
 
 @pytest.mark.parametrize("option", ["--jobs", "--seeds"])
@@ -343,14 +342,33 @@ def test_refusals(option: str) -> None:
 
 
 def test_ratings_are_the_first_by_time() -> None:
-    stream = courses.COURSES[0].made(7)
-    assert isinstance(stream, Stream)
+    stream = rounds(arena.SCENARIOS.experiments[0], 7)
     assert np.array_equal(stream.items, streams.movielens_small().items[:5000])
 
 
-def test_ratings_without_draws_are_played_once() -> None:
-    """Of contenders that see all rewards seed 0 alone: neither rounds nor rewards are drawn."""
-    course = replace(courses.COURSES[0], n_first=100)
-    full, bandit = contenders = (paper.UNIFORM, paper.UNIFORM_BANDIT)
-    keys = [[*Match(course, contenders, (0.5,)).played(seed)["contender"]] for seed in range(2)]
-    assert keys == [[full.key, bandit.key], [bandit.key]]
+def test_ratings_are_made_and_solved_once(tmp_path: Path) -> None:
+    """The same rounds for every seed: full information has one seed, and the optimum is found once for each alpha.
+
+    Each number is recomputed with the naive policies.
+    """
+    source, contenders = Generated("movielens_small", n_first=100), (paper.ALPHA_FAIR, paper.ALPHA_FAIR_BANDIT)
+    experiment = Experiment("arena-few", "few", source, contenders, (0.0, 0.5), n_seeds=3, n_records=1)
+    found = run(experiment, tmp_path)
+    assert sum(name.startswith("optimum") for name in found.tables) == 2
+    stream, rewards = found.stream, found.stream.reward_table[found.stream.items]
+    m, n, contexts = stream.n_contexts, stream.n_arms, stream.contexts.tolist()
+    totals = naive.context_reward_totals(contexts, rewards, m)
+    for score in arena.match(found).scores:
+        alpha, full = score.alpha, score.feedback == "full"
+        oracle = naive.AlphaFair if full else naive.AlphaFairBandit
+        ends = []
+        for seed in range(1 if full else 3):
+            uniforms = np.random.default_rng(seed).random(100)
+            _, _, earned = naive.play(oracle(m, n, alpha=alpha), contexts, rewards, uniforms, score.feedback)  # type: ignore[arg-type]
+            ends.append(naive.alpha_performance(earned, alpha))
+        uniform = naive.alpha_performance(1 + rewards.sum(axis=0) / n, alpha)
+        _, best, _ = naive.offline_optimum(totals[totals.any(axis=1)], alpha)
+        assert score.n_seeds == len(ends)
+        assert score.alpha_performance.value == pytest.approx(np.mean(ends), rel=1e-9)
+        assert score.gap_closed is not None
+        assert score.gap_closed.value == pytest.approx((np.mean(ends) - uniform) / (best - uniform), rel=1e-6)

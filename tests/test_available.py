@@ -66,7 +66,7 @@ def history(engine: Engine) -> list[list[str]]:
 
 def test_the_export_says_what_every_decision_was_drawn_among(engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
     drawn_among = history(engine)
-    monkeypatch.setattr(export, "CHUNK", 17)
+    monkeypatch.setattr(export, "PAGE_ROWS", 17)
     everyone = [*ARMS, "eve"]
     engine.verify()
     for ending in ("parquet", "csv", "jsonl"):
@@ -122,7 +122,7 @@ def test_nothing_is_exported_that_came_after_the_question(engine: Engine, tmp_pa
         return read(*arguments)
 
     monkeypatch.setattr(export, "schema", then_more)
-    monkeypatch.setattr(export, "CHUNK", 7)
+    monkeypatch.setattr(export, "PAGE_ROWS", 7)
     assert engine.export("home", tmp_path / "log.parquet") == 30
     frame = pl.read_parquet(tmp_path / "log.parquet")
     assert set(frame["arm"]) == {"ada", "ben"}
@@ -134,10 +134,10 @@ def test_arms_that_a_policy_had_retired_before_are_not_among_them(engine: Engine
     policy = AlphaFairAdaptive(1, 3)
     policy.retire(1)
     engine.create("home", arms=["ada", "ben", "cyd"])
-    experiment = engine._experiments["home"]
+    experiment = engine._live.experiments["home"]
     created = experiment.changes[0]
     experiment.changes[0] = type(created)(
         created.seq, created.experiment, created.kind, created.body, policy.snapshot().to_bytes(), created.at
     )
-    among = export.DrawnAmong(experiment)
+    among = export.ArmsOverTime(experiment)
     assert among.available([experiment.version], [None]).table().tolist() == [[True, False, True]]

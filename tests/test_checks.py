@@ -61,8 +61,10 @@ def test_a_class_says_how_it_is_drawn() -> None:
     class Heir(Drawn):
         name = "heir"
 
-    assert figures.look("drawn") == figures.Look("#123456", "h")
-    assert figures.look("heir") != figures.look("drawn"), "a look goes with a name"
+    assert figures.policy_style("drawn") == figures.Style("#123456", "h")
+    assert figures.policy_style("heir") != figures.policy_style("drawn"), (
+        "a subclass with another name has its own style"
+    )
     assert Heir.traits.style == Drawn.traits.style
 
 

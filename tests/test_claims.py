@@ -1,7 +1,8 @@
-"""Claims: every one can hold, fail and stay open, and what decides is the difference seed by seed."""
+"""Claims: each can hold, fail and stay undecided, by the differences paired by seed."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,14 +24,13 @@ from alphafair.lab.claims import (
     THEOREM,
     UNIFORM,
     claims,
-    joint_leads,
-    obstacle,
+    undecidable,
     verdict,
 )
-from alphafair.lab.measured import Samples
+from alphafair.lab.measure import Samples, joint_intervals
 from alphafair.lab.paper import FLOORS
-from alphafair.lab.results import Claim, Experiments, Lead
-from alphafair.values import Matrix, Vector
+from alphafair.lab.results import Claim, Experiments
+from alphafair.values import Interval, Matrix, Vector
 from tests.made_up_results import made_up_results, value
 
 N_SEEDS = 5
@@ -120,6 +120,33 @@ def changed(found: Given, name: str, label: str, **metrics: Matrix) -> None:
     found.samples[name][label] |= metrics
 
 
+RIVALS_END = "Hedge 995.00, FairCB (bandit) 996.00, FairCB (full) 997.00"
+MEASURED = {  # of `given()`: the best of each experiment at 999, others one point apart, and no noise
+    "A1": f"{ALPHA_FAIR} 999.00, {RIVALS_END}; closest: {ALPHA_FAIR} above FairCB (full) by 2.00",
+    "A2": f"{ALPHA_FAIR} 5.00, Hedge 9.00, FairCB (bandit) 8.00, FairCB (full) 7.00; closest: {ALPHA_FAIR} below "
+    "FairCB (full) by 2.00",
+    "A4": f"{ALPHA_FAIR} 0.500, Hedge 0.100, FairCB (bandit) 0.200, FairCB (full) 0.300; closest: {ALPHA_FAIR} above "
+    "FairCB (full) by 0.200",
+    "A5": "closest: Hedge below FairCB (bandit) in \u03b1-performance by 1.00; closest: Hedge below FairCB (bandit) in "
+    "Jain's index by 0.100",
+    "A6": f"c_\u03b1 1.2589; OPT/ALG: {ALPHA_FAIR} 1.1000, uniform 1.1000; uniform play satisfies this too",
+    "B3": f"its mean leads at none of the 2 recorded rounds; in the second half, {ALPHA_FAIR_BANDIT} above "
+    f"{SCALE_FREE} at round 10 by 0.200",
+    "C1": "from 0.100 at \u03b1 = 0 to 0.900 at \u03b1 = 0.9; largest step back 0.0% of the range",
+    "C2": "from 9.000 at \u03b1 = 0 to 1.000 at \u03b1 = 0.9; largest step back 0.0% of the range",
+    "F1": f"{ALPHA_FAIR} 999.00; closest: above \u03bd = 0.05/N by 2.00",
+    "I1": "after 4 rounds OPT/ALG is within 0.0e+00 of the limit, as a part of it",
+    "S1": "share of pulls of the worst of three arms: ours 5.0%, published sign 97.0%",
+}
+NO_WIDTH = re.compile(r" \((95%: (\S+) to \2|\u00b1: 95% over 5 seeds)\)")
+
+
+def test_what_was_measured_in_words() -> None:
+    found = given().claims()
+    for name, text in MEASURED.items():
+        assert NO_WIDTH.sub("", found[name].measured) == text, name
+
+
 def test_every_claim_can_hold_and_fail() -> None:
     assert set(given().verdicts().values()) == {HOLDS}
     assert set(given(turned=True).verdicts().values()) == {FAILS}
@@ -144,10 +171,10 @@ def test_a_lead_is_the_interval_of_the_paired_t_test() -> None:
     rng = np.random.default_rng(5)
     one, other = rng.normal(1.0, 1.0, 12), rng.normal(0.0, 1.0, 12)
     for level, more in ((0.95, {}), (0.975, {"second": one, "exact": np.array([2.0])})):
-        first, *rest = joint_leads({"": one - other, **more})
+        first, *rest = joint_intervals({"": one - other, **more}).values()
         interval = stats.ttest_rel(one, other).confidence_interval(level)
         assert (first.low, first.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-    assert rest[-1] == Lead("exact", 2.0, 2.0, 2.0)
+    assert rest[-1] == Interval.exact(2.0)
 
 
 def test_many_rounds_are_no_proof_by_luck() -> None:
@@ -176,7 +203,7 @@ def test_many_rounds_are_no_proof_by_luck() -> None:
     ],
 )
 def test_three_verdicts(intervals: list[tuple[float, float]], word: str) -> None:
-    assert verdict(Lead("", (low + high) / 2, low, high) for low, high in intervals) == word
+    assert verdict(Interval((low + high) / 2, low, high) for low, high in intervals) == word
 
 
 def test_scale_free_may_lead_early_but_not_late() -> None:
@@ -206,11 +233,11 @@ def test_a_setback_is_not_monotone() -> None:
 def test_leads_are_kept_as_numbers() -> None:
     """And the words say what they say: who is closest, by how much, on which data."""
     found = given(own=0.001).claims("ratings")
-    assert [one.what for one in found["A1"].leads] == [f"{ALPHA_FAIR} above {rival}" for rival in RIVALS_A]
-    assert [round(one.mean, 1) for one in found["A1"].leads] == [4.0, 3.0, 2.0]
+    assert [*found["A1"].leads] == [f"{ALPHA_FAIR} above {rival}" for rival in RIVALS_A]
+    assert [round(lead.value, 1) for lead in found["A1"].leads.values()] == [4.0, 3.0, 2.0]
     assert f"closest: {ALPHA_FAIR} above FairCB (full) by 2.00" in found["A1"].measured
-    assert {name for name, claim in found.items() if claim.data == "made here"} == {"I1", "S1"}
-    assert {claim.data for claim in found.values()} == {"made here", "ratings"}
+    assert {name for name, claim in found.items() if claim.data == "synthetic"} == {"I1", "S1"}
+    assert {claim.data for claim in found.values()} == {"synthetic", "ratings"}
 
 
 def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
@@ -222,7 +249,7 @@ def test_a_claim_that_fails_says_by_how_much_in_plain_words() -> None:
     assert found["F1"].measured.endswith(f"closest: below \u03bd = {FLOORS[-1]:g}/N by {len(FLOORS) + 1:.2f}")
     assert f"published sign above {UNIFORM} by 1.00 (95%: 1.00 to 1.00)" in found["S2"].measured
     assert not [name for name, claim in found.items() if "\N{MINUS SIGN}" in claim.measured.rpartition(" by ")[2]]
-    assert found["A7"].leads[0].mean == -1.0
+    assert [lead.value for lead in found["A7"].leads.values()] == [-1.0]
 
 
 def test_a_band_that_is_cut_off_is_told_by_its_ends() -> None:
@@ -253,7 +280,7 @@ def test_what_uniform_play_passes_too_is_said(identity: str) -> None:
         claim = found.claims()[identity]
         assert claim.verdict == HOLDS
         assert f"{UNIFORM} {ratio:.4f}" in claim.measured
-        assert claim.measured.endswith("; uniform play passes this too") == passes
+        assert claim.measured.endswith("; uniform play satisfies this too") == passes
 
 
 def test_floors_are_those_that_were_tried() -> None:
@@ -300,10 +327,10 @@ def test_no_room_decides_nothing() -> None:
     """An optimum within its certificate of uniform play; a curve that alpha does not move."""
     experiments = given().experiments
     a, c = experiments.A, experiments.C
-    level = a.contenders[UNIFORM].alpha_performance.end.mean
+    level = a.contenders[UNIFORM].alpha_performance.last.value
     for above, gap, words in ((1e-3, 1e-9, ""), (1e-4, 1e-3, "nothing to learn"), (1e-9, 0.0, "nothing to learn")):
         optimum = replace(a.optimum, values=np.array([level + above]), gaps=np.array([gap]))
-        assert words in obstacle(replace(a, optimum=optimum))
-        assert bool(words) == bool(obstacle(replace(a, optimum=optimum)))
-    assert not obstacle(c)
-    assert "changes nothing" in obstacle(replace(c, final_accounts=c.final_accounts[[0, 0, 0]]))
+        assert words in undecidable(replace(a, optimum=optimum))
+        assert bool(words) == bool(undecidable(replace(a, optimum=optimum)))
+    assert not undecidable(c)
+    assert "changes nothing" in undecidable(replace(c, final_accounts=c.final_accounts[[0, 0, 0]]))

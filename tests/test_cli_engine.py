@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "shop.db"
 
 
-def test_verify_says_what_it_saw(file: Path) -> None:
+def test_verify_prints_what_it_found(file: Path) -> None:
     code, text = run("verify", file)
     assert code == 0
     assert "21 events replayed" in text
@@ -49,7 +49,7 @@ def test_verify_works_beside_the_writer(file: Path) -> None:
         assert "has a writer already" in text
 
 
-def test_export_by_ending_or_by_name(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_by_suffix_or_format(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("export", file, "--experiment", "home")[0] == 0
     assert run("export", file, "-e", "home", "-o", "log.csv")[0] == 0
@@ -58,7 +58,7 @@ def test_export_by_ending_or_by_name(file: Path, tmp_path: Path, monkeypatch: py
     assert {len(frame) for frame in frames} == {10}
     code, text = run("export", file, "-e", "hime")
     assert code == 2
-    assert "There are 'home'" in text
+    assert "The file has 'home'" in text
 
 
 def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:
     assert run("verify", file)[0] == 0
 
 
-def test_a_typo_is_one_line(tmp_path: Path) -> None:
+def test_a_wrong_path_is_one_line(tmp_path: Path) -> None:
     for command in (["verify"], ["export", "-e", "x"], ["erase", "-e", "x", "--context", "y"]):
         code, text = run(command[0], tmp_path / "shpo.db", *command[1:])
         assert code == 2
-        assert text.startswith("error: path must be a file that is there")
+        assert text.startswith("error: path must be an existing file")
     assert not list(tmp_path.iterdir())

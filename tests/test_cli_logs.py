@@ -107,7 +107,7 @@ def evaluated(log_file: Path, folder: Path, *options: str) -> tuple[dict[str, An
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of the time."""
-    monkeypatch.setattr("alphafair.lab.log_report.save_picture", lambda *_: "")
+    monkeypatch.setattr("alphafair.lab.log_report.save_figure", lambda *_: "")
 
 
 @pytest.mark.usefixtures("no_pictures")

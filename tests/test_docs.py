@@ -20,7 +20,7 @@ from matplotlib.text import Text
 import alphafair
 from alphafair import metrics
 from alphafair.algorithms import POLICIES
-from alphafair.lab.courses import ALPHAS, COURSES
+from alphafair.lab.arena import ALPHAS, SCENARIOS
 from alphafair.offline import context_reward_totals, offline_optimum
 from docs import illustrations
 
@@ -152,30 +152,30 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
     page = arena.PAGE.read_text(encoding="utf-8")
     assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
     found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
-    assert [each["name"] for each in found["meetings"]] == [course.name for course in COURSES]
-    assert all(each["seeds"] == list(range(20)) for each in found["meetings"])
-    for meeting in found["meetings"]:
-        for score in meeting["scores"]:
+    assert [f"arena-{each['name']}" for each in found["matches"]] == [scenario.name for scenario in SCENARIOS]
+    assert all(each["seeds"] == list(range(20)) for each in found["matches"])
+    for match in found["matches"]:
+        for score in match["scores"]:
             (table,) = re.findall(
                 rf"<!-- paste: {score['feedback']} {score['alpha']:g} -->\n(.*?)\n\n", page, re.DOTALL
             )
             header, _, *rows = table.splitlines()
-            (row,) = (row for row in rows if row.startswith(f"| {meeting['title']} |"))
+            (row,) = (row for row in rows if row.startswith(f"| {match['title']} |"))
             text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
             share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
-            assert share == pytest.approx(100 * score["gap_closed"]["mean"], abs=0.0501)
+            assert share == pytest.approx(100 * score["gap_closed"]["value"], abs=0.0501)
 
 
 def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
     """On the page of the arena: never below its guaranteed learner alone, less 5 points, nor below Algorithm 2."""
-    meetings = tool("paste_arena").results().meetings
-    kept = {each.name: [lead.low > 0.0 for lead in each.promises] for each in meetings if each.promises}
+    matches = tool("paste_arena").results().matches
+    kept = {each.name: [lead.low > 0.0 for lead in each.promises.values()] for each in matches if each.promises}
     assert kept == {name: [True] * 6 for name in ("settled", "largest", "halving")}
-    for meeting in meetings:
-        if meeting.name in kept:
+    for match in matches:
+        if match.name in kept:
             share = {
-                (score.alpha, score.label): score.gap_closed.mean
-                for score in meeting.scores
+                (score.alpha, score.label): score.gap_closed.value
+                for score in match.scores
                 if score.feedback == "bandit"
             }
             for alpha in ALPHAS:

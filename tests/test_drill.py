@@ -29,7 +29,7 @@ STEPS = (
 )
 
 
-def test_every_step_goes_as_it_should(tmp_path: Path) -> None:
+def test_every_step_of_the_drill_succeeds(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -50,7 +50,7 @@ def test_every_step_goes_as_it_should(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_what_is_lost_is_found_out(tmp_path: Path) -> None:
+def test_lost_events_are_detected(tmp_path: Path) -> None:
     """The control: books that have more, or other things, than the file."""
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create(drill.NAME, arms=drill.ARMS)

@@ -14,7 +14,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 
 ARMS = tuple(f"arm {k}" for k in range(400))
 
@@ -58,7 +58,7 @@ def test_rewards_by_label_are_found_without_going_through_all_arms(engine: Engin
     assert CountingLabel.comparisons <= 4 * len(ARMS)
 
 
-def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
+def test_masks_follow_retired_and_added_arms(engine: Engine) -> None:
     """Against sets of labels, while arms come, go, and are masked."""
     rng = random.Random(3)
     engine.create("home", arms=ARMS[:5], policy="uniform")
@@ -75,7 +75,7 @@ def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
         masked ^= {toggled}
         asked = rng.sample(ARMS[: int(arm.split()[1]) + 1], 4)
         playable = {*asked} & here - masked
-        mask_of = engine._experiments["home"].mask
+        mask_of = engine._live.experiments["home"].mask
         if playable:
             mask = mask_of(asked)
             assert mask is not None
@@ -90,7 +90,7 @@ def test_masks_know_arms_that_left_and_those_that_come(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("available", [[3], ["arm 1", None], [["arm 1"]], [{}], ["arm 400"], ["arm 1", "x" * 100_000]])
-def test_an_available_arm_that_is_none_is_named_in_short(engine: Engine, available: Any) -> None:
+def test_an_unknown_available_arm_is_named_briefly(engine: Engine, available: Any) -> None:
     engine.create("home", arms=["é" * 199 + chr(97 + k) for k in range(20)])
     with pytest.raises(RequestError) as refusal:
         engine.decide("home", "v", available=available)
@@ -131,7 +131,7 @@ def busy(engine: Engine, clock: Clock, n: int) -> None:
                 Decide("home", "v", "unknown arm", ["nobody"]),
             ]
         )
-        engine._known.forget()  # as after many others
+        engine._live.decisions.clear()  # as after many others
         engine.submit([Activate(deferred), Reward(new, 0.5), Reward(new, 0.25), Reward("nobody", 0.5)])
         engine.submit([Reward(f"{new}-full", [0.5] * 3), Decide("home", "context 1", f"{n}-{k}-late")])
         clock.now += 61 * SECOND
@@ -145,19 +145,19 @@ def busy(engine: Engine, clock: Clock, n: int) -> None:
 @pytest.fixture
 def traced(tmp_path: Path) -> Iterator[tuple[Engine, Clock, list[str]]]:
     clock, statements = Clock(), list[str]()
-    patches = [mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 5)]
+    patches = [mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 5)]
     small = {"PIECE": 1500, "REST": 0.0, "BYTES_PER_EVENT": 10_000}  # so that one is due, and done, while it is traced
-    patches += [mock.patch(f"alphafair.engine.snapshots.{name}", value) for name, value in small.items()]
+    patches += [mock.patch(f"alphafair.engine.maintenance.{name}", value) for name, value in small.items()]
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
-        engine = stack.enter_context(Engine(Ledger(tmp_path / "shop.db"), seed=1, clock=clock))
+        engine = stack.enter_context(Engine(SqliteStore(tmp_path / "shop.db"), seed=1, clock=clock))
         engine.create("home", arms=ARMS[:3], reward_wait=60, default_reward=0.0)
         engine.create("full", arms=ARMS[:3], policy="hedge", reward_wait=60)
         busy(engine, clock, 3)
-        engine._ledger.connection.set_trace_callback(statements.append)
+        engine._store.connection.set_trace_callback(statements.append)
         busy(engine, clock, 4)
-        engine._ledger.connection.set_trace_callback(None)
+        engine._store.connection.set_trace_callback(None)
         yield engine, clock, statements
 
 
@@ -169,7 +169,7 @@ def test_no_statement_of_a_request_reads_a_whole_table(traced: tuple[Engine, Clo
         assert any(f"insert into {table}" in kind for kind in kinds), table  # so all of it was done
     assert len(kinds) > 12
     for statement in kinds.values():
-        for *_, step in engine._ledger.rows(f"explain query plan {statement}"):
+        for *_, step in engine._store.rows(f"explain query plan {statement}"):
             scanned = step.split()[1] if step.startswith("SCAN") else None
             assert scanned is None or scanned in SMALL, (step, statement[:300])
 
@@ -196,10 +196,10 @@ def instructions(engine: Engine, clock: Clock, n: int) -> float:
         n_steps += 1
         return 0
 
-    with mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
-        while engine._snapshots.is_busy:
+    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
+        while engine._live.snapshots.is_busy:
             engine.maintain()
-        engine._ledger.connection.set_progress_handler(count, 100)
+        engine._store.connection.set_progress_handler(count, 100)
         busy(engine, clock, n)
-        engine._ledger.connection.set_progress_handler(None, 100)
+        engine._store.connection.set_progress_handler(None, 100)
     return n_steps / n

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
-from alphafair.engine import Mismatch, Unavailable, copies, restore
+from alphafair.engine import Mismatch, Unavailable, restore
+from alphafair.engine.backup import copy_database
 from alphafair.errors import InvalidArgument
 from tests.older import take_back
 
@@ -83,7 +84,7 @@ def test_nothing_is_written_beside_what_another_file_has_left(
         Path(f"{dead}{ending}").unlink()
     before = left(dead.parent)
     with pytest.raises(InvalidArgument) as refusal:
-        (restore if verb == "restore" else copies.copy)(backup, dead)
+        (restore if verb == "restore" else copy_database)(backup, dead)
     assert f"shop.db{endings[0]}" in str(refusal.value)
     assert "Move" in refusal.value.repair
     assert left(dead.parent) == before
@@ -93,7 +94,7 @@ def test_nothing_is_written_beside_what_another_file_has_left(
     sound(dead)
 
 
-def test_the_command_says_so(tmp_path: Path, backup: Path) -> None:
+def test_the_command_refuses_leftover_files(tmp_path: Path, backup: Path) -> None:
     dead = crashed(tmp_path)
     dead.unlink()
     result = CliRunner().invoke(app, ["restore", str(backup), str(dead)])
@@ -103,7 +104,7 @@ def test_the_command_says_so(tmp_path: Path, backup: Path) -> None:
     assert not dead.exists()
 
 
-def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_path: Path, backup: Path) -> None:
+def test_leftover_files_beside_a_backup_are_refused(tmp_path: Path, backup: Path) -> None:
     dead = crashed(tmp_path)
     shutil.copy(f"{dead}-wal", f"{backup}-wal")
     target = tmp_path / "new.db"
@@ -116,7 +117,7 @@ def test_what_is_left_of_another_beside_the_backup_is_not_called_verified(tmp_pa
             assert engine.verify() == n_events
 
 
-def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
+def test_restore_refuses_the_file_of_a_running_service(tmp_path: Path, backup: Path) -> None:
     path = filled(tmp_path / "shop.db", 1)
     with Engine.open(path) as engine:
         with pytest.raises(InvalidArgument, match="a new file"):
@@ -127,13 +128,13 @@ def test_a_running_service_keeps_its_file(tmp_path: Path, backup: Path) -> None:
         with pytest.raises(Unavailable, match=f"process {os.getpid()}"):
             restore(backup, path)
         with pytest.raises(Unavailable, match="has a writer"):
-            copies.copy(backup, path)
+            copy_database(backup, path)
         assert not path.exists()
     assert restore(backup, path) == 41
     sound(path)
 
 
-def test_a_name_that_leads_nowhere_is_taken(tmp_path: Path, backup: Path) -> None:
+def test_a_dangling_link_is_refused(tmp_path: Path, backup: Path) -> None:
     (tmp_path / "new.db").symlink_to(tmp_path / "nowhere.db")
     with pytest.raises(InvalidArgument, match="a new file"):
         restore(backup, tmp_path / "new.db")
@@ -169,7 +170,7 @@ def test_a_backup_made_while_others_write(tmp_path: Path, monkeypatch: pytest.Mo
     sound(tmp_path / "copy.db")
 
 
-def test_the_backup_of_a_file_is_made_without_folding_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_does_not_replay_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "shop.db")
     monkeypatch.setattr("alphafair.engine.replay.Replay.run", None)
     result = CliRunner().invoke(app, ["backup", str(path), str(tmp_path / "copy.db")])
@@ -182,7 +183,7 @@ def test_a_backup_of_an_older_version_is_restored(
 ) -> None:
     """The copy is brought up to date; the backup stays as it is."""
     if what == "kernels":
-        for module in ("experiment", "decisions", "engine"):
+        for module in ("experiment", "live", "verify", "engine"):
             monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     else:
         hand = sqlite3.connect(backup)
@@ -210,7 +211,7 @@ def copying(backup: Path, target: Path) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("verb", [0, 1], ids=["restore", "backup"])
 @pytest.mark.parametrize("function", ["fsync", "link"])
 @pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_fault_on_the_way(
+def test_an_interrupted_copy_leaves_nothing(
     tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, verb: int, function: str, problem: BaseException
 ) -> None:
     before = left(tmp_path)
@@ -279,7 +280,7 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     with pytest.raises((InvalidArgument, Unavailable)):
         restore(backup, tmp_path / "new.db")
     assert left(tmp_path) == before
-    with pytest.raises(InvalidArgument, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="an existing file"):
         restore(tmp_path / "nowhere.db", tmp_path / "new.db")
 
 
@@ -294,7 +295,7 @@ def test_a_forged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     assert left(tmp_path) == before
 
 
-def test_what_a_killed_copy_has_left_is_swept_away(tmp_path: Path, backup: Path) -> None:
+def test_leftovers_of_a_killed_copy_are_removed(tmp_path: Path, backup: Path) -> None:
     for ending in ("", "-journal", "-wal", "-shm", ".lock"):
         (tmp_path / f"new.db.part{ending}").write_bytes(b"half of something" * 1000)
     assert restore(backup, tmp_path / "new.db") == 41
@@ -302,7 +303,7 @@ def test_what_a_killed_copy_has_left_is_swept_away(tmp_path: Path, backup: Path)
     sound(tmp_path / "new.db")
 
 
-def test_what_a_killed_copy_has_left_may_have_taken_its_name_already(tmp_path: Path, backup: Path) -> None:
+def test_a_renamed_leftover_of_a_killed_copy_is_kept(tmp_path: Path, backup: Path) -> None:
     """It was killed between the two: the operator's file is another name of what is swept away."""
     restore(backup, tmp_path / "new.db")
     os.link(tmp_path / "new.db", tmp_path / "new.db.part")
@@ -312,7 +313,9 @@ def test_what_a_killed_copy_has_left_may_have_taken_its_name_already(tmp_path: P
     sound(tmp_path / "new.db")
 
 
-def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_copies_is_made(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target, began, go_on = tmp_path / "new.db", threading.Event(), threading.Event()
     fsync = os.fsync
 
@@ -323,11 +326,11 @@ def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeyp
 
     monkeypatch.setattr(os, "fsync", slow)
     made: list[int] = []
-    first = threading.Thread(target=lambda: made.append(copies.copy(backup, target)))
+    first = threading.Thread(target=lambda: made.append(copy_database(backup, target)))
     first.start()
     assert began.wait(60)
     with pytest.raises(Unavailable, match="another copy"):
-        copies.copy(backup, target)
+        copy_database(backup, target)
     go_on.set()
     first.join(60)
     assert made == [41]
@@ -335,7 +338,9 @@ def test_of_two_copies_at_once_one_is_made(tmp_path: Path, backup: Path, monkeyp
     sound(target)
 
 
-def test_who_comes_first_is_not_overwritten(tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service starts under the name, and makes its file there, while a copy is on its way to it."""
     target, link = tmp_path / "new.db", os.link
 

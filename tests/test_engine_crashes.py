@@ -31,7 +31,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path: Path) -
     assert report["events"] > 35
 
 
-def test_acknowledging_before_the_commit_is_found_out(tmp_path: Path) -> None:
+def test_acknowledging_before_the_commit_is_detected(tmp_path: Path) -> None:
     """The control: the same test, with nothing changed but the order of the two."""
     report = killed(tmp_path, "--kills", "3", "--early")
     assert report["lost"] > 0

@@ -14,7 +14,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Mismatch
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from tests.serving import running
 
 ARMS = ("ada", "ben")
@@ -41,7 +41,7 @@ class Shop:
 
     def opened(self) -> Engine:
         self.openings += 1
-        return Engine(Ledger(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
+        return Engine(SqliteStore(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
 
     def reopen(self) -> None:
         self.engine.close()
@@ -67,7 +67,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    with mock.patch.multiple("alphafair.engine.decisions", SNAPSHOT_EVERY=7):
+    with mock.patch.multiple("alphafair.engine.live", SNAPSHOT_EVERY=7):
         shop = Shop(tmp_path / "shop.db")
         yield shop
         shop.engine.close()
@@ -89,7 +89,7 @@ def test_every_policy_in_the_users_own_units(shop: Shop) -> None:
     shop.check()
 
 
-def test_newcomers_have_earned_nothing_and_those_that_left_keep_theirs(shop: Shop) -> None:
+def test_added_arms_start_at_zero_and_retired_arms_keep_their_sums(shop: Shop) -> None:
     for policy in ("alpha-fair-bandit", "alpha-fair"):
         shop.create(policy)
         for k in range(10):
@@ -121,7 +121,7 @@ def test_default_rewards_are_earned_too(shop: Shop, policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
-def test_a_rollback_takes_back_what_was_learned_and_not_what_was_paid(shop: Shop, policy: str) -> None:
+def test_a_rollback_does_not_change_cumulative_rewards(shop: Shop, policy: str) -> None:
     shop.create(policy)
     for _ in range(3):
         shop.reward(policy, "v", 4.5)
@@ -136,7 +136,7 @@ def test_a_rollback_takes_back_what_was_learned_and_not_what_was_paid(shop: Shop
     shop.check()
 
 
-def test_it_is_the_sum_of_the_log(shop: Shop) -> None:
+def test_cumulative_rewards_are_the_sum_of_the_log(shop: Shop) -> None:
     shop.create("alpha-fair-adaptive")
     for k in range(50):
         shop.reward("alpha-fair-adaptive", f"v{k % 5}", k / 7)
@@ -145,7 +145,7 @@ def test_it_is_the_sum_of_the_log(shop: Shop) -> None:
     assert [*shop.engine.experiment("alpha-fair-adaptive").cumulative_rewards.values()] == pytest.approx(sums)
 
 
-def test_a_file_that_did_not_count_it_is_counted_once_more(shop: Shop) -> None:
+def test_older_files_are_counted_when_opened(shop: Shop) -> None:
     for policy in ("alpha-fair-adaptive", "alpha-fair"):
         shop.create(policy)
         for k in range(20):
@@ -176,7 +176,7 @@ def test_a_file_that_did_not_count_it_is_counted_once_more(shop: Shop) -> None:
     shop.check()
 
 
-def test_verify_counts_it_again(shop: Shop) -> None:
+def test_verify_compares_cumulative_rewards(shop: Shop) -> None:
     shop.create("alpha-fair-adaptive")
     for _ in range(5):
         shop.reward("alpha-fair-adaptive", "v", 4.5)

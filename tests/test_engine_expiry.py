@@ -13,8 +13,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, Outcome, Receipt, Reward, Unavailable
-from alphafair.engine.events import Settled
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import Settled, SqliteStore
 from tests.serving import running
 
 ARMS = ("ada", "ben")
@@ -22,7 +21,7 @@ SECOND = 10**9
 Book = dict[str, dict[str, Any]]  # by id: the experiment, since when it waits, whether it counts, what became of it
 
 
-class Recording(Ledger):
+class Recording(SqliteStore):
     """Remembers how many decisions each transaction has settled."""
 
     settled: list[int]
@@ -55,7 +54,7 @@ def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
 
 def sources(engine: Engine) -> dict[str, str]:
     """How every decision was settled, by its id."""
-    return dict(engine._ledger.rows("select d.id, r.source from reward r join decision d on d.seq = r.decision"))
+    return dict(engine._store.rows("select d.id, r.source from reward r join decision d on d.seq = r.decision"))
 
 
 def test_a_request_settles_a_page_and_is_answered(engine: Engine, clock: Clock) -> None:
@@ -64,14 +63,14 @@ def test_a_request_settles_a_page_and_is_answered(engine: Engine, clock: Clock) 
     with mock.patch("alphafair.engine.decisions.PAGE", 10):
         engine.submit([Decide("home", "v", f"{k}") for k in range(95)])
         clock.now += 61 * SECOND
-        engine._ledger.settled.clear()
+        engine._store.settled.clear()
         assert isinstance(engine.decide("other", "w"), Receipt)
-        assert 1 <= engine._ledger.settled[-1] <= 10
-        assert len(sources(engine)) == engine._ledger.settled[-1]
+        assert 1 <= engine._store.settled[-1] <= 10
+        assert len(sources(engine)) == engine._store.settled[-1]
         n_left = 95 - len(sources(engine))
         assert engine.experiment("home").pending == n_left
         assert engine.expire() == n_left
-        assert max(engine._ledger.settled) <= 10
+        assert max(engine._store.settled) <= 10
         assert engine.expire() == 0
     status = engine.experiment("home")
     assert (status.pending, status.defaulted) == (0, 95)
@@ -79,7 +78,7 @@ def test_a_request_settles_a_page_and_is_answered(engine: Engine, clock: Clock) 
     engine.verify()
 
 
-def test_what_is_overdue_counts_as_expired_before_it_is_settled(engine: Engine, clock: Clock) -> None:
+def test_overdue_decisions_are_expired_before_they_are_settled(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=ARMS, reward_wait=60)
     with mock.patch("alphafair.engine.decisions.PAGE", 1):
         engine.submit([Decide("home", "v", f"{k}", None, k % 2 == 1) for k in range(20)])
@@ -87,14 +86,14 @@ def test_what_is_overdue_counts_as_expired_before_it_is_settled(engine: Engine, 
         answers = engine.submit([Reward("18", 0.5), Activate("19"), Reward("16", 0.25), Reward("16", 0.25)])
         assert answers == [Outcome("expired")] * 4
         assert sources(engine) == {"0": "expired", "18": "expired", "19": "lapsed", "16": "expired"}
-        assert len(engine._ledger.rows("select * from late_reward")) == 2
+        assert len(engine._store.rows("select * from late_reward")) == 2
         assert engine.decide("home", "v", "18") == engine.decide("home", "v", "18")
         engine.expire()
     assert engine.experiment("home").pending == 0
     engine.verify()
 
 
-def test_one_that_waits_does_not_hold_up_another_experiment(engine: Engine, clock: Clock) -> None:
+def test_a_waiting_decision_does_not_delay_other_experiments(engine: Engine, clock: Clock) -> None:
     engine.create("slow", arms=ARMS, reward_wait=1_000)
     engine.create("quick", arms=ARMS, reward_wait=10)
     engine.decide("slow", "v", "s")
@@ -108,15 +107,15 @@ def test_one_that_waits_does_not_hold_up_another_experiment(engine: Engine, cloc
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_against_a_book_that_looks_at_everything(tmp_path: Path, clock: Clock, seed: int) -> None:
+def test_expiry_agrees_with_a_full_scan(tmp_path: Path, clock: Clock, seed: int) -> None:
     """Random requests, pages of three and stretches of seven: after each step the same decisions are settled."""
     rng = random.Random(seed)
     waits = {"a": 10, "b": 10, "c": 25, "d": None}
-    engine = Engine(Ledger(tmp_path / "shop.db"), seed=seed, clock=clock)
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=seed, clock=clock)
     for name, wait in waits.items():
         engine.create(name, arms=ARMS, reward_wait=wait, default_reward=0.5 if name == "b" else None)
     book: Book = {}
-    patches = (mock.patch("alphafair.engine.decisions.PAGE", 3), mock.patch("alphafair.engine.expiry.STRETCH", 7))
+    patches = (mock.patch("alphafair.engine.decisions.PAGE", 3), mock.patch("alphafair.engine.maintenance.STRETCH", 7))
     with patches[0], patches[1]:
         for step in range(120):
             clock.now += rng.choice((0, 1, 1, 2, 9, 30)) * SECOND
@@ -127,10 +126,10 @@ def test_against_a_book_that_looks_at_everything(tmp_path: Path, clock: Clock, s
                 assert sources(engine) == {id: entry["source"] for id, entry in book.items() if entry["source"]}
             if rng.random() < 0.1:  # a crash, or a stop
                 if rng.random() < 0.5:
-                    engine._ledger.close()
+                    engine._store.close()
                 else:
                     engine.close()
-                engine = Engine(Ledger(tmp_path / "shop.db"), seed=step, clock=clock)
+                engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=step, clock=clock)
         clock.now += 100 * SECOND
         engine.expire()
     settle(book, waits, clock.now)
@@ -175,7 +174,7 @@ def steps_of(engine: Engine, requests: list[Decide]) -> int:
         n_steps += 1
         return 0
 
-    connection: sqlite3.Connection = engine._ledger.connection
+    connection: sqlite3.Connection = engine._store.connection
     connection.set_progress_handler(count, 100)
     engine.submit(requests)
     connection.set_progress_handler(None, 100)
@@ -183,16 +182,16 @@ def steps_of(engine: Engine, requests: list[Decide]) -> int:
 
 
 @pytest.mark.parametrize("kind", ["waiting", "activated", "rewarded", "of another experiment"])
-def test_what_waits_is_not_read_with_every_request(tmp_path: Path, clock: Clock, kind: str) -> None:
+def test_waiting_decisions_are_not_read_with_every_request(tmp_path: Path, clock: Clock, kind: str) -> None:
     """One decision becomes overdue with each request: the work is that of these, however many others there are."""
-    with mock.patch("alphafair.engine.expiry.STRETCH", 100):
+    with mock.patch("alphafair.engine.maintenance.STRETCH", 100):
         few, many = (work_with(tmp_path / f"{n}.db", clock, kind, n) for n in (100, 20_000))
     assert max(many) <= max(few) + 20, (few, many)
 
 
 def work_with(path: Path, clock: Clock, kind: str, n_more: int) -> list[int]:
     """How much a request takes while decisions made a second apart become overdue, beside so many others."""
-    with Engine(Ledger(path), seed=1, clock=clock) as engine:
+    with Engine(SqliteStore(path), seed=1, clock=clock) as engine:
         engine.create("home", arms=ARMS, reward_wait=1_000)
         engine.create("other", arms=ARMS)
         name = "other" if kind == "of another experiment" else "home"
@@ -220,12 +219,12 @@ def work_with(path: Path, clock: Clock, kind: str, n_more: int) -> list[int]:
         return found
 
 
-def test_a_failed_commit_leaves_nobody_out(engine: Engine, clock: Clock) -> None:
+def test_overdue_decisions_are_settled_after_a_failed_commit(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=ARMS, reward_wait=60)
     engine.submit([Decide("home", "v", f"{k}") for k in range(20)])
     clock.now += 61 * SECOND
     with (
-        mock.patch.object(Ledger, "_commit", side_effect=Unavailable("the disk is full")),
+        mock.patch.object(SqliteStore, "_commit", side_effect=Unavailable("the disk is full")),
         pytest.raises(Unavailable),
     ):
         engine.expire()
@@ -242,10 +241,10 @@ def test_the_service_settles_in_pages_beside_requests(tmp_path: Path, clock: Clo
     clock.now += 61 * SECOND
     with (
         mock.patch("alphafair.engine.decisions.PAGE", 10),
-        mock.patch("alphafair.service.assemble.BREATH", 0.0),
+        mock.patch("alphafair.service.service.MAINTENANCE_PAUSE", 0.0),
         running(tmp_path / "shop.db", engine=engine) as shop,
     ):
         while engine.experiment("home").pending:
             assert shop.post("/home/decisions/batch", {"items": []}).status_code in (200, 422)
-        assert max(engine._ledger.settled) <= 10
+        assert max(engine._store.settled) <= 10
         engine.verify()

@@ -17,8 +17,7 @@ from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
-from alphafair.engine.events import Decided, Late, Settled
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import Decided, Late, Settled, SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
@@ -190,7 +189,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
     engine.close()
     with Engine.open(path) as engine:
         assert engine.decide("home", "w3", "e") == answers[4]
-        labels = engine._ledger.rows("select number, label from context where experiment = 2 order by number")
+        labels = engine._store.rows("select number, label from context where experiment = 2 order by number")
         assert [label for _, label in labels] == [f"v{k}" for k in range(6)] + ["w1", "w3", "w2"]
         assert [number for number, _ in labels] == list(range(9))
         engine.verify()
@@ -212,7 +211,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
     ids=repr,
 )
 @pytest.mark.parametrize("available", [None, ["ada", "ben"]])
-def test_a_distribution_is_a_distribution(engine: Engine, gives: Any, available: list[str] | None) -> None:
+def test_an_invalid_distribution_is_refused(engine: Engine, gives: Any, available: list[str] | None) -> None:
     engine.create("all", arms=ARMS, policy="faulty-full")
     engine.reward(engine.decide("all", "v").id, [0.5, 0.25])
     position = engine.position
@@ -226,7 +225,7 @@ def test_a_distribution_is_a_distribution(engine: Engine, gives: Any, available:
     engine.verify()
 
 
-def test_an_arm_that_is_not_there_is_not_drawn(engine: Engine) -> None:
+def test_an_impossible_arm_is_refused(engine: Engine) -> None:
     """Retired, masked, or not available in this request."""
     engine.add_arm("home", "cyd")
     engine.retire_arm("home", "ada")
@@ -243,10 +242,10 @@ def test_an_arm_that_is_not_there_is_not_drawn(engine: Engine) -> None:
         engine.decide("all", "v")
 
 
-def test_numbers_of_numpy_are_drawn(engine: Engine) -> None:
+def test_numpy_numbers_are_accepted_from_a_policy(engine: Engine) -> None:
     FAULT.put("draw", (np.int64(1), np.float64(0.5)))
     assert engine.decide("home", "v0", "x").arm == "ben"
-    assert engine._ledger.rows("select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
+    assert engine._store.rows("select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
 
 
 def test_a_failure_is_logged_once_with_its_traceback(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -283,7 +282,7 @@ def learned_badly(engine: Engine, first: str = "bad") -> int:
     return position
 
 
-def test_a_reward_that_cannot_be_learned_from_is_kept_and_disturbs_nobody(engine: Engine, path: Path) -> None:
+def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: Engine, path: Path) -> None:
     before = engine.experiment("good")
     position = learned_badly(engine)
     good, home = engine.experiment("good"), engine.experiment("home")
@@ -352,7 +351,7 @@ def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
         restore(path, path.with_name("restored.db"))
 
 
-def test_verify_says_what_is_wrong_elsewhere_first(engine: Engine, path: Path) -> None:
+def test_verify_reports_other_differences_first(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     engine.close()
     hand = sqlite3.connect(path)
@@ -374,9 +373,9 @@ def test_a_backup_with_a_failing_policy_can_be_restored(
         served(restored)
 
 
-def test_the_clock_settles_an_experiment_without_a_policy(path: Path) -> None:
+def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
     now = 1_800_000_000.0
-    engine = Engine(Ledger(path), seed=1, clock=lambda: int(now * 1e9))
+    engine = Engine(SqliteStore(path), seed=1, clock=lambda: int(now * 1e9))
     for name, policy in (("good", "alpha-fair-bandit"), ("home", "faulty"), ("all", "alpha-fair")):
         engine.create(name, arms=ARMS, policy=policy, reward_wait=60, default_reward=BAD)
         for k in range(5):
@@ -402,10 +401,10 @@ def test_the_clock_settles_an_experiment_without_a_policy(path: Path) -> None:
         engine.verify()
 
 
-def test_a_failure_that_comes_once_is_over_when_the_file_is_opened_again(engine: Engine, path: Path) -> None:
+def test_reopening_the_file_ends_a_temporary_failure(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
-    engine._stale = True  # as after a write that failed: everything is folded anew
+    engine._live.is_stale = True  # as after a write that failed: everything is folded anew
     assert engine.experiment("home").unhealthy is None
     engine.verify()
 
@@ -442,7 +441,7 @@ def test_a_change_that_fails_is_refused_and_changes_nothing(
         assert engine.experiment("home").retired_arms == (() if change == "add_arm" else ("ada",))
 
 
-def test_a_policy_that_cannot_grow_leaves_others_alone(engine: Engine) -> None:
+def test_a_policy_that_cannot_grow_affects_one_experiment(engine: Engine) -> None:
     FAULT.put("grow", ArithmeticError("cannot"))
     answers = engine.submit([Decide("home", "new"), Decide("good", "new"), Decide("home", "v1")])
     assert [type(answer) for answer in answers] == [PolicyFailed, Receipt, Receipt]
@@ -456,7 +455,7 @@ def test_a_policy_that_cannot_grow_leaves_others_alone(engine: Engine) -> None:
 
 
 def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path) -> None:
-    policy = engine._experiments["home"].policy
+    policy = engine._live.experiments["home"].policy
     sound = policy.snapshot()
     broken = {**sound.arrays, "account": sound.arrays["account"] * math.nan}
     FAULT.put("snapshot", State(sound.policy, sound.version, sound.settings, sound.rng, broken))
@@ -466,12 +465,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        engine._take_snapshots(least=1)
+        engine._live.take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        engine._take_snapshots(least=1)
+        engine._live.take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 
@@ -488,7 +487,7 @@ def test_a_rollback_whose_state_cannot_be_saved_is_refused(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("problem", [ArithmeticError("cannot"), InvalidArgument("state", "sound", 7, "It is damaged.")])
-def test_a_state_that_cannot_be_loaded_is_done_without(engine: Engine, path: Path, problem: Exception) -> None:
+def test_a_state_that_cannot_be_loaded_is_skipped(engine: Engine, path: Path, problem: Exception) -> None:
     before = engine.experiment("home")
     engine.close()
     FAULT.put("restore", problem)
@@ -496,7 +495,7 @@ def test_a_state_that_cannot_be_loaded_is_done_without(engine: Engine, path: Pat
         assert engine.experiment("home") == before
 
 
-def test_a_policy_that_cannot_be_made_leaves_the_file_to_the_others(engine: Engine, path: Path) -> None:
+def test_a_policy_that_cannot_be_created_affects_one_experiment(engine: Engine, path: Path) -> None:
     before, good = engine.experiment("home"), engine.position - 2
     engine.decide("home", "v0", "open")
     engine.close()
@@ -560,8 +559,8 @@ def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_the_ledger_takes_numbers_only(engine: Engine, bad: float) -> None:
-    position, ledger = engine.position, engine._ledger
+def test_the_store_refuses_numbers_that_are_not_finite(engine: Engine, bad: float) -> None:
+    position, ledger = engine.position, engine._store
     blob = np.array([0.5, bad]).tobytes()
     decided = (position + 1, "x", 1, 0, 0, 0.5, position, 1, 0, None, None, 0, 0)
     for kind, row in (
@@ -622,7 +621,7 @@ def test_over_http(tmp_path: Path) -> None:
         assert service.post("/home/decisions", {"context": "v"}).status_code == 200
 
 
-def test_a_service_starts_with_a_policy_that_nobody_registered(tmp_path: Path) -> None:
+def test_a_service_starts_with_an_unregistered_policy(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:
         engine.create("home", arms=ARMS, policy="faulty")
@@ -634,7 +633,7 @@ def test_a_service_starts_with_a_policy_that_nobody_registered(tmp_path: Path) -
         assert service.post("/home/decisions", {"context": "v"}).status_code == 503
 
 
-def test_a_key_that_sees_some_experiments_hears_of_those(tmp_path: Path) -> None:
+def test_a_limited_key_sees_failures_of_its_experiments_only(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:
         for name in ("home", "shop"):
@@ -656,7 +655,7 @@ def test_a_key_that_sees_some_experiments_hears_of_those(tmp_path: Path) -> None
 # on the command line
 
 
-def test_commands_tell_in_one_line_which_policy_fails(tmp_path: Path) -> None:
+def test_commands_name_a_failing_policy_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:
         for name, policy in (("home", "faulty"), ("good", "alpha-fair-bandit")):
@@ -673,13 +672,13 @@ def test_commands_tell_in_one_line_which_policy_fails(tmp_path: Path) -> None:
     ):
         result = CliRunner().invoke(program, command.split())
         assert result.exit_code == code, result.stderr
-        told = [line for line in result.stderr.splitlines() if "policy of home failed while being made" in line]
+        told = [line for line in result.stderr.splitlines() if "policy of home failed while being created" in line]
         assert len(told) == (0 if command.startswith("backup") else 1), result.stderr
         assert all(line.startswith("warning: ") for line in told)
         assert "Traceback" not in result.stderr
 
 
-def test_the_classes_are_whole(engine: Engine) -> None:
+def test_every_fault_class_is_covered(engine: Engine) -> None:
     """Without a fault they are policies as any other."""
-    assert isinstance(engine._experiments["home"].policy, BasePolicy)
+    assert isinstance(engine._live.experiments["home"].policy, BasePolicy)
     engine.verify()

@@ -23,7 +23,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 
 ARMS = ("ada", "ben")
 MESSAGES = ("disk I/O error", "database or disk is full", "database is locked")
@@ -86,7 +86,7 @@ class Session:
         self.engine: Engine = self.insist(self.opened)
 
     def opened(self) -> Engine:
-        return Engine(Ledger(self.path, connect=self.disk.connect), seed=1, clock=lambda: int(self.now * 1e9))
+        return Engine(SqliteStore(self.path, connect=self.disk.connect), seed=1, clock=lambda: int(self.now * 1e9))
 
     def insist(self, ask: Callable[[], Any]) -> Any:
         """Ask until there is an answer; a change that was made although it was said to have failed is refused then."""
@@ -177,12 +177,12 @@ class Session:
 
 @pytest.fixture(autouse=True)
 def _small_snapshots() -> Iterator[None]:
-    with mock.patch("alphafair.engine.decisions.SNAPSHOT_EVERY", 9):
+    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 9):
         yield
 
 
 @pytest.mark.parametrize(("times", "after"), [(1, False), (1, True), (2, False)], ids=["before", "after", "and again"])
-def test_a_fault_wherever_the_disk_is_touched(tmp_path: Path, times: int, after: bool) -> None:
+def test_a_fault_at_every_disk_operation(tmp_path: Path, times: int, after: bool) -> None:
     peaceful = Session(tmp_path / "peaceful.db", Disk())
     peaceful.play()
     everywhere = range(1, peaceful.disk.touches + 1)
@@ -207,7 +207,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 def engine(tmp_path: Path, disk: Disk) -> Iterator[Engine]:
-    engine = Engine(Ledger(tmp_path / "shop.db", connect=disk.connect), seed=1)
+    engine = Engine(SqliteStore(tmp_path / "shop.db", connect=disk.connect), seed=1)
     engine.create("home", arms=ARMS)
     yield engine
     engine.close()
@@ -218,7 +218,7 @@ def earned(engine: Engine) -> float:
     return sum(engine.experiment("home").cumulative_rewards.values())
 
 
-def test_health_says_why_and_is_ready_again_by_itself(engine: Engine, disk: Disk) -> None:
+def test_health_gives_the_reason_and_recovers(engine: Engine, disk: Disk) -> None:
     receipt = engine.decide("home", "v")
     position = engine.position
     disk.first, disk.times = 0, 10**9
@@ -253,7 +253,7 @@ def test_a_failed_read_in_the_middle_of_a_group_leaves_nothing_behind(engine: En
     engine.verify()
 
 
-def test_a_slow_disk_lets_nobody_see_what_is_not_on_it(engine: Engine, disk: Disk, tmp_path: Path) -> None:
+def test_uncommitted_decisions_are_not_visible(engine: Engine, disk: Disk, tmp_path: Path) -> None:
     receipt = engine.decide("home", "v")
     disk.commits_wait = threading.Event()
     answers: list[Any] = []
@@ -276,8 +276,8 @@ def test_a_slow_disk_lets_nobody_see_what_is_not_on_it(engine: Engine, disk: Dis
 
 @pytest.mark.parametrize("lock", ["immediate", "exclusive"])
 def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str) -> None:
-    with mock.patch("alphafair.engine.ledger.BUSY", 0.01):
-        engine = Engine(Ledger(tmp_path / "shop.db"))
+    with mock.patch("alphafair.engine.store.BUSY", 0.01):
+        engine = Engine(SqliteStore(tmp_path / "shop.db"))
     engine.create("home", arms=ARMS)
     receipt = engine.decide("home", "v")
     other = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
@@ -299,9 +299,9 @@ def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str)
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    engine = Engine(Ledger(tmp_path / "shop.db"), seed=1)
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=1)
     engine.create("home", arms=ARMS)
-    connection = engine._ledger.connection
+    connection = engine._store.connection
     (pages,) = connection.execute("pragma page_count").fetchone()
     connection.execute(f"pragma max_page_count = {pages + 3}")
     done: list[Receipt] = []
@@ -361,7 +361,7 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
 def test_a_torn_page_in_the_last_commit(tmp_path: Path) -> None:
     """Whatever is wrong with the frames of the last commit, it is as if it had not been asked for."""
     path = tmp_path / "shop.db"
-    engine = Engine(Ledger(path), seed=1)
+    engine = Engine(SqliteStore(path), seed=1)
     engine.create("home", arms=ARMS)
     receipts = [engine.decide("home", f"v{k}", f"{k}") for k in range(5)]
     wal = Path(f"{path}-wal")

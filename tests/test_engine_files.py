@@ -15,7 +15,7 @@ from alphafair.engine import Mismatch, Outcome, Unavailable
 from alphafair.engine.migrations import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
-from alphafair.service.serve import log_file
+from alphafair.service.server import log_file
 from tests.serving import ARMS, running
 from tests.test_service_process import refused, serving
 
@@ -58,7 +58,7 @@ WAYS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_acknowledged_once_a_file_is_gone(path: Path, way: str) -> None:
+def test_nothing_is_acknowledged_after_a_file_is_removed(path: Path, way: str) -> None:
     engine = Engine.open(made(path), seed=2)
     receipt = engine.decide("home", "v")
     assert engine.health()["ready"]
@@ -110,7 +110,7 @@ def test_a_link_that_leads_elsewhere_counts_as_replaced(path: Path, tmp_path: Pa
 
 
 @pytest.mark.compiled
-def test_the_service_says_so_and_goes_on_when_the_file_is_back(path: Path) -> None:
+def test_the_service_recovers_when_the_file_is_back(path: Path) -> None:
     with running(made(path)) as shop:
         assert shop.post("/home/decisions", {"context": "v"}).status_code == 200
         path.rename(path.with_name("moved.db"))
@@ -130,7 +130,7 @@ def test_the_service_says_so_and_goes_on_when_the_file_is_back(path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "chain of links", "linked folder", "relative path"])
-def test_a_file_has_one_writer_whatever_it_is_called(
+def test_a_file_has_one_writer_under_any_name(
     path: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(path)
@@ -169,17 +169,17 @@ def test_a_second_hard_link_is_refused_for_writing(path: Path, tmp_path: Path) -
     """SQLite would keep a write-ahead log for each name, and neither would know of the other."""
     with Engine.open(made(path)) as engine:
         os.link(path, tmp_path / "other.db")
-        with pytest.raises(InvalidArgument, match="2 names"):
+        with pytest.raises(InvalidArgument, match="one hard link"):
             Engine.open(tmp_path / "other.db")
         assert engine.decide("home", "v", id="second")
-    with pytest.raises(InvalidArgument, match="2 names"):
+    with pytest.raises(InvalidArgument, match="one hard link"):
         Engine.open(path)
     (tmp_path / "other.db").unlink()
     with Engine.open(path) as engine:
         engine.verify()
 
 
-def test_an_empty_file_is_new_and_only_where_one_may_be_made(path: Path) -> None:
+def test_an_empty_file_counts_as_missing(path: Path) -> None:
     path.touch()
     with pytest.raises(InvalidArgument, match="not an empty one"):
         Engine.open(path, create=False)
@@ -189,7 +189,7 @@ def test_an_empty_file_is_new_and_only_where_one_may_be_made(path: Path) -> None
         assert engine.was_empty
     with Engine.open(path, create=False) as engine:
         assert not engine.was_empty
-    with pytest.raises(InvalidArgument, match="a file that is there"):
+    with pytest.raises(InvalidArgument, match="an existing file"):
         Engine.open(path.with_name("shpo.db"), create=False)
     assert not path.with_name("shpo.db").exists()
 
@@ -206,7 +206,7 @@ def test_a_write_ahead_log_without_its_file_is_kept(path: Path, left: str) -> No
         path.touch()
     Path(f"{path}-wal").write_bytes(log)
     for options in ({}, {"create": False}, {"read_only": True}):
-        with pytest.raises(InvalidArgument, match=r"shop\.db-wal|a file that"):
+        with pytest.raises(InvalidArgument, match=r"shop\.db-wal|an existing file|not an empty one"):
             Engine.open(path, **options)  # type: ignore[arg-type]
     assert Path(f"{path}-wal").read_bytes() == log
     path.write_bytes(whole)
@@ -214,7 +214,7 @@ def test_a_write_ahead_log_without_its_file_is_kept(path: Path, left: str) -> No
         assert engine.experiments() == ["home"]
 
 
-def test_a_lock_that_was_removed_lets_nobody_mix_two_histories(path: Path) -> None:
+def test_a_removed_lock_does_not_mix_two_histories(path: Path) -> None:
     """Two writers at once are refused by the position that each expects; a client sees 503, not 500."""
     first = Engine.open(made(path), seed=1)
     Path(f"{path}.lock").unlink()
@@ -224,12 +224,12 @@ def test_a_lock_that_was_removed_lets_nobody_mix_two_histories(path: Path) -> No
         first.decide("home", "v")
     assert as_failure(caught.value).status == 503
     assert first.decide("home", "v").arm in ARMS  # it has read what the other wrote
-    second._ledger.close()
+    second._store.close()
     first.verify()
     first.close()
 
 
-def test_steps_of_the_schema_are_numbered_one_by_one() -> None:
+def test_migrations_are_numbered_without_gaps() -> None:
     numbers = [number for number, _, _ in schema()]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -238,9 +238,9 @@ def test_steps_of_the_schema_are_numbered_one_by_one() -> None:
 
 
 @pytest.mark.compiled
-def test_a_mistyped_name_is_said_and_can_be_refused(path: Path) -> None:
+def test_a_new_file_is_logged_and_can_be_refused(path: Path) -> None:
     typo, link = path.with_name("shpo.db"), path.with_name("link.db")
-    assert "a file that is there" in refused("--db", str(typo), "--must-exist")
+    assert "an existing file" in refused("--db", str(typo), "--must-exist")
     assert not typo.exists()
     link.symlink_to(typo)
     with serving(typo) as (process, _):
@@ -261,11 +261,11 @@ def test_the_file_that_is_served_is_logged(path: Path, caplog: pytest.LogCapture
 
 
 @pytest.mark.compiled
-def test_how_far_the_clock_is_behind_is_told_to_those_who_have_a_key(path: Path) -> None:
+def test_the_clock_lag_is_shown_to_keys_only(path: Path) -> None:
     made(path)
     with Engine.open(path) as engine:
         later = int((time.time() + 7200) * 1e6)
-        engine._ledger.rows("update decision set at = ?", (later,))
+        engine._store.rows("update decision set at = ?", (later,))
     key = keys.create(path, "read", "you")
     with running(path) as shop:
         assert shop.http.get("/ready").json() == {"ready": True}

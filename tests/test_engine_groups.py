@@ -55,7 +55,7 @@ def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: 
         of_arms = {**GROUPS, "sofa": "ben", "rug": "cyd"}
         assert status.groups == GroupStatus(of_arms, {"ada": 1.0, "ben": 2.0, "cyd": 3.0}, None)
         owned = {"ada": 0.0, "ben": 0.0, "cyd": 0.0}
-        learned: Any = engine._experiments["home"].policy.cumulative_rewards
+        learned: Any = engine._live.experiments["home"].policy.cumulative_rewards
         for arm, earned in zip((*ARMS, "sofa", "rug"), learned, strict=True):
             owned[of_arms[arm]] += earned  # under full information, of all that was drawn from
             if policy != "alpha-fair":
@@ -72,7 +72,7 @@ def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: 
         engine.verify()
 
 
-def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_path: Path) -> None:
+def test_floors_and_entitlements_are_by_arm_without_groups(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("home", arms=ARMS, groups=Groups(entitlements={"desk": 4.0}, pull_floor={"chair": 0.3}))
         entitlements = {"lamp": 1.0, "desk": 4.0, "chair": 1.0}
@@ -110,29 +110,29 @@ def test_floors_and_entitlements_speak_of_arms_where_there_are_no_groups(tmp_pat
         ({"groups": Groups(entitlements={"sofa": 2.0})}, "entitlements must be by arm"),
         ({"groups": Groups(LABELS, entitlements={"cyd": 2.0})}, "for groups among"),
         ({"groups": Groups(pull_floor=0.5)}, "1 over 3 arms"),
-        ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge takes "),
-        ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive takes "),
-        ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive takes "),
+        ({"groups": LABELS, "policy": "hedge"}, "groups must be left out: hedge accepts "),
+        ({"pull_floor": 0.1}, "pull_floor must be left out: alpha-fair-adaptive accepts "),
+        ({"entitlements": {"lamp": 2.0}}, "entitlements must be left out: alpha-fair-adaptive accepts "),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_made(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+def test_invalid_groups_are_refused_and_nothing_is_created(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
         with pytest.raises(InvalidArgument, match=words):
             engine.create("home", arms=ARMS, **said)
         assert engine.experiments() == []
 
 
-def test_a_new_arm_says_its_group_where_there_are_any(tmp_path: Path) -> None:
+def test_a_new_arm_needs_its_group_where_there_are_groups(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS, groups=LABELS)
         engine.create("plain", arms=ARMS)
         with pytest.raises(RequestError, match="every arm of this experiment has one"):
             engine.add_arm("home", "sofa")
-        with pytest.raises(RequestError, match="arms have none here"):
+        with pytest.raises(RequestError, match="arms have no groups"):
             engine.add_arm("plain", "sofa", group="ada")
-        with pytest.raises(RequestError, match="that of a new group"):
+        with pytest.raises(RequestError, match="left out for an existing group"):
             engine.add_arm("home", "sofa", group="ada", entitlement=2.0)
-        with pytest.raises(InvalidArgument, match="all arms are entitled alike"):
+        with pytest.raises(InvalidArgument, match="entitlements must be None"):
             engine.add_arm("plain", "sofa", entitlement=2.0)
         position = engine.verify()
         assert position == 2
@@ -160,7 +160,7 @@ def test_the_first_group_that_is_entitled_to_more_keeps_that_over_a_restart(tmp_
         engine.create("home", arms=ARMS, policy=policy, groups=LABELS)
         engine.add_arm("home", "rug", group="cyd", entitlement=3.0)
         play(engine, 20)
-        engine._take_snapshots(1)
+        engine._live.take_snapshots(1)
         then = engine.experiment("home")
         assert then.groups is not None
         assert then.groups.entitlements == {"ada": 1.0, "ben": 1.0, "cyd": 3.0}
@@ -170,7 +170,7 @@ def test_the_first_group_that_is_entitled_to_more_keeps_that_over_a_restart(tmp_
         engine.verify()
 
 
-def test_groups_are_said_in_four_ways(tmp_path: Path) -> None:
+def test_groups_can_be_passed_in_four_forms(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
         ways: list[Any] = [LABELS, np.array(LABELS), Groups(LABELS), {"labels": LABELS}, {"labels": GROUPS}]
         for k, said in enumerate(ways):
@@ -181,9 +181,9 @@ def test_groups_are_said_in_four_ways(tmp_path: Path) -> None:
         assert [type(label) for label in labels] == [str] * 3
 
 
-def test_a_setting_that_a_policy_needs_is_asked_for(tmp_path: Path) -> None:
+def test_a_required_setting_is_named(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db") as engine:
-        with pytest.raises(RequestError, match="horizon must be said: fair-cb cannot do without"):
+        with pytest.raises(RequestError, match="horizon must be passed: fair-cb requires it"):
             engine.create("home", arms=ARMS, policy="fair-cb")
         assert engine.experiments() == []
 
@@ -213,8 +213,8 @@ def test_over_http(tmp_path: Path) -> None:
             assert answer.status_code == 422, answer.text
             assert error(answer)["message"]
         with Client(shop.url) as client:
-            sent = client.create("sent", ARMS, groups=Groups(np.array(LABELS), {"ben": 2.0}, {"ada": 0.2}))
-            assert sent["groups"] == groups
+            sent = client.create("sent", arms=ARMS, groups=Groups(np.array(LABELS), {"ben": 2.0}, {"ada": 0.2}))
+            assert vars(sent.groups) == groups
         for _ in range(20):
             decision = shop.post("/home/decisions", {"context": "v"}).json()
             shop.post("/home/rewards", {"id": decision["id"], "reward": 0.9})

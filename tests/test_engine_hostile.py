@@ -17,7 +17,7 @@ from alphafair.engine import Engine, Unavailable, restore
 from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.service.serve import bound
+from alphafair.service.server import bound
 
 ARMS = ["ada", "ben"]
 
@@ -54,12 +54,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("statement", HOSTILE.values(), ids=HOSTILE)
-def test_a_schema_of_another_hand_is_refused(path: Path, tmp_path: Path, statement: str) -> None:
+def test_a_changed_schema_is_refused(path: Path, tmp_path: Path, statement: str) -> None:
     execute(path, statement)
     before = path.read_bytes()
     for read_only in (True, False):
         with pytest.raises(
-            InvalidArgument, match=r"must be a file with the schema that alphafair made; .* Somebody has changed"
+            InvalidArgument, match=r"must be a file with the schema that alphafair made; .* The schema was changed"
         ):
             Engine.open(path, read_only=read_only)
     for command in (["verify", str(path)], ["keys", "list", "--db", str(path)]):
@@ -80,7 +80,7 @@ SLIPPED_IN = {
 
 
 @pytest.mark.parametrize(("old", "new"), SLIPPED_IN.values(), ids=SLIPPED_IN)
-def test_what_was_slipped_into_a_table_is_refused(path: Path, old: str, new: str) -> None:
+def test_a_changed_table_is_refused(path: Path, old: str, new: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute("pragma writable_schema = on")
     change = "update sqlite_master set sql = replace(sql, ?, ?) where name = 'api_key' and instr(sql, ?)"
@@ -109,7 +109,7 @@ def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
 
 def test_functions_in_a_schema_are_not_trusted(path: Path) -> None:
     with Engine.open(path) as engine:
-        ((trusted,),) = engine._ledger.rows("pragma trusted_schema")
+        ((trusted,),) = engine._store.rows("pragma trusted_schema")
         assert trusted == 0
 
 
@@ -142,7 +142,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with Engine.open(tmp_path / "shop.db") as engine:
@@ -156,7 +156,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert set(found.values()) == {0o600}
 
 
-def test_a_file_that_others_can_read_is_told(path: Path) -> None:
+def test_a_file_readable_by_others_is_reported(path: Path) -> None:
     path.chmod(0o644)
     with Engine.open(path) as engine:
         assert engine.readable_by_others
@@ -170,10 +170,10 @@ def test_a_lock_that_is_a_link_is_not_written_through(path: Path, tmp_path: Path
     victim.write_text("dear diary")
     (tmp_path / "shop.db.lock").unlink()
     (tmp_path / "shop.db.lock").symlink_to(victim)
-    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link"):
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock must be a regular file"):
         Engine.open(path)
     (tmp_path / "new.db.lock").symlink_to(victim)
-    with pytest.raises(Unavailable, match=r"new\.db\.lock is a link"):
+    with pytest.raises(Unavailable, match=r"new\.db\.lock must be a regular file"):
         restore(path, tmp_path / "new.db")
     assert victim.read_text() == "dear diary"
 
@@ -183,12 +183,12 @@ def test_a_lock_that_is_another_file_is_not_written_to(path: Path, tmp_path: Pat
     victim.write_text("dear diary")
     lock.unlink()
     os.link(victim, lock)
-    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link or no file"):
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock must be a regular file"):
         Engine.open(path)
     assert victim.read_text() == "dear diary"
     lock.unlink()
     os.mkfifo(lock)
-    with pytest.raises(Unavailable, match=r"shop\.db\.lock is a link or no file"):
+    with pytest.raises(Unavailable, match=r"shop\.db\.lock must be a regular file"):
         Engine.open(path)
 
 
@@ -225,7 +225,7 @@ def test_a_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
         with bound(where) as listening:
             listening.listen()
             assert stat.S_IMODE(where.stat().st_mode) == 0o660
-            with pytest.raises(InvalidArgument, match="one that nobody listens on"), bound(where):
+            with pytest.raises(InvalidArgument, match="no other process listens on"), bound(where):
                 pass
             assert where.is_socket()
     finally:

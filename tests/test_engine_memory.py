@@ -18,11 +18,11 @@ import pytest
 
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, decisions, memory
-from alphafair.engine.events import SnapshotPiece
-from alphafair.engine.fold import Fold
-from alphafair.engine.known import KnownDecisions
+from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, experiment, live
+from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.replay import Replay
+from alphafair.engine.steps import Batch
+from alphafair.engine.store import SnapshotPiece
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
@@ -49,7 +49,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 # how many contexts
 
 
-def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> None:
+def test_too_many_contexts_are_refused_and_existing_ones_work(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1, max_contexts=3) as engine:
         engine.create("home", arms=ARMS)
         engine.create("other", arms=ARMS)
@@ -76,19 +76,19 @@ def test_a_context_too_many_is_refused_and_known_ones_go_on(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])
-def test_max_contexts_is_a_count(tmp_path: Path, value: Any) -> None:
+def test_max_contexts_must_be_a_positive_integer(tmp_path: Path, value: Any) -> None:
     with pytest.raises(ValueError, match="max_contexts must be"):
         Engine.open(tmp_path / "shop.db", max_contexts=value)
     assert not (tmp_path / "shop.db").exists()
 
 
-def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
-    with mock.patch.object(decisions, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
+def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
+    with mock.patch.object(live, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
-        row = engine._experiments["wide"].policy._bytes_per_context
+        row = engine._live.experiments["wide"].policy._bytes_per_context
         limit = engine.experiment("wide").max_contexts
         assert row > 500 * 8
-        assert limit == 5_000_000 // (memory.COPIES * row + memory.LABEL_BYTES)
+        assert limit == 5_000_000 // (experiment.CONTEXT_COPIES * row + experiment.LABEL_BYTES)
         answers = engine.submit([Decide("wide", f"{k}") for k in range(limit + 5)])
         assert [isinstance(answer, RequestError) for answer in answers] == [False] * limit + [True] * 5
         engine.create("other", arms=ARMS)  # experiments share it equally
@@ -97,8 +97,8 @@ def test_the_default_is_what_half_of_the_memory_takes(tmp_path: Path) -> None:
         assert isinstance(engine.decide("wide", "0"), Receipt)
 
 
-def test_there_is_room_for_one_context_at_least(tmp_path: Path) -> None:
-    with mock.patch.object(decisions, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
+def test_at_least_one_context_is_allowed(tmp_path: Path) -> None:
+    with mock.patch.object(live, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS)
         assert engine.experiment("home").max_contexts == 1
 
@@ -124,13 +124,13 @@ def test_the_memory_of_this_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_what_is_counted_per_context_covers_what_it_takes(name: str, variant: str) -> None:
+def test_the_memory_per_context_is_not_underestimated(name: str, variant: str) -> None:
     """Growing, saving and loading, each measured at its highest."""
     few, many = 50, 850
     peaks = {n: highest(name, variant, n) for n in (few, many)}
     policy = made(name, variant, 1)
     per_context = (peaks[many] - peaks[few]) / (many - few)
-    assert per_context <= memory.COPIES * policy._bytes_per_context + memory.LABEL_BYTES
+    assert per_context <= experiment.CONTEXT_COPIES * policy._bytes_per_context + experiment.LABEL_BYTES
 
 
 def highest(name: str, variant: str, n_contexts: int) -> int:
@@ -153,9 +153,10 @@ def highest(name: str, variant: str, n_contexts: int) -> int:
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_a_loaded_policy_is_there_once(name: str, variant: str) -> None:
+def test_loading_a_policy_keeps_one_copy(name: str, variant: str) -> None:
     state = made(name, variant, 500).snapshot()
     size = sum(array.nbytes for array in state.arrays.values())
+    load_policy(state)  # imports and compiles what it needs
     gc.disable()
     tracemalloc.start()
     try:
@@ -181,7 +182,7 @@ def test_one_more_context_does_not_copy_all_others(name: str, variant: str) -> N
     assert taken < 20_000
 
 
-def test_a_context_that_finds_no_room_changes_nothing() -> None:
+def test_a_context_without_memory_changes_nothing() -> None:
     policy = made("independent-alpha-fair", "", 4)
     before, calls = policy.snapshot(), list[Any]()
 
@@ -201,11 +202,11 @@ def test_a_context_that_finds_no_room_changes_nothing() -> None:
     assert policy.choose(8).arm < 20
 
 
-def test_what_was_in_memory_is_gone_before_it_is_loaded_again(engine: Engine) -> None:
+def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     engine.create("idle", arms=ARMS)
     engine.reward(engine.decide("home", "v").id, 0.5)
-    old = [weakref.ref(experiment.policy) for experiment in engine._keyed.values()]
-    old += [weakref.ref(experiment) for experiment in engine._keyed.values()]
+    old = [weakref.ref(experiment.policy) for experiment in engine._live.by_key.values()]
+    old += [weakref.ref(experiment) for experiment in engine._live.by_key.values()]
     alive: list[int] = []
 
     class Watching(Replay):
@@ -215,9 +216,9 @@ def test_what_was_in_memory_is_gone_before_it_is_loaded_again(engine: Engine) ->
 
     gc.disable()
     try:
-        with mock.patch.object(Fold, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
+        with mock.patch.object(Batch, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
             engine.decide("home", "v", "x")
-        with mock.patch.object(decisions, "Replay", Watching):
+        with mock.patch.object(live, "Replay", Watching):
             assert engine.experiment("home").decisions == 2
     finally:
         gc.enable()
@@ -228,10 +229,10 @@ def test_what_was_in_memory_is_gone_before_it_is_loaded_again(engine: Engine) ->
 # when it is not enough
 
 FAULTS: dict[str, Callable[[], Any]] = {
-    "drawing": lambda: mock.patch.object(KnownDecisions, "begin_group", side_effect=MemoryError),
-    "counting": lambda: mock.patch.object(Fold, "apply", side_effect=MemoryError),
-    "learning": lambda: mock.patch("alphafair.engine.fold.follow", side_effect=MemoryError),
-    "a bug": lambda: mock.patch.object(Fold, "apply", side_effect=KeyError("odd")),
+    "drawing": lambda: mock.patch.object(DecisionCache, "begin_batch", side_effect=MemoryError),
+    "counting": lambda: mock.patch.object(Batch, "apply", side_effect=MemoryError),
+    "learning": lambda: mock.patch("alphafair.engine.experiment.follow", side_effect=MemoryError),
+    "a bug": lambda: mock.patch.object(Batch, "apply", side_effect=KeyError("odd")),
 }
 
 
@@ -268,16 +269,16 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_loading_is_not_tried_with_every_request(engine: Engine) -> None:
-    with mock.patch.object(Fold, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
+    with mock.patch.object(Batch, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
         engine.decide("home", "v")
-    with mock.patch.object(decisions, "RETRY", 1e9), mock.patch.object(Replay, "run", side_effect=MemoryError) as run:
+    with mock.patch.object(live, "RETRY", 1e9), mock.patch.object(Replay, "run", side_effect=MemoryError) as run:
         for _ in range(5):
             with pytest.raises(Unavailable):
                 engine.decide("home", "v")
         assert run.call_count == 1
 
 
-def test_a_snapshot_that_does_not_fit_is_not_taken_for_a_damaged_one(engine: Engine, tmp_path: Path) -> None:
+def test_a_snapshot_without_memory_is_not_taken_for_damaged(engine: Engine, tmp_path: Path) -> None:
     """Beginning with the first event instead would take as much memory, and very long."""
     engine.reward(engine.decide("home", "v").id, 0.5)
     engine.close()
@@ -287,17 +288,17 @@ def test_a_snapshot_that_does_not_fit_is_not_taken_for_a_damaged_one(engine: Eng
         again.verify()
 
 
-def test_a_change_that_finds_no_memory_is_not_made(engine: Engine) -> None:
-    with mock.patch.object(Fold, "changed", side_effect=MemoryError), pytest.raises(Unavailable, match="MemoryError"):
+def test_a_change_without_memory_is_not_made(engine: Engine) -> None:
+    with mock.patch.object(Batch, "change", side_effect=MemoryError), pytest.raises(Unavailable, match="MemoryError"):
         engine.set_alpha("home", 0.25)
     assert engine.experiment("home").alpha != 0.25
     engine.set_alpha("home", 0.25)
     assert engine.experiment("home").alpha == 0.25
 
 
-def test_a_snapshot_that_cannot_be_written_takes_no_answer_back(engine: Engine) -> None:
+def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
     """And what was written of it is not taken for a whole one."""
-    append, failed = engine._ledger.append, list[Any]()
+    append, failed = engine._store.append, list[Any]()
 
     def failing(expected: int, last: int, rows: Any, *updates: Any) -> None:
         if rows.get(SnapshotPiece) and rows[SnapshotPiece][0].number == 1 and not failed:
@@ -306,17 +307,17 @@ def test_a_snapshot_that_cannot_be_written_takes_no_answer_back(engine: Engine) 
         append(expected, last, rows, *updates)
 
     with (
-        mock.patch.object(decisions, "SNAPSHOT_EVERY", 1),
-        mock.patch("alphafair.engine.snapshots.PIECE", 400),
-        mock.patch("alphafair.engine.snapshots.REST", 0.0),
-        mock.patch("alphafair.engine.snapshots.REST_AFTER_FAILURE", 0.0),
-        mock.patch.object(engine._ledger, "append", failing),
+        mock.patch.object(live, "SNAPSHOT_EVERY", 1),
+        mock.patch("alphafair.engine.maintenance.PIECE", 400),
+        mock.patch("alphafair.engine.maintenance.REST", 0.0),
+        mock.patch("alphafair.engine.maintenance.REST_AFTER_FAILURE", 0.0),
+        mock.patch.object(engine._store, "append", failing),
     ):
         for k in range(50):
             assert isinstance(engine.decide("home", f"{k % 3}"), Receipt)
     assert failed
     assert engine.health()["ready"]
-    assert engine._ledger.rows("select count(*) from snapshot")[0][0]
+    assert engine._store.rows("select count(*) from snapshot")[0][0]
     engine.verify()
 
 
@@ -330,14 +331,14 @@ engine.create("home", arms=arms)
 engine.submit([Decide("home", f"{k}") for k in range(1500)])
 engine.close()
 engine = Engine.open(sys.argv[1])
-policy = engine._experiments["home"].policy
+policy = engine._live.experiments["home"].policy
 size = policy._bytes_per_context * policy.n_contexts
 del policy
 with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()
 limit = now + int(3.6 * size)  # with the state that is there, this is enough to load it once more: it takes four
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-engine._stale = True
+engine._live.is_stale = True
 print(engine.experiment("home").contexts, engine.decide("home", "7").context)
 """
 
@@ -356,7 +357,7 @@ def test_a_process_of_limited_memory_loads_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiled
-def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
+def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path / "shop.db", seed=1, max_contexts=2)
     engine.create("home", arms=ARMS)
     with running(tmp_path / "shop.db", engine=engine) as shop:
@@ -368,7 +369,7 @@ def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
         assert shop.http.get("/v1/experiments/home").json()["max_contexts"] == 2
         assert 'alphafair_max_contexts{experiment="home"} 2.0' in shop.http.get("/metrics").text
         with mock.patch.object(Replay, "run", side_effect=MemoryError):
-            with mock.patch.object(Fold, "apply", side_effect=MemoryError):
+            with mock.patch.object(Batch, "apply", side_effect=MemoryError):
                 lost = shop.post("/home/decisions", {"context": "a"})
                 assert (lost.status_code, error(lost)["code"]) == (503, "unavailable")
             ready = shop.http.get("/ready")
@@ -386,9 +387,9 @@ def test_the_service_says_what_is_wrong_and_recovers(tmp_path: Path) -> None:
         engine.verify()
 
 
-def test_mismatches_stay_what_they_are(engine: Engine) -> None:
+def test_a_mismatch_is_raised_unchanged(engine: Engine) -> None:
     with mock.patch.object(Replay, "run", side_effect=Mismatch("changed by another hand")):
-        engine._stale = True
+        engine._live.is_stale = True
         with pytest.raises(Mismatch, match="another hand"):
             engine.decide("home", "v")
         assert "another hand" in str(engine.health(probe=False)["reason"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine.queue import Queue, Ticket
+from alphafair.engine.requests import Queue, Ticket
 
 PATIENCE = 30.0  # seconds after which a test has failed; none waits that long
 
@@ -46,7 +46,7 @@ class Groups:
         raise AssertionError("it never came to that")
 
 
-def test_what_arrives_during_a_group_is_the_next_group() -> None:
+def test_requests_that_arrive_during_a_batch_are_the_next_batch() -> None:
     groups = Groups()
     first = groups.call("first")
     assert groups.entered.acquire(timeout=PATIENCE)
@@ -64,7 +64,7 @@ def test_what_arrives_during_a_group_is_the_next_group() -> None:
     assert sorted(groups.groups[1]) == list(range(5))
 
 
-def test_a_caller_that_is_interrupted_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_caller_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Groups()
     first = groups.call("first")
     assert groups.entered.acquire(timeout=PATIENCE)
@@ -98,7 +98,7 @@ def test_a_leader_that_fails_passes_the_lead_on() -> None:
         assert len(queue) == 0
 
 
-def test_a_group_has_an_end() -> None:
+def test_the_size_of_a_batch_is_limited() -> None:
     queue, sizes = Queue(), list[int]()
 
     def lead(ticket: Ticket) -> None:

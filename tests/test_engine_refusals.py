@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB, Groups
 from alphafair.algorithms import BasePolicy
-from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward
-from alphafair.engine.experiment import GroupStatus
+from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, RequestError, Reward
+from alphafair.engine.decisions import RequestHandler
+from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
 
 ARMS = ("ada", "ben")
@@ -42,29 +45,38 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("arguments", "words"),
     [
-        ({"policy": "hedge"}, "policy must be left out, or 'alpha-fair-adaptive' as in start; got 'hedge'"),
+        (
+            {"policy": "hedge"},
+            "policy must be left out, or the same as in start (policy='alpha-fair-adaptive'); got 'hedge'",
+        ),
         ({"policy": "alpha-fare"}, "policy must be"),
-        ({"alpha": 0.5}, "alpha must be left out, or 0.9 as in start; got 0.5"),
+        ({"alpha": 0.5}, "alpha must be left out, or the same as in start (alpha=0.9); got 0.5"),
         ({"alpha": -1.5}, "alpha must be"),
-        ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive takes"),
-        ({"groups": ["x", "x"]}, "groups must be left out, or None as in start"),
-        ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or None as in start"),
+        ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive accepts"),
+        ({"groups": ["x", "x"]}, "groups must be left out, or the same as in start (groups=None)"),
+        ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or the same as in start (groups=None)"),
+        (
+            {"alpha": 0.5, "groups": ["x", "x"]},
+            "alpha, groups must be left out, or the same as in start (alpha=0.9, groups=None); got {'alpha': 0.5,",
+        ),
         ({"pull_floor": 0.1}, "pull_floor must be left out"),
         ({"seed": 3}, "seed must be left out"),
         ({"n_arms": 2}, "n_arms must be left out"),
     ],
 )
-def test_what_contradicts_a_start_is_refused_by_name(engine: Engine, said: dict[str, Any], words: str) -> None:
+def test_arguments_that_differ_from_a_start_are_refused_by_name(
+    engine: Engine, arguments: dict[str, Any], words: str
+) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     with pytest.raises(InvalidArgument) as refusal:
-        engine.create("home", arms=ARMS, start=state, contexts=["v"], **said)
+        engine.create("home", arms=ARMS, start=state, contexts=["v"], **arguments)
     assert words in str(refusal.value)
     assert engine.experiments() == []
 
 
-def test_what_agrees_with_a_start_may_be_said(engine: Engine) -> None:
+def test_arguments_equal_to_those_of_a_start_are_accepted(engine: Engine) -> None:
     state = learned(AlphaFairAdaptive(1, 2, alpha=0.9, seed=0)).snapshot()
     engine.create("home", arms=ARMS, start=state, contexts=["v"], policy="alpha-fair-adaptive", alpha=0.9)
     state = AlphaFair(1, 2, groups=Groups(["x", "y"], pull_floor=[0.2, 0.1]), seed=0).snapshot()
@@ -92,7 +104,7 @@ def test_contexts_may_be_named_without_a_start(engine: Engine, tmp_path: Path) -
     for policy in ("alpha-fair-adaptive", "alpha-fair", "hedge"):
         settings = {"horizon": 100} if policy == "hedge" else {}
         engine.create(policy, arms=ARMS, policy=policy, contexts=names, **settings)  # type: ignore[arg-type]
-        assert engine._experiments[policy].policy.n_contexts == 40
+        assert engine._live.experiments[policy].policy.n_contexts == 40
         assert engine.decide(policy, "v39").propensity == 0.5
         assert engine.experiment(policy).contexts == 40
     engine.verify()
@@ -120,7 +132,7 @@ class Door:
 
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair", "fair-cb"])
 @pytest.mark.parametrize("available", [None, ["ada", "ben"]])
-def test_a_context_that_was_refused_is_as_if_it_had_never_come(
+def test_a_refused_context_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, available: list[str] | None
 ) -> None:
     path = tmp_path / "shop.db"
@@ -147,15 +159,59 @@ def test_a_context_that_was_refused_is_as_if_it_had_never_come(
     engine.close()
     with Engine.open(path, seed=3) as engine:
         assert engine.decide("home", "refused", "a", available) == first
-        rows = engine._ledger.rows("select c.label, d.id from decision d join context c on c.number = d.context")
+        rows = engine._store.rows("select c.label, d.id from decision d join context c on c.number = d.context")
         assert sorted(rows) == [("other 0", "0"), ("other 1", "1"), ("other 2", "2"), ("refused", "a")]
         engine.verify()
+
+
+def add_contexts_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inject a fault: a context is added to memory before a draw that may be refused."""
+    decide = RequestHandler.decide
+
+    def faulty(handler: RequestHandler, request: Decide, batch: Batch) -> Receipt:
+        experiment = handler._live.experiments[request.experiment]
+        if request.context not in experiment.contexts:
+            number = experiment.n_contexts
+            experiment.add_context(request.context, number, experiment.policy_for(number))
+        return decide(handler, request, batch)
+
+    monkeypatch.setattr(RequestHandler, "decide", faulty)
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_verify_finds_a_context_that_was_added_before_its_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, is_faulty: bool
+) -> None:
+    """In memory after the refusal, in the file after the next decision, and once another label has its number."""
+    path = tmp_path / "shop.db"
+    if is_faulty:
+        add_contexts_before_the_draw(monkeypatch)
+    expected = pytest.raises(Mismatch, match=r"has no row") if is_faulty else nullcontext()
+    with Engine.open(path, seed=1) as engine:
+        engine.create("home", arms=ARMS, policy=policy)
+        engine.mask_arm("home", "ada")
+        with pytest.raises(RequestError):
+            engine.decide("home", "ann", "ann's", available=["ada"])
+        with expected:
+            engine.verify()
+        engine.decide("home", "ann", "ann's")
+        with expected:
+            engine.verify()
+    with Engine.open(path, read_only=True) as reader, expected:
+        reader.verify()
+    if is_faulty:  # ann's label was never written: a file in which bob has her number must not pass either
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("insert into context values (1, 0, 'bob')")
+        expected = pytest.raises(Mismatch, match=r"was not made for context 0, which is 'bob'")
+    with Engine.open(path, read_only=True) as reader, expected:
+        reader.verify()
 
 
 def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "first")
-    policy = engine._experiments["home"].policy
+    policy = engine._live.experiments["home"].policy
 
     def grow(*_: Any, **__: Any) -> None:
         raise InvalidArgument("n_contexts", "at most 1", 2, "Use the context that there is.")
@@ -168,7 +224,7 @@ def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine:
     del policy.grow  # type: ignore[method-assign]
     engine.decide("home", "third")
     engine.verify()
-    assert engine._ledger.rows("select number, label from context order by number") == [(0, "first"), (1, "third")]
+    assert engine._store.rows("select number, label from context order by number") == [(0, "first"), (1, "third")]
 
 
 # nothing that one request brings touches another in the same commit
@@ -221,7 +277,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("odd", range(len(ODD)))
-def test_an_odd_request_is_refused_alone(engine: Engine, odd: int) -> None:
+def test_an_invalid_request_does_not_affect_others(engine: Engine, odd: int) -> None:
     engine.create("home", arms=ARMS)
     engine.create("all", arms=ARMS, policy="alpha-fair")
     drawn = engine.submit([Decide("home", "v", "good"), Decide("all", "v", "full")])
@@ -239,7 +295,7 @@ def test_an_odd_request_is_refused_alone(engine: Engine, odd: int) -> None:
     engine.verify()
 
 
-def test_strings_of_other_libraries_are_strings(engine: Engine) -> None:
+def test_strings_of_other_libraries_are_accepted(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     for kind in (str, Name, np.str_):
         first = engine.decide(kind("home"), kind("v"), kind("a"), [kind("ada"), kind("ben")])
@@ -252,7 +308,7 @@ def test_strings_of_other_libraries_are_strings(engine: Engine) -> None:
     engine.verify()
 
 
-def test_numbers_of_other_libraries_are_numbers(engine: Engine) -> None:
+def test_numbers_of_other_libraries_are_accepted(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     for k, value in enumerate([np.float64(0.5), np.float32(0.5), np.int64(1), 1, np.array(0.5), np.array([0.5])[0]]):
         engine.decide("home", "v", str(k))
@@ -261,7 +317,7 @@ def test_numbers_of_other_libraries_are_numbers(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("context", [7, None, ["v"], {"v": 1}])
-def test_what_is_no_label_is_not_erased(engine: Engine, context: Any) -> None:
+def test_erasing_an_invalid_label_is_refused(engine: Engine, context: Any) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "v")
     with pytest.raises(RequestError):

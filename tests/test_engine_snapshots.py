@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
-from alphafair.engine import Decide, Unavailable, decisions, snapshots
+from alphafair.engine import Decide, Unavailable, live, maintenance, store
 from alphafair.engine.experiment import same_state
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 
 N_CONTEXTS, ARMS = 500, ["ada", "ben", "cyd"]
 CONTEXTS = [f"v{k}" for k in range(N_CONTEXTS)]
 PIECE = 4_000  # bytes
 
 
-class Watched(Ledger):
+class Watched(SqliteStore):
     """Notes how many bytes each commit was given, and fails when it is told to."""
 
     def __init__(self, path: Path) -> None:
@@ -40,11 +40,11 @@ class Watched(Ledger):
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr(snapshots, "PIECE", PIECE)
-    monkeypatch.setattr(snapshots, "REST", 0.0)
-    monkeypatch.setattr(snapshots, "REST_AFTER_FAILURE", 0.0)
-    monkeypatch.setattr(snapshots, "BYTES_PER_EVENT", 1_000_000)
+    monkeypatch.setattr(live, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(maintenance, "PIECE", PIECE)
+    monkeypatch.setattr(maintenance, "REST", 0.0)
+    monkeypatch.setattr(maintenance, "REST_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(maintenance, "BYTES_PER_EVENT", 1_000_000)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def ledger_of(engine: Engine) -> Watched:
-    assert isinstance(engine._ledger, Watched)
-    return engine._ledger
+    assert isinstance(engine._store, Watched)
+    return engine._store
 
 
 def rounds(engine: Engine, n: int, name: str = "large") -> None:
@@ -68,24 +68,24 @@ def rounds(engine: Engine, n: int, name: str = "large") -> None:
 
 def begin(engine: Engine) -> int:
     """Learn until a snapshot is begun; its position."""
-    while engine._snapshots._unfinished is None:
+    while engine._live.snapshots._unfinished is None:
         engine.decide("large", "v0")
     return engine.position
 
 
 def kept(engine: Engine, name: str = "large") -> list[int]:
     """The positions of the snapshots of an experiment, in order."""
-    key = engine._experiments[name].key
-    return [seq for (seq,) in engine._ledger.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
+    key = engine._live.experiments[name].key
+    return [seq for (seq,) in engine._store.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
 
 
 def pieces(engine: Engine) -> list[tuple[int, int]]:
     """Experiment and position of every piece that is written apart."""
-    return [(key, seq) for key, seq in engine._ledger.rows("select distinct experiment, seq from snapshot_piece")]
+    return [(key, seq) for key, seq in engine._store.rows("select distinct experiment, seq from snapshot_piece")]
 
 
 def test_no_commit_has_more_than_a_piece(engine: Engine) -> None:
-    size = len(engine._experiments["large"].policy.snapshot().to_bytes())
+    size = len(engine._live.experiments["large"].policy.snapshot().to_bytes())
     assert size > 10 * PIECE
     ledger_of(engine).sizes.clear()
     rounds(engine, 60)
@@ -112,24 +112,24 @@ def test_no_step_copies_or_writes_twice(engine: Engine) -> None:
 
 
 def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path: Path) -> None:
-    begun, state = begin(engine), engine._experiments["large"].policy.snapshot()
-    tally = engine._experiments["large"].tally.to_json()
+    begun, state = begin(engine), engine._live.experiments["large"].policy.snapshot()
+    tally = engine._live.experiments["large"].tally.to_json()
     rounds(engine, 5)  # meanwhile it learns
     while not kept(engine):
         engine.maintain()
     assert kept(engine) == [begun]
-    key = engine._experiments["large"].key
-    ((last, counted),) = engine._ledger.rows("select state, tally from snapshot where experiment = ?", (key,))
-    assert same_state(State.from_bytes(snapshots.whole(engine._ledger, key, begun, last)), state)
+    key = engine._live.experiments["large"].key
+    ((counted,),) = engine._store.rows("select tally from snapshot where experiment = ?", (key,))
+    assert same_state(State.from_bytes(engine._store.snapshot_state(key, begun)), state)
     assert counted == tally
     engine.verify()
 
 
-def test_memory_is_looked_for_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_allocated_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In short steps, while it learns on: the snapshot is of the moment of the copy."""
-    monkeypatch.setattr(snapshots, "TOUCHED", 5_000)
-    n_bytes, position = engine._experiments["large"].state_bytes, begin(engine)
-    rows = engine._snapshots._rows(engine._experiments["large"])
+    monkeypatch.setattr(maintenance, "ALLOCATED", 5_000)
+    n_bytes, position = engine._live.experiments["large"].n_state_bytes, begin(engine)
+    rows = engine._live.snapshots._rows(engine._live.experiments["large"])
     assert [next(rows) for _ in range(n_bytes // 5_000)] == [None] * (n_bytes // 5_000)
     while not kept(engine):
         engine.decide("large", "v0")
@@ -155,8 +155,8 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
         rounds(engine, 15)
         while engine.maintain():
             pass
-    assert len(kept(engine)) == snapshots.KEPT
-    key = engine._experiments["large"].key
+    assert len(kept(engine)) == store.SNAPSHOTS_KEPT
+    key = engine._live.experiments["large"].key
     assert sorted(pieces(engine)) == [(key, seq) for seq in kept(engine)]
     assert max(sizes) < 2 * PIECE
     engine.verify()
@@ -164,12 +164,12 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
 
 def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: Path) -> None:
     rounds(engine, 13)  # one is begun
-    position, state = engine.position, engine._experiments["large"].policy.snapshot()
+    position, state = engine.position, engine._live.experiments["large"].policy.snapshot()
     engine.close()
     with Engine.open(tmp_path / "shop.db") as again:
         assert kept(again)[-1] == position
         assert {seq for _, seq in pieces(again)} == {*kept(again)}
-        assert same_state(again._experiments["large"].policy.snapshot(), state)
+        assert same_state(again._live.experiments["large"].policy.snapshot(), state)
         again.verify()
 
 
@@ -177,20 +177,20 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
 def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces: int) -> None:
     """What a crash leaves after so many pieces: who opens it does without them, removes them, and goes on."""
     begin(engine)
-    while engine._ledger.rows("select count(*) from snapshot_piece") < [(n_pieces,)]:
+    while engine._store.rows("select count(*) from snapshot_piece") < [(n_pieces,)]:
         engine.maintain()
     path = tmp_path / "crashed.db"
     for ending in ("", "-wal"):
-        shutil.copy(f"{engine._ledger.path}{ending}", f"{path}{ending}")
+        shutil.copy(f"{engine._store.path}{ending}", f"{path}{ending}")
     with Engine.open(path, read_only=True) as reader:
         assert (kept(reader), len(pieces(reader))) == ([], 1)
         assert reader.verify() == engine.position
     with Engine.open(path, seed=2) as again:
         assert again.experiment("large") == engine.experiment("large")
-        again._experiments["large"].unsaved = 1  # so that one is taken at the very same position
-        again._take_snapshots(least=1)
+        again._live.experiments["large"].unsaved = 1  # so that one is taken at the very same position
+        again._live.take_snapshots(least=1)
         assert kept(again) == [again.position]
-        assert pieces(again) == [(again._experiments["large"].key, again.position)]
+        assert pieces(again) == [(again._live.experiments["large"].key, again.position)]
     with Engine.open(path) as again:
         assert again.experiment("large") == engine.experiment("large")
         again.verify()
@@ -199,18 +199,18 @@ def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces:
 def test_a_piece_that_is_lost_or_changed_is_noticed(engine: Engine, tmp_path: Path) -> None:
     """What is read has a checksum; then the log tells the same."""
     rounds(engine, 12)
-    state = engine._experiments["large"].policy.snapshot()
+    state = engine._live.experiments["large"].policy.snapshot()
     engine.close()
     for damage in ("delete from snapshot_piece where number = 3", "update snapshot_piece set bytes = zeroblob(9)"):
         with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as file, file:
             assert file.execute(damage).rowcount > 0
-        ledger = Ledger(tmp_path / "shop.db", read_only=True)
+        ledger = SqliteStore(tmp_path / "shop.db", read_only=True)
         reader = Engine(ledger)
-        assert same_state(reader._experiments["large"].policy.snapshot(), state)
+        assert same_state(reader._live.experiments["large"].policy.snapshot(), state)
         reader.close()
 
 
-def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> None:
+def test_a_failed_snapshot_leaves_nothing_and_blocks_nothing(engine: Engine) -> None:
     ledger_of(engine).fails = True
     rounds(engine, 30)
     assert engine.health()["ready"]
@@ -221,12 +221,12 @@ def test_a_failure_leaves_nothing_behind_and_hinders_nobody(engine: Engine) -> N
     while engine.maintain():
         pass
     assert kept(engine)
-    assert {*pieces(engine)} <= {*engine._ledger.rows("select experiment, seq from snapshot")}
+    assert {*pieces(engine)} <= {*engine._store.rows("select experiment, seq from snapshot")}
     engine.verify()
 
 
-def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = engine._experiments["large"].policy
+def test_a_state_with_nan_is_not_saved(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = engine._live.experiments["large"].policy
     sound = policy.snapshot()
     arrays = {name: values * np.nan if values.ndim > 1 else values for name, values in sound.arrays.items()}
     broken = State(sound.policy, sound.version, sound.settings, sound.rng, arrays)
@@ -237,7 +237,7 @@ def test_a_state_with_nan_is_given_up(engine: Engine, monkeypatch: pytest.Monkey
     monkeypatch.undo()
 
 
-def test_all_experiments_get_theirs(engine: Engine) -> None:
+def test_all_experiments_get_snapshots(engine: Engine) -> None:
     for _ in range(60):
         engine.submit([Decide("large", "v1"), Decide("small", "v1")])
     while engine.maintain():

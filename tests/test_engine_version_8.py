@@ -17,9 +17,9 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
-from alphafair.engine.ledger import Ledger
 from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
 
@@ -54,7 +54,7 @@ def rows(path: Path, query: str) -> list[Any]:
         return file.execute(query).fetchall()
 
 
-def test_the_file_is_of_the_version_before(path: Path) -> None:
+def test_the_fixture_is_of_version_8(path: Path) -> None:
     assert rows(path, "select max(number) from migration") == [(8,)]
     states = rows(path, "select state from snapshot") + rows(path, "select state from change where state is not null")
     assert {State.from_bytes(state).version for (state,) in states} == {2, 3}
@@ -64,30 +64,30 @@ def test_the_file_is_of_the_version_before(path: Path) -> None:
     assert created["fair-cb"]["pull_floor"] == 0.1 + 0.2
 
 
-def test_it_stands_as_it_was_left(path: Path) -> None:
+def test_a_version_8_file_opens_with_its_state(path: Path) -> None:
     with Engine.open(path) as engine:
         for name, said in SAID.items():
-            status, policy = engine.experiment(name), engine._experiments[name].policy
+            status, policy = engine.experiment(name), engine._live.experiments[name].policy
             assert status.unhealthy is None
             assert status.cumulative_rewards == said["cumulative_rewards"]
             assert status.accounts == said["accounts"]
             assert status.decisions == said["decisions"]
             assert status.groups == EXPECTED.get(name)
             assert [policy.probabilities(context).tolist() for context in range(3)] == said["probabilities"], name
-        assert engine._experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
+        assert engine._live.experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
         history = engine.history("entitled")
         assert history[0].details["settings"]["groups"] == {
             "labels": ["ada", "ada", "ben"],
             "entitlements": [1.0, 2.0],
             "pull_floor": 0.05,
         }
-        assert (history[-1].kind, engine._experiments["entitled"].code) == ("upgrade", CODE)
+        assert (history[-1].kind, engine._live.experiments["entitled"].code) == ("upgrade", CODE)
     snapshots = rows(path, "select state from snapshot")
     assert snapshots
     assert {State.from_bytes(state).version for (state,) in snapshots} == {4}
 
 
-def test_it_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> None:
+def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> None:
     for seed in (1, 2):  # from the log, then from snapshots
         with Engine.open(path, seed=seed) as engine:
             for name in SAID:
@@ -96,7 +96,7 @@ def test_it_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> N
                 reward: Any = dict.fromkeys(status.arms, 0.5) if status.feedback == "full" else 0.5
                 assert engine.reward(receipt.id, reward).outcome == "applied"
             for name in ("groups", "scale-free") if seed == 1 else ():
-                ids = [id for (id,) in engine._ledger.rows(WAITING, (name,))]
+                ids = [id for (id,) in engine._store.rows(WAITING, (name,))]
                 assert ids, "decisions of then that wait for their rewards"
                 assert {engine.reward(id, 0.25).outcome for id in ids} == {"applied"}
             engine.verify()
@@ -113,10 +113,10 @@ def test_it_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [*SAID])
-def test_every_propensity_of_then_is_what_the_log_leads_to_now(path: Path, name: str) -> None:
+def test_every_propensity_of_version_8_is_recomputed(path: Path, name: str) -> None:
     """`verify` begins where this code took over; here the whole log is done again, from its first event."""
-    Ledger(path).close()  # brings it up to date
-    ledger = Ledger(path, read_only=True)
+    SqliteStore(path).close()  # brings it up to date
+    ledger = SqliteStore(path, read_only=True)
     try:
         ((key,),) = ledger.rows("select seq from change where kind = 'create' and body ->> '$.name' = ?", (name,))
         until = ledger.position
@@ -131,7 +131,7 @@ def test_every_propensity_of_then_is_what_the_log_leads_to_now(path: Path, name:
         ledger.close()
 
 
-def test_what_began_with_a_state_of_then_says_so(tmp_path: Path) -> None:
+def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) -> None:
     """The state cannot be read, and without it nothing that came later can be learned again."""
     path = unpacked("version-8-started.db.gz", tmp_path / "shop.db")
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_what_began_with_a_state_of_then_says_so(tmp_path: Path) -> None:
             assert engine.experiment("other").unhealthy is None
 
 
-def test_a_reader_asks_for_the_step(path: Path) -> None:
+def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"a file of version 9; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
@@ -180,5 +180,5 @@ def test_settings_get_their_present_names_once(before: dict[str, Any], after: di
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "{}", '{"settings": 3, "policy": "fair-cb"}', "null"])
-def test_what_is_no_body_stays_as_it_is(body: str) -> None:
+def test_an_unreadable_body_is_unchanged(body: str) -> None:
     assert with_present_names(body) == body

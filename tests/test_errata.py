@@ -10,8 +10,8 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
 from alphafair.algorithms import POLICIES, BasePolicy
-from alphafair.lab.experiment import KINDS
-from alphafair.lab.published import PublishedSign, PublishedStep
+from alphafair.lab.plan import KINDS
+from alphafair.lab.rivals import PublishedSign, PublishedStep
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())

@@ -1,15 +1,17 @@
-"""Experiments: values, runs that resume, the same bytes twice."""
+"""Experiments are values, runs resume, and results do not depend on the executor."""
 
 from __future__ import annotations
 
 import ast
 import json
+import pickle
 import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
-from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +20,31 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import alphafair
 from alphafair import figures, streams
 from alphafair.cli import app
-from alphafair.lab import compiling, measured, paper, report, reproduce, sources
-from alphafair.lab import run as running
-from alphafair.lab.atomic_write import atomic_write
+from alphafair.lab import arena, measure, paper, report, reproduction, runner
 from alphafair.lab.claims import OPEN
-from alphafair.lab.experiment import Contender, Experiment, optimum
-from alphafair.lab.results import Results
-from alphafair.lab.run import Work, run, stream_digest
-from alphafair.lab.serialize import plain
-from alphafair.lab.sources import Data
+from alphafair.lab.plan import Contender, Experiment, FromRatings, Generated, Plan, Simulation, Task, stream_digest
+from alphafair.lab.reproduction import Data, reproduce
+from alphafair.lab.results import Results, plain
+from alphafair.lab.runner import Run, run_plan
+from alphafair.pages import REPORTED_CODE, atomic_write, code_digest
 from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
 
 LIMIT = paper.IMPOSSIBILITY[0]
+
+
+def run(experiment: Experiment, stream: Stream | None, folder: Path, **options: Any) -> Run:
+    """One experiment; where its rounds come from ratings, on this stream."""
+    streams = {} if stream is None else {experiment.rounds: stream}
+    (found,) = run_plan(Plan((experiment,)), folder, streams=streams, **options)
+    return found
+
+
+def digest(experiment: Experiment, stream: Stream) -> str:
+    return runner.short_digest([experiment.settings(stream), code_digest(runner.COMPUTING)])
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +60,15 @@ def test_bands_end_where_metrics_do() -> None:
         ("average_reward", [1.01, 1.02, 1.5], 1.0, None),
         ("alpha_performance", [190.1, 190.2, 195.0], 190.0, None),
     ):
-        plain_band, found = measured.band(np.array(seeds)), measured.metric_band(metric, np.array(seeds), 19, 0.9)
-        assert found.mean == plain_band.mean
-        assert found.low == (pytest.approx(low) if low is not None else plain_band.low)
-        assert found.high == (pytest.approx(high) if high is not None else plain_band.high)
-        assert low is None or plain_band.low < low
-        assert high is None or plain_band.high > high
-    regret = measured.metric_band("standard_regret", np.array([1.0, -5.0, 3.0]), 19, 0.9)
-    assert regret == measured.band(np.array([1.0, -5.0, 3.0]))
+        plain_interval = measure.confidence_interval(np.array(seeds))
+        found = measure.metric_interval(metric, np.array(seeds), 19, 0.9)
+        assert found.value == plain_interval.value
+        assert found.low == (pytest.approx(low) if low is not None else plain_interval.low)
+        assert found.high == (pytest.approx(high) if high is not None else plain_interval.high)
+        assert low is None or plain_interval.low < low
+        assert high is None or plain_interval.high > high
+    regret = measure.metric_interval("standard_regret", np.array([1.0, -5.0, 3.0]), 19, 0.9)
+    assert regret == measure.confidence_interval(np.array([1.0, -5.0, 3.0]))
 
 
 @pytest.mark.compiled
@@ -63,8 +76,8 @@ def test_no_band_of_jains_index_leaves_its_range(tmp_path: Path) -> None:
     """Two seeds of one round each: the wildest bands there are, in every result that has them."""
     stream = streams.ratings(n_rounds=8, n_contexts=1, n_arms=4, seed=0)
     plan = replace(paper.BANDIT_FEEDBACK, n_seeds=2)
-    tables = run(plan.on(stream), tmp_path)
-    outcomes = measured.over_time(measured.Run(plan, stream, tables))["contenders"].values()
+    found = run(plan, stream, tmp_path)
+    outcomes = measure.over_time(found, measure.samples_of(found))["contenders"].values()
     cut = 0
     for each in outcomes:
         assert ((each.jain_index.low >= 0.25) & (each.jain_index.high <= 1.0)).all()
@@ -79,26 +92,42 @@ def test_experiments_are_values(stream: Stream) -> None:
     assert "alpha-fair" in repr(a)
     with pytest.raises(FrozenInstanceError):
         a.name = "Z"  # type: ignore[misc]
-    here = a.on(stream).digest
-    assert here == replace(a).on(stream).digest
-    others = (a.on(stream.head(100)), a.smoke().on(stream), replace(a, n_seeds=31).on(stream))
-    assert len({here, *(work.digest for work in others)}) == 4
-    assert all(experiment.n_seeds >= 30 for experiment in paper.EXPERIMENTS)
+    here = digest(a, stream)
+    assert here == digest(replace(a), stream)
+    others = (digest(a, stream.head(100)), digest(a.smoke(), stream), digest(replace(a, n_seeds=31), stream))
+    assert len({here, *others}) == 4
+    assert all(each.n_seeds >= 30 for each in paper.EXPERIMENTS if each not in paper.IMPOSSIBILITY)
 
 
-def test_instances_made_here_are_values_too() -> None:
+def test_a_plan_is_a_value_that_can_be_shrunk() -> None:
+    plan = reproduction.PLAN
+    assert hash(plan) == hash(Plan(tuple(replace(each) for each in plan)))
+    assert "limit-100000" in repr(plan)
+    small = plan.smoke()
+    assert small != plan
+    assert small.smoke().experiments[:8] == small.experiments[:8]
+    dropped = {each.name for each in plan} - {each.name for each in small}
+    assert dropped == {"limit-10000", "limit-100000"}
+    assert all(each.n_seeds <= 4 and len(each.alphas) <= 4 for each in small)
+    assert not [each for each in small if isinstance(each.rounds, Generated) and not each.rounds.seeded]
+
+
+def test_synthetic_instances_are_values_too() -> None:
     assert replace(LIMIT) == LIMIT
-    assert len({match.work.digest for match in paper.IMPOSSIBILITY}) == len(paper.HALVES)
-    toy, again, other = (paper.TOY.on(paper.toy_rounds(smoke=smoke)).digest for smoke in (False, False, True))
+    assert len({digest(each, streams.impossibility(1)) for each in paper.IMPOSSIBILITY}) == 5
+    toy, again, other = (
+        digest(each, each.rounds.make(0))
+        for each in (paper.TOY, paper.TOY, paper.TOY.smoke())  # type: ignore[union-attr]
+    )
     assert toy == again != other
-    coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(LIMIT.course.n_seeds)}
+    coins = {tuple(streams.impossibility(1, seed=seed).rewards(1)) for seed in range(LIMIT.n_seeds)}
     assert len(coins) == 2, "both outcomes of the coin must be among the seeds"
     assert paper.TOY.n_seeds >= 30
 
 
 def test_one_seed_where_nothing_is_random(stream: Stream, tmp_path: Path) -> None:
     experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM, paper.UNIFORM_BANDIT))
-    tables = run(experiment.on(stream), tmp_path)
+    tables = run(experiment, stream, tmp_path).tables
     seeds = [tables[f"{contender.key}-0.9"]["seed"].n_unique() for contender in experiment.contenders]
     assert seeds == [1, 3]
 
@@ -111,59 +140,104 @@ def test_the_papers_settings(stream: Stream) -> None:
     assert floor.settings["horizon"] == stream.n_rounds
     assert sum(floor.settings["context_weights"]) == pytest.approx(1.0)
     assert len(paper.PRICE_OF_FAIRNESS.alphas) == 100
-    assert paper.PRICE_OF_FAIRNESS.min_ratings == 5000
+    assert paper.PRICE_OF_FAIRNESS.rounds == FromRatings(rows=None, min_ratings=5000, reward_floor=0.2)
 
 
-def counted(work: Work, most: int, done: list[str]) -> Work:
-    """Work that lists its tasks as they are done, and stops before one too many."""
+class Counting(Executor):
+    """Runs tasks at once, lists them as they are done, and is interrupted before one too many."""
 
-    def do(name: str) -> pl.DataFrame:
-        if len(done) == most:
-            raise KeyboardInterrupt
-        table = work.tasks[name]()
-        done.append(name)
-        return table
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.done: list[Task] = []
 
-    return replace(work, tasks={name: partial(do, name) for name in work.tasks})
+    def submit(self, task: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            if len(self.done) == self.most:
+                raise KeyboardInterrupt
+            future.set_result(task())
+            self.done.append(task)
+        except BaseException as problem:
+            future.set_exception(problem)
+        return future
 
 
-WORKS = [*(experiment.smoke() for experiment in paper.EXPERIMENTS), LIMIT, paper.TOY.smoke()]
+SMALL = [*(each.smoke() for each in paper.EXPERIMENTS[:9]), LIMIT, arena.SHORT.experiments[-1].smoke()]
 
 
-@pytest.mark.parametrize("value", WORKS, ids=lambda value: getattr(value, "name", "limit"))
-def test_a_stopped_run_goes_on_and_a_second_reuses(value: Any, stream: Stream, tmp_path: Path) -> None:
-    work: Work = value.on(stream) if isinstance(value, Experiment) else value.work
-    n_tasks = len(work.tasks)
-    done: list[str] = []
-    with pytest.raises(KeyboardInterrupt):
-        run(counted(work, 2, done), tmp_path, jobs=1)
-    assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+@pytest.mark.parametrize("experiment", SMALL, ids=lambda each: each.name)
+def test_an_interrupted_run_continues_and_a_second_run_reuses_everything(
+    experiment: Experiment, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = stream if isinstance(experiment.rounds, FromRatings) else None
     asked: list[str] = []
     told: list[int] = []
+    monkeypatch.setattr(runner, "compile_plan", lambda plan, **options: asked.append("compiled"))
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, given, tmp_path, executor=Counting(2))
+    assert len(list(tmp_path.glob("*/*.parquet"))) == 2
 
-    def started(title: str, total: int) -> Any:
+    def progress(title: str, total: int) -> Any:
         asked.append(f"{title}: {total}")
         return told.append
 
-    again = counted(work, n_tasks, done)
-    tables = run(again, tmp_path, jobs=1, started=started, prepare=lambda: asked.append("made ready"))
-    assert asked == ["made ready", f"{work.title}: {n_tasks}"]
-    assert (sorted(done), told) == (sorted(work.tasks), [2] + [1] * (n_tasks - 2))
-    kept = run(again, tmp_path, prepare=lambda: asked.append("made ready again"))
-    assert [*tables] == [*kept] == [*work.tasks]
-    assert all(kept[name].equals(tables[name]) for name in tables)
+    asked.clear()
+    rest = Counting(1000)
+    found = run(experiment, given, tmp_path, executor=rest, progress=progress)
+    n_tasks = len(found.tables)
+    assert asked == ["compiled", f"{experiment.title}: {n_tasks}"]
+    assert (len(rest.done), told) == (n_tasks - 2, [2] + [1] * (n_tasks - 2))
+    kept = run(experiment, given, tmp_path, executor=Counting(0))
+    assert [*found.tables] == [*kept.tables]
+    assert all(kept.tables[name].equals(found.tables[name]) for name in found.tables)
     assert len(asked) == 2
-    folder = tmp_path / f"{work.name}-{work.digest}"
-    assert json.loads((folder / "experiment.json").read_text()) == json.loads(json.dumps(work.settings))
-    run(work, tmp_path / "other", jobs=2)
+    folder = tmp_path / f"{experiment.name}-{found.digest}"
+    settings = json.loads((folder / "experiment.json").read_text())
+    assert settings == json.loads(json.dumps(experiment.settings(found.stream)))
+    run(experiment, given, tmp_path / "other", jobs=2)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "other" / folder.name).iterdir()}
     assert len(files) == n_tasks + 1
 
 
+@pytest.mark.compiled
+def test_results_are_the_same_in_threads_and_in_processes(stream: Stream, tmp_path: Path) -> None:
+    """Tasks are picklable values; every table is the same to the last byte, and progress counts tasks."""
+    experiments = (paper.SIGN.smoke(), LIMIT, arena.SHORT.experiments[-1].smoke())
+    plan, given = Plan(experiments), {paper.SIGN.smoke().rounds: stream}
+    for task in paper.SIGN.smoke().tasks(stream).values():
+        assert pickle.loads(pickle.dumps(task)) == task
+    n_compiled, found = len(runner.compile_tasks(plan)), []
+    processes = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    for number, executor in enumerate((ThreadPoolExecutor(1), ThreadPoolExecutor(3), processes)):
+        told: list[int] = []
+        folder, options = tmp_path / str(number), {"streams": given, "progress": lambda *_, told=told: told.append}
+        with executor:
+            assert len([*run_plan(plan, folder, executor=executor, **options)]) == len(experiments)
+        files = [*folder.glob("*/*.parquet")]
+        assert sum(told) == len(files) + n_compiled
+        found.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert found[0] == found[1] == found[2]
+
+
+def test_an_error_in_a_task_is_raised_after_finished_results_are_kept(stream: Stream) -> None:
+    def fail() -> int:
+        raise ValueError("no")
+
+    done = []
+
+    def collect() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            done.extend(runner.run_tasks({"one": lambda: 1, "two": fail}, pool))
+
+    with pytest.raises(ValueError, match="no"):
+        collect()
+    assert done == [("one", 1)]
+
+
 def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Path) -> None:
-    work = paper.FULL_INFORMATION.smoke().on(stream)
-    run(work, tmp_path)
+    experiment = paper.FULL_INFORMATION.smoke()
+    run(experiment, stream, tmp_path)
     (folder,) = tmp_path.iterdir()
     files = {path: path.read_bytes() for path in folder.iterdir()}
     cut, empty, noise, *_ = (path for path in sorted(files) if path.suffix == ".parquet")
@@ -171,13 +245,26 @@ def test_a_table_that_cannot_be_read_is_made_again(stream: Stream, tmp_path: Pat
     empty.write_bytes(b"")
     noise.write_bytes(bytes(reversed(files[noise])))
     (folder / "experiment.json").write_text("{")
-    done: list[str] = []
-    run(counted(work, 3, done), tmp_path)
-    assert len(done) == 3
+    executor = Counting(3)
+    run(experiment, stream, tmp_path, executor=executor)
+    assert len(executor.done) == 3
     assert {path: path.read_bytes() for path in folder.iterdir()} == files
 
 
-def test_who_is_stopped_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every seed once, though the first are read for the digest, and of ratings once for all experiments."""
+    made: list[int] = []
+    make = Generated.make
+    monkeypatch.setattr(Generated, "make", lambda self, seed: made.append(seed) or make(self, seed))
+    monkeypatch.setattr(runner, "compile_plan", lambda plan, **options: None)
+    run(LIMIT, None, tmp_path)
+    assert sorted(made) == [0, 1, 2, 3]
+    plan, rounds = reproduction.fit(reproduction.PLAN.smoke(), *Data().smoke().read())
+    assert len(rounds) == 3
+    assert {each.rounds for each in plan if isinstance(each.rounds, FromRatings)} == set(rounds)
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.html"
     atomic_write(path, "old")
 
@@ -195,7 +282,9 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
     def stopped(*arguments: Any, **values: Any) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "PICTURES", ())
+    monkeypatch.setattr(report, "report_page", lambda *arguments: None)
+    monkeypatch.setattr(report, "save_figure", lambda *arguments: "")
+    monkeypatch.setattr(figures, "SUFFIXES", ())
     monkeypatch.setattr(report, "render", lambda *arguments, **values: "a page")
     results = value(made_up_results())
     report.write_report(results, tmp_path)
@@ -208,40 +297,42 @@ def test_numbers_beside_the_report_mean_that_it_is_whole(tmp_path: Path, monkeyp
 
 
 def test_uniform_play_in_closed_form(stream: Stream, tmp_path: Path) -> None:
-    plan = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
-    rewards, _ = measured.Run(plan, stream, run(plan.on(stream), tmp_path)).played(paper.UNIFORM, 0.9)
-    np.testing.assert_allclose(measured.uniform_accounts(stream), rewards[0, -1], rtol=1e-12)
+    experiment = replace(paper.FULL_INFORMATION.smoke(), contenders=(paper.UNIFORM,))
+    rewards, _ = measure.simulated(run(experiment, stream, tmp_path), paper.UNIFORM, 0.9)
+    np.testing.assert_allclose(measure.uniform_accounts(stream), rewards[0, -1], rtol=1e-12)
 
 
 def test_records_are_where_simulate_puts_them(stream: Stream, tmp_path: Path) -> None:
-    experiment = replace(paper.READINGS.smoke(), n_records=7)
-    tables = run(experiment.on(stream), tmp_path)
-    assert all(table["round"].equals(optimum(stream, 0.9, 7)["round"]) for table in tables.values())
+    tables = run(replace(paper.READINGS.smoke(), n_records=7), stream, tmp_path).tables
+    assert all(table["round"].equals(tables["optimum-0.9"]["round"]) for table in tables.values())
+    trace, met, policy = Simulation(paper.ALPHA_FAIR.make(stream, 0.9), stream, 0, record_every=43)()
+    assert tables["optimum-0.9"]["round"].to_list() == trace.rounds.tolist()
+    assert met is stream
+    assert np.array_equal(policy.accounts, trace.final)
 
 
 @pytest.fixture
 def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every picture is drawn and saved, but once: that there are three files of each, always the same, is for
-    test_report.py to see, where it costs less."""
+    """Save every figure in one format only; test_report.py checks all three."""
     monkeypatch.setattr(figures, "SUFFIXES", (".svg",))
 
 
 @pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way, twice: everything there, nothing run again, the same bytes; and no data set is needed."""
-    for module in (sources, sys.modules["alphafair.data.movielens_small"]):
+    """Twice: the second run computes nothing and writes the same bytes; no data set is needed."""
+    for module in (reproduction, sys.modules["alphafair.data.movielens_small"]):
         monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
 
-    def started(title: str, total: int) -> Any:
+    def progress(title: str, total: int) -> Any:
         return lambda done: told.update({title: told.get(title, 0) + done})
 
-    made = reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
+    made = reproduce(Data(), tmp_path, smoke=True, progress=progress)
     first = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert told["Full information"] == len(paper.FULL_INFORMATION.contenders) + 1
-    assert told["Compiling"] == len(compiling.NAMES)
+    assert told["Compiling"] == len(runner.compile_tasks(reproduction.PLAN.smoke()))
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found == plain(made) == plain(reproduce.measure(Data(), tmp_path / "runs", smoke=True))
+    assert found == plain(made) == plain(reproduction.measure_all(Data(), tmp_path / "runs", smoke=True))
     claimed = {"A", "B", "C", "floor_sweep", "impossibility", "sign", "readings"}
     assert set(found["experiments"]) == {*claimed, "step", "delta", "arena"}
     assert {claim["experiment"] for claim in found["claims"]} == claimed
@@ -250,18 +341,18 @@ def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["data"]["stand_in"] is True
     section = found["experiments"]["A"]
     for contender in section["contenders"].values():
-        assert len(contender["jain_index"]["mean"]) == len(section["rounds"])
-    assert section["contenders"]["uniform"]["standard_regret"]["mean"][-1] > 0.0
-    assert section["contenders"]["uniform"]["gap_closed"]["mean"] == pytest.approx(0.0, abs=1e-9)
+        assert len(contender["jain_index"]["value"]) == len(section["rounds"])
+    assert section["contenders"]["uniform"]["standard_regret"]["value"][-1] > 0.0
+    assert section["contenders"]["uniform"]["gap_closed"]["value"] == pytest.approx(0.0, abs=1e-9)
     values, gaps = section["optimum"]["values"], section["optimum"]["gaps"]
     assert all(gap <= 1e-9 * value for value, gap in zip(values, gaps, strict=True))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")}
     told.clear()
-    reproduce.reproduce(Data(), tmp_path, smoke=True, started=started)
+    reproduce(Data(), tmp_path, smoke=True, progress=progress)
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
-    reproduce.reproduce(Data(), other, smoke=True, jobs=1)
+    reproduce(Data(), other, smoke=True, jobs=1)
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
@@ -271,14 +362,14 @@ LATE = """
 import sys
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
-from alphafair.lab import compiling, reproduce
-from alphafair.lab.sources import Data
+from alphafair.lab import runner
+from alphafair.lab.reproduction import PLAN, Data, measure_all
 
-compiling.compile_all(jobs=1)
+runner.compile_plan(PLAN.smoke(), jobs=1)
 late, compile = [], Dispatcher.compile
 Dispatcher.compile = lambda self, signature: late.append(self.py_func.__name__) or compile(self, signature)
-reproduce.compile_all = lambda **options: None
-reproduce.measure(Data(), Path(sys.argv[1]), smoke=True, jobs=1)
+runner.compile_plan = lambda plan, **options: None
+measure_all(Data(), Path(sys.argv[1]), smoke=True, jobs=1)
 print(late)
 """
 
@@ -290,32 +381,35 @@ def test_experiments_find_everything_compiled(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout == "[]\n"
 
 
-def test_helpers_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[str] = []
+def test_helper_processes_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[Task]] = []
+    plan = Plan(tuple(each.smoke() for each in (paper.FULL_INFORMATION, paper.SIGN)))
 
-    def failing(name: str) -> subprocess.Popen[bytes]:
-        started.append(name)
+    def failing(tasks: list[Task]) -> subprocess.Popen[bytes]:
+        started.append(tasks)
         return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
 
-    monkeypatch.setattr(compiling, "_helper", failing)
-    for jobs, helpers in ((2, [*compiling.APART]), (1, [])):
+    monkeypatch.setattr(runner, "_compile_elsewhere", failing)
+    parts = runner.compile_tasks(plan)
+    for jobs, helpers in ((2, [parts["fair-cb"], parts["optimum"]]), (1, [])):
         told: list[int] = []
-        compiling.compile_all(jobs=jobs, advance=told.append)
-        assert (started, told) == (helpers, [1] * len(compiling.NAMES))
+        runner.compile_plan(plan, jobs=jobs, progress=lambda title, total, told=told: told.append)
+        assert (started, told) == (helpers, [1] * len(parts))
         started.clear()
 
 
 @pytest.mark.compiled
-def test_a_helper_compiles_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_process_compiles_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert compiling._helper("hedge").wait() == 0
+    tasks = runner.compile_tasks(Plan((paper.FULL_INFORMATION,)))["hedge"]
+    assert runner._compile_elsewhere(tasks).wait() == 0
     assert len(list(tmp_path.rglob("loops.play*hedge*.nbc"))) == 1
 
 
 def test_counts_of_25m_are_asserted(stream: Stream) -> None:
     with pytest.raises(ValueError, match=r"contexts, arms and rounds of experiment A must be \(33, 19, 4999\)"):
-        sources.check_counts("A", stream)
-    sources.check_counts("B", stream)
+        reproduction.check_counts("A", stream)
+    reproduction.check_counts("B", stream)
 
 
 FIRST_OF_25M = "1,296,5.0,1147880044"
@@ -335,30 +429,30 @@ def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
     folder = small_copy(tmp_path / "parent" / "ml-25m")
     shutil.make_archive(str(tmp_path / "ml-25m"), "zip", tmp_path / "parent")
     for path in (folder, folder.parent, tmp_path / "ml-25m.zip"):
-        assert Data(path).release() == sources.MOVIELENS_25M, path
+        assert Data(path).release() == reproduction.MOVIELENS_25M, path
     assert Data(small_copy(tmp_path / "other", "1,1,5.0,1")).release() is None
     assert Data().release() is None
 
 
-@pytest.mark.parametrize("release", sources.RELEASES, ids=lambda release: release.name)
-def test_a_part_is_told_from_the_whole(release: sources.Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources.streams, "first_rating", lambda path: release.first_rating)
+@pytest.mark.parametrize("release", reproduction.RELEASES, ids=lambda release: release.name)
+def test_a_part_is_told_from_the_whole(release: reproduction.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction.streams, "first_rating", lambda path: release.first_rating)
     fewer, all_of_it, more = (Data(Path("copy")).facts(release.n_ratings + more, "") for more in (-1, 0, 1))
     assert fewer.part is not None
     assert (fewer.part.of, fewer.part.found) == (release.name, release.n_ratings - 1)
     assert fewer.part.complete == release.n_ratings
     assert (all_of_it.part, more.part) == (None, None)
     stand_ins = [fewer.stand_in, all_of_it.stand_in, more.stand_in]
-    assert stand_ins == [True, release != sources.MOVIELENS_25M, True]
+    assert stand_ins == [True, release != reproduction.MOVIELENS_25M, True]
 
 
 def test_the_papers_counts_are_asked_of_the_whole_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """65 of 25 million ratings are a part; if 65 were all of them, they would have to be the paper's."""
     data = Data(small_copy(tmp_path / "ml-25m"))
-    monkeypatch.setattr(sources, "MOVIELENS_25M", replace(sources.MOVIELENS_25M, n_ratings=65))
-    monkeypatch.setattr(sources, "RELEASES", (sources.MOVIELENS_25M,))
+    monkeypatch.setattr(reproduction, "MOVIELENS_25M", replace(reproduction.MOVIELENS_25M, n_ratings=65))
+    monkeypatch.setattr(reproduction, "RELEASES", (reproduction.MOVIELENS_25M,))
     with pytest.raises(ValueError, match=r"experiment A must be \(33, 19, 4999\) on MovieLens 25M; got \(5, 4, 65\)"):
-        reproduce.measure(data, tmp_path / "runs")
+        reproduction.measure_all(data, tmp_path / "runs")
 
 
 @pytest.mark.usefixtures("one_format")
@@ -393,7 +487,7 @@ def first_ratings(folder: Path, count: int, genres: int) -> Path:
 def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path) -> None:
     """Two genres and three users need 100 rounds, nineteen need 285: only 200 ratings of the former decide anything."""
     data = Data(first_ratings(tmp_path / "ratings", count, genres))
-    found = reproduce.measure(data, tmp_path / "runs", smoke=True, jobs=1)
+    found = reproduction.measure_all(data, tmp_path / "runs", smoke=True, jobs=1)
     verdicts = {claim.id: claim.verdict for claim in found.claims if claim.data == found.data.name}
     assert len(verdicts) == 18
     assert (set(verdicts.values()) == {OPEN}) == ((count, genres) != (200, 2))
@@ -403,7 +497,7 @@ def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path)
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     data = Data(first_ratings(tmp_path / "ratings", count, 2))
-    found = reproduce.reproduce(data, tmp_path / "report", smoke=True, jobs=1)
+    found = reproduce(data, tmp_path / "report", smoke=True, jobs=1)
     assert {claim.verdict for claim in found.claims if claim.data == "ratings"} == {OPEN}
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     for names in ("A and B", "C"):
@@ -415,7 +509,7 @@ def test_where_all_arms_pay_alike_there_is_nothing_to_decide(tmp_path: Path) -> 
     folder = first_ratings(tmp_path / "ratings", 200, 3)
     movies = [f"{k},title,one|two|three" for k in range(3)]
     (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
-    found = reproduce.measure(Data(folder), tmp_path / "runs", smoke=True, jobs=1)
+    found = reproduction.measure_all(Data(folder), tmp_path / "runs", smoke=True, jobs=1)
     about = [claim for claim in found.claims if claim.data == "ratings"]
     assert {claim.verdict for claim in about} == {OPEN}
     assert {claim.measured.rpartition("; ")[2] for claim in about} == {
@@ -429,8 +523,11 @@ def test_fewer_ratings_stand_in_where_nobody_has_5000(tmp_path: Path) -> None:
     ratings = (tmp_path / "tiny" / "ratings.csv").read_text().splitlines(keepends=True)
     (tmp_path / "tiny" / "ratings.csv").write_text("".join(ratings[:40]))
     for source, expected in ((small, (50, 1, 61)), (tiny, (None, 1, 39)), (Data(), (500, 43, 40_034))):
-        plan, stream = reproduce.loaded(*source.read(), paper.PRICE_OF_FAIRNESS)
-        assert (plan.min_ratings, stream.n_contexts, stream.n_rounds) == expected
+        plan, rounds = reproduction.fit(Plan((paper.PRICE_OF_FAIRNESS,)), *source.read())
+        ((fitted, stream),) = rounds.items()
+        assert plan.experiments[0].rounds == fitted
+        assert isinstance(fitted, FromRatings)
+        assert (fitted.min_ratings, stream.n_contexts, stream.n_rounds) == expected
 
 
 def test_the_command_can_be_pasted_whatever_the_folder_is_called(
@@ -442,7 +539,7 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(
         asked.append((data.name, command))
         return value(made_up_results())
 
-    monkeypatch.setattr(reproduce, "reproduce", written)
+    monkeypatch.setattr(reproduction, "reproduce", written)
     home = tmp_path / "my shop"
     home.mkdir()
     monkeypatch.chdir(home)
@@ -462,62 +559,53 @@ def test_reproduce_refuses_a_place_that_is_no_folder(tmp_path: Path) -> None:
         assert "--output must be a folder, there or to be made; got" in answer.stderr
 
 
-def test_results_of_other_code_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = LIMIT.work.digest
-    monkeypatch.setattr(running, "code_digest", lambda: "another")
-    assert LIMIT.work.digest != before
+def test_results_of_other_code_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(LIMIT, None, tmp_path)
+    monkeypatch.setattr(runner, "code_digest", lambda patterns: "another")
+    executor = Counting(1000)
+    assert run(LIMIT, None, tmp_path, executor=executor).digest != before.digest
+    assert len(executor.done) == LIMIT.n_seeds
 
 
-def test_titles_and_labels_name_nothing(stream: Stream) -> None:
-    """What was computed does: another setting of a contender is another result."""
+def test_titles_and_labels_do_not_affect_digests(stream: Stream) -> None:
+    """The settings of a contender do."""
 
     def relabelled(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
         return tuple(replace(contender, label=f"{contender.label}!") for contender in contenders)
 
-    for plan in (*paper.EXPERIMENTS, paper.TOY):
-        work = plan.on(stream)
-        other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders)).on(stream)
-        assert (other.digest, [*other.tasks]) == (work.digest, [*work.tasks])
+    for plan in paper.EXPERIMENTS:
+        other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders))
+        assert digest(other, stream) == digest(plan, stream)
+        assert [*other.tasks(stream)] == [*plan.tasks(stream)]
         first, *rest = plan.contenders
         set_otherwise = replace(plan, contenders=(replace(first, settings=(("alpha", 0.1),)), *rest))
-        assert set_otherwise.on(stream).digest != work.digest
-    course = replace(LIMIT.course, title="x", name="y")
-    assert replace(LIMIT, course=course).work.digest == LIMIT.work.digest
-    assert replace(LIMIT, course=replace(course, n_seeds=1)).work.digest != LIMIT.work.digest
+        assert digest(set_otherwise, stream) != digest(plan, stream)
+        assert digest(replace(plan, n_seeds=1), stream) != digest(plan, stream)
 
 
-PACKAGE = Path(running.alphafair.__file__).parent
-SHOWS = ("figures.py", "words.py", "validate.py", "cli/reproduce.py", "experiments/paper.py", "experiments/claims.py")
-SHOWS += (
-    "experiments/measured.py",
-    "experiments/results.py",
-    "experiments/report.py",
-    "experiments/pictures/canvas.py",
-)
-SHOWS += ("experiments/templates/page.html", "experiments/templates/captions.html", "experiments/templates/report.css")
-PLAYS = ("math/gradient_ascent.py", "algorithms/hedge.py", "streams/synthetic.py", "simulation.py", "policy.py")
-PLAYS += (
-    "offline/interior_point.py",
-    "jit.py",
-    "metrics.py",
-    "types.py",
-    "experiments/experiment.py",
-    "experiments/published.py",
-)
+PACKAGE = Path(alphafair.__file__).parent
+SHOWS = ("figures.py", "formatting.py", "validate.py", "pages.py", "cli/reproduce.py", "templates/page.html")
+SHOWS += ("templates/report.css", *(f"lab/{name}.py" for name in ("paper", "claims", "measure", "results", "report")))
+PLAYS = ("math/simplex.py", "algorithms/hedge.py", "streams/synthetic.py", "run.py", "policy/base.py", "jit.py")
+PLAYS += ("offline/interior_point.py", "metrics.py", "values/stream.py", "lab/plan.py", "lab/rivals.py")
 
 
-@pytest.mark.parametrize("name", [*SHOWS, *PLAYS])
-def test_code_that_plays_names_results_and_code_that_shows_does_not(name: str, tmp_path: Path) -> None:
-    """Both make the report again."""
-    package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    digested = running.code_digest.__wrapped__
-    before = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
-    assert before[0] == running.code_digest()
-    with (package / name).open("a", encoding="utf-8") as file:
-        file.write("\n")
-    after = [digested(patterns, package) for patterns in (running.COMPUTING, running.REPORTING)]
-    assert (before[0] != after[0]) == (name in PLAYS)
-    assert before[1] != after[1]
+def test_code_that_computes_names_results_and_code_that_shows_does_not(tmp_path: Path) -> None:
+    """A change of either makes the report again."""
+    package = shutil.copytree(PACKAGE, tmp_path / "alphafair", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digests() -> list[str]:
+        return [code_digest.__wrapped__(patterns, package) for patterns in (runner.COMPUTING, REPORTED_CODE)]
+
+    before = digests()
+    assert before[0] == code_digest(runner.COMPUTING)
+    for name in (*SHOWS, *PLAYS):
+        with (package / name).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        after = digests()
+        assert (before[0] != after[0]) == (name in PLAYS), name
+        assert before[1] != after[1], name
+        before = after
 
 
 def imported(path: Path) -> set[Path]:
@@ -534,27 +622,30 @@ def imported(path: Path) -> set[Path]:
 
 
 def test_all_code_that_a_table_depends_on_is_digested() -> None:
-    """Whatever the tasks import, and what that imports, apart from what refuses, shows progress or writes words."""
-    aside = {PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "words.py")}
-    aside |= {PACKAGE / "lab" / name for name in ("__init__.py", "run.py")}
+    """Whatever the tasks import, directly or not, apart from validation, progress and formatting."""
+    aside = {
+        PACKAGE / name for name in ("__init__.py", "progress.py", "validate.py", "formatting.py", "lab/__init__.py")
+    }
     found: set[Path] = set()
-    left = {PACKAGE / "lab" / name for name in ("experiment.py", "match.py")}
+    left = {PACKAGE / "lab" / "plan.py"}
     while left:
         found |= left
         left = {each for path in left for each in imported(path)} - found - aside
-    digested = {path for pattern in running.COMPUTING for path in PACKAGE.glob(pattern)}
+    digested = {path for pattern in runner.COMPUTING for path in PACKAGE.glob(pattern)}
     assert found <= digested, f"not digested: {sorted(str(path) for path in found - digested)}"
 
 
 def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[str] = []
     results = value(made_up_results())
-    monkeypatch.setattr(report, "PICTURES", ())
+    monkeypatch.setattr(report, "report_page", lambda *arguments: None)
+    monkeypatch.setattr(report, "save_figure", lambda *arguments: "")
+    monkeypatch.setattr(figures, "SUFFIXES", ())
     monkeypatch.setattr(report, "render", lambda template, **values: made.append(template) or "a page")
     for code in ("one", "one", "another"):
         found = replace(results, versions={"code": code})
-        monkeypatch.setattr(reproduce, "measure", lambda data, folder, found=found, **options: found)
-        reproduce.reproduce(Data(), tmp_path)
+        monkeypatch.setattr(reproduction, "measure_all", lambda data, folder, found=found, **options: found)
+        reproduce(Data(), tmp_path)
     assert len(made) == 2
     text = (tmp_path / "results.json").read_bytes()
     for damaged in (text[: len(text) // 2], b"", b"\xff", None):  # cut off, empty, not text, not there
@@ -562,10 +653,10 @@ def test_a_report_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch, t
             (tmp_path / "results.json").unlink()
         else:
             (tmp_path / "results.json").write_bytes(damaged)
-        reproduce.reproduce(Data(), tmp_path)
+        reproduce(Data(), tmp_path)
         assert (tmp_path / "results.json").read_bytes() == text
     (tmp_path / "index.html").unlink()
-    reproduce.reproduce(Data(), tmp_path)
+    reproduce(Data(), tmp_path)
     assert (tmp_path / "index.html").read_text() == "a page"
     assert len(made) == 7
 
@@ -576,7 +667,7 @@ def test_digest_sees_every_round(stream: Stream) -> None:
 
 
 def test_parts_are_plain_parquet(stream: Stream, tmp_path: Path) -> None:
-    run(paper.READINGS.smoke().on(stream), tmp_path)
+    run(paper.READINGS.smoke(), stream, tmp_path)
     table = pl.read_parquet(*tmp_path.glob(f"*/{paper.READINGS.contenders[0].key}-0.9.parquet"))
     assert table.columns == ["seed", "round", "accounts", "pulls"]
     assert table["accounts"].to_numpy().shape == table["pulls"].to_numpy().shape == (5, stream.n_arms)

@@ -93,7 +93,7 @@ def test_who_got_what_is_a_panel_a_run_sorted(picture: Figure, traces: list[Trac
 def test_a_policy_looks_the_same_everywhere(picture: Figure, traces: list[Trace]) -> None:
     alone = [figures.overview([run], ALPHA) for run in reversed(traces)][::-1]
     for number, (run, title) in enumerate(zip(traces, figures.names(traces), strict=True)):
-        expected = figures.look(run.policy)
+        expected = figures.policy_style(run.policy)
         drawn = [curves(axes)[title] for axes in picture.axes[:2]]
         drawn += curves(picture.axes[2 + number]).values()
         drawn += [curves(axes)[run.policy] for axes in alone[number].axes]
@@ -102,14 +102,14 @@ def test_a_policy_looks_the_same_everywhere(picture: Figure, traces: list[Trace]
 
 
 def test_our_policies_differ_in_colour_and_in_marker() -> None:
-    looks = [figures.look(name) for name in POLICIES]
+    looks = [figures.policy_style(name) for name in POLICIES]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(POLICIES)
 
 
 def test_a_policy_nobody_knows_has_a_look_of_its_own_for_good() -> None:
-    assert figures.look("somebody's own") == figures.Look("#D55E00", "8")  # not the hash() of this process
-    assert figures.look("somebody's own").marker not in {figures.look(name).marker for name in POLICIES}
-    assert len({figures.look(f"policy {number}") for number in range(30)}) > 15
+    assert figures.policy_style("somebody's own") == figures.Style("#D55E00", "8")  # not the hash() of this process
+    assert figures.policy_style("somebody's own").marker not in {figures.policy_style(name).marker for name in POLICIES}
+    assert len({figures.policy_style(f"policy {number}") for number in range(30)}) > 15
 
 
 def test_dashes_tell_what_a_policy_sees(picture: Figure) -> None:

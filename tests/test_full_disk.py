@@ -15,6 +15,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, Reward, Unavailable
+from alphafair.engine.live import LiveState
 from tests.disks import WAYS, Disk, small_disk
 from tests.serving import running
 
@@ -46,7 +47,7 @@ def fill(engine: Engine) -> list[list[Receipt | Outcome]]:
 
 
 @pytest.mark.parametrize("left", SIZES)
-def test_readiness_and_requests_agree_and_room_is_all_that_is_needed(disk: Disk, left: int) -> None:
+def test_readiness_agrees_with_requests_on_a_full_disk(disk: Disk, left: int) -> None:
     engine = Engine.open(disk.path, seed=1)
     assert engine.health()["ready"]
     engine.create("home", arms=ARMS)
@@ -74,7 +75,7 @@ def test_readiness_and_requests_agree_and_room_is_all_that_is_needed(disk: Disk,
     engine.close()
 
 
-def test_requests_alone_find_out_that_there_is_room_again(disk: Disk) -> None:
+def test_requests_detect_free_space(disk: Disk) -> None:
     with Engine.open(disk.path, seed=1) as engine:
         engine.create("home", arms=ARMS)
         disk.leave(engine, 65_536)
@@ -90,7 +91,7 @@ def test_the_file_is_not_read_again_for_every_request_that_fails(tmp_path: Path)
         engine.create("home", arms=ARMS)
         disk.leave(engine, 65_536)
         fill(engine)
-        with mock.patch.object(Engine, "_load", autospec=True, side_effect=Engine._load) as load:
+        with mock.patch.object(LiveState, "load", autospec=True, side_effect=LiveState.load) as load:
             for n in range(10):
                 with pytest.raises(Unavailable):
                     engine.submit(group(1_000 + n))

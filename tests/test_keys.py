@@ -62,7 +62,7 @@ def asks(shop: Running, token: str) -> Callable[..., httpx.Response]:
 # limits
 
 
-def test_a_limited_key_sees_its_own_experiments_alone(shop: Running, path: Path, admin: str) -> None:
+def test_a_limited_key_sees_only_its_experiments(shop: Running, path: Path, admin: str) -> None:
     created = asks(shop, admin)("POST", "/v1/keys", {"role": "admin", "name": "home team", "experiments": ["home"]})
     ask = asks(shop, created.json()["key"])
     assert ask("GET", "/v1/experiments").json() == {"experiments": ["home"]}
@@ -95,7 +95,7 @@ def test_a_limited_key_sees_its_own_experiments_alone(shop: Running, path: Path,
 
 def test_a_reward_of_another_experiment_is_unknown_to_a_limited_key(shop: Running, path: Path, admin: str) -> None:
     token = keys.create(path, "write", "home shop", experiments=["home"])
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     made = asks(shop, admin)("POST", "/v1/experiments/search/decisions", {"context": "v"}).json()
     for tail, body in (("rewards", {"id": made["id"], "reward": 1.0}), ("activations", {"id": made["id"]})):
         assert asks(shop, token)("POST", f"/v1/experiments/home/{tail}", body).status_code == 404
@@ -103,7 +103,7 @@ def test_a_reward_of_another_experiment_is_unknown_to_a_limited_key(shop: Runnin
 
 def test_a_limited_key_cannot_manage_keys(shop: Running, path: Path) -> None:
     ask = asks(shop, keys.create(path, "admin", "home team", experiments=["home"]))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     for method, tail, body in (
         ("GET", "", None),
         ("POST", "", {"role": "admin", "name": "me"}),
@@ -118,15 +118,16 @@ def test_a_limited_key_cannot_manage_keys(shop: Running, path: Path) -> None:
 def test_monitoring_sees_no_labels(shop: Running, path: Path) -> None:
     """The key that Prometheus gets cannot read people's labels, nor anything else."""
     ask = asks(shop, keys.create(path, "metrics", "prometheus"))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     assert ask("GET", "/metrics").status_code == 200
     for path_ in ("/v1/experiments", "/v1/experiments/home", "/v1/experiments/home/log", "/docs", "/openapi.json"):
         assert ask("GET", path_).status_code == 403
     reader = asks(shop, keys.create(path, "read", "a page"))
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     assert reader("GET", "/v1/experiments/home").status_code == 200
     answer = reader("GET", "/v1/experiments/home/log")
-    assert error(answer)["message"] == "This needs a key of the role 'log' or 'admin'; yours has 'read'."
+    expected = "This request needs a key with the role 'log' or 'admin'; this key has the role 'read'."
+    assert error(answer)["message"] == expected
 
 
 # time
@@ -147,7 +148,7 @@ def test_a_key_expires_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("bad", [0.5, -1.0, 1e10, float("nan"), "soon"])
-def test_a_time_that_makes_no_sense_is_refused(path: Path, bad: Any) -> None:
+def test_an_invalid_duration_is_rejected(path: Path, bad: Any) -> None:
     with pytest.raises(InvalidArgument, match="expires_in must be a number in"):
         keys.create(path, "read", "x", expires_in=bad)
     assert keys.all_of(path) == []
@@ -156,10 +157,10 @@ def test_a_time_that_makes_no_sense_is_refused(path: Path, bad: Any) -> None:
 def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Running, path: Path, admin: str) -> None:
     """A revoked key is refused within seconds, whatever else the service has to do."""
     token = keys.create(path, "read", "gone soon")
-    shop.application.door.keyring.refresh()
+    shop.service.keyring.refresh()
     ask, release = asks(shop, token), threading.Event()
     assert ask("GET", "/v1/experiments").status_code == 200
-    blocked = threading.Thread(target=lambda: shop.application.state.writer._thread.submit(release.wait).result())
+    blocked = threading.Thread(target=lambda: shop.service.writer._thread.submit(release.wait).result())
     blocked.start()
     try:
         keys.revoke(path, id_of(token))
@@ -172,7 +173,7 @@ def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Runnin
         blocked.join()
 
 
-def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, path: Path, admin: str) -> None:
+def test_keys_are_revoked_while_the_writer_is_busy(shop: Running, path: Path, admin: str) -> None:
     """The writer is busy for long, with a rollback say, and all who look at an experiment wait for it."""
     ask, release = asks(shop, admin), threading.Event()
     gone = ask("POST", "/v1/keys", {"role": "read", "name": "leaked"}).json()
@@ -183,7 +184,7 @@ def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, p
             held.set()
             release.wait(60.0)
 
-    blocked = [threading.Thread(target=lambda: shop.application.state.writer._thread.submit(hold).result())]
+    blocked = [threading.Thread(target=lambda: shop.service.writer._thread.submit(hold).result())]
     blocked[0].start()
     try:
         assert held.wait(10.0)
@@ -206,8 +207,10 @@ def test_keys_are_revoked_over_http_while_everything_else_waits(shop: Running, p
     assert asks(shop, gone["key"])("GET", "/v1/experiments").status_code == 401
 
 
-def test_keys_that_cannot_be_read_again_are_refused(shop: Running, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = shop.application.door.keyring
+def test_keys_that_cannot_be_read_again_are_rejected(
+    shop: Running, admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = shop.service.keyring
 
     def fail() -> None:
         raise sqlite3.OperationalError("disk I/O error")
@@ -249,7 +252,7 @@ def test_rotation_over_http(shop: Running, path: Path, admin: str) -> None:
     assert "hash" not in json.dumps(listed)
 
 
-def test_revocation_over_http_counts_at_once(shop: Running, path: Path, admin: str) -> None:
+def test_revocation_over_http_takes_effect_at_once(shop: Running, path: Path, admin: str) -> None:
     ask = asks(shop, admin)
     made = ask("POST", "/v1/keys", {"role": "read", "name": "gone"}).json()
     assert asks(shop, made["key"])("GET", "/v1/experiments").status_code == 200
@@ -260,7 +263,7 @@ def test_revocation_over_http_counts_at_once(shop: Running, path: Path, admin: s
     assert again["revoked_at"] == gone["revoked_at"]
 
 
-def test_a_revocation_that_the_file_does_not_keep_is_said(path: Path, admin: str) -> None:
+def test_a_revocation_that_is_not_stored_is_an_error(path: Path, admin: str) -> None:
     """A trigger of somebody hostile takes it back."""
     with sqlite3.connect(path) as connection:
         connection.execute(
@@ -271,7 +274,7 @@ def test_a_revocation_that_the_file_does_not_keep_is_said(path: Path, admin: str
         keys.revoke(path, id_of(admin))
 
 
-def test_the_first_key_over_http_closes_the_service(tmp_path: Path) -> None:
+def test_after_the_first_key_over_http_every_request_needs_one(tmp_path: Path) -> None:
     with running(tmp_path / "shop.db") as shop:
         made = shop.http.post("/v1/keys", json={"role": "admin", "name": "first"})
         assert made.status_code == 201
@@ -283,7 +286,7 @@ def test_the_first_key_over_http_closes_the_service(tmp_path: Path) -> None:
 # who did what
 
 
-def test_every_change_says_whose_key_asked_for_it(shop: Running, path: Path, admin: str) -> None:
+def test_every_change_records_the_key(shop: Running, path: Path, admin: str) -> None:
     ask = asks(shop, admin)
     made = ask("POST", "/v1/experiments", {"name": "cart", "arms": ["ada", "ben", "cyd"]})
     assert made.status_code == 201
@@ -325,7 +328,7 @@ def test_every_change_says_whose_key_asked_for_it(shop: Running, path: Path, adm
     assert [json.loads(line)["by"] for line in lines] == [item["by"] for item in items]
 
 
-def test_changes_from_python_say_what_they_are_told(path: Path) -> None:
+def test_changes_from_python_record_their_author(path: Path) -> None:
     with Engine.open(path) as engine:
         engine.set_alpha("home", 0.5)
         with engine.acting_as("a script"):

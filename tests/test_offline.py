@@ -24,7 +24,7 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.lab import experiment
+from alphafair.lab import plan
 from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 
@@ -337,7 +337,7 @@ def test_certificate_three_is_asked_of_every_run() -> None:
 
     with pytest.raises(AssertionError, match="alpha-fair breaks its certificate"):
         simulate(Asleep(1, 2, alpha=0.5), Stream.from_arrays([0] * 50, [[1.0, 0.0]] * 50), compiled=False)
-    assert simulate is checks.learning.simulate is experiment.simulate
+    assert simulate is checks.learning.simulate is plan.simulate
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def test_everything_is_pinned() -> None:
     ("file", "old", "new", "sentence"),
     [
         ("Dockerfile", "@sha256:", ":", "Dockerfile: python:3.11-slim:.* has no digest"),
-        ("pyproject.toml", '"litestar>=2.25"', '"litestar>=99"', "litestar .* does not satisfy litestar>=99"),
-        ("pyproject.toml", '"litestar>=2.25"', '"litestar>=2.25", "flask"', "flask is missing"),
+        ("pyproject.toml", '"httptools>=0.6.3"', '"httptools>=99"', "httptools .* does not satisfy httptools>=99"),
+        ("pyproject.toml", '"httptools>=0.6.3"', '"httptools>=0.6.3", "flask"', "flask is missing"),
         ("requirements/build.txt", "hatchling==", "hatchling>=", "hatchling>=.* is not pinned to one version"),
         ("requirements/build.txt", "--hash=sha256:", "--hash=md5:", "hatchling needs SHA-256 hashes"),
     ],

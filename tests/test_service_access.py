@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import importlib.util
+import inspect
 import json
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import unquote
 
 import httpx
@@ -19,15 +20,17 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine
-from alphafair.service import keys
-from alphafair.service.assemble import Limits
-from alphafair.service.door import Door
+from alphafair.service import handlers, keys
+from alphafair.service.access import Access
 from alphafair.service.errors import Failure
 from alphafair.service.keys import ROLES, Caller, Keyring
-from alphafair.service.routes import ROUTES
+from alphafair.service.messages import Response
+from alphafair.service.routes import PARAMETERS, ROUTES, find
+from alphafair.service.service import Limits, Service
 from tests.serving import ARMS, Running, error, running
 
 pytestmark = pytest.mark.compiled
+ROOT = Path(__file__).parents[1]
 OPEN_PAGES = {"/health", "/ready"}
 
 
@@ -74,7 +77,7 @@ def every_route(shop: Running, token: str) -> Iterator[tuple[str, str, Any]]:
         {"authorization": b"Bearer \xff\xfe"},
     ],
 )
-def test_a_stranger_gets_nothing_but_401(shop: Running, tokens: dict[str, str], headers: Any) -> None:
+def test_without_a_valid_key_every_request_is_401(shop: Running, tokens: dict[str, str], headers: Any) -> None:
     position = shop.engine.position
     routes = [*every_route(shop, tokens["read"]), ("GET", "/docs", None), ("GET", "/nope", None), ("PUT", "/", None)]
     for method, path, body in routes:
@@ -87,7 +90,7 @@ def test_a_stranger_gets_nothing_but_401(shop: Running, tokens: dict[str, str], 
     assert shop.engine.position == position
 
 
-def test_a_secret_that_is_nearly_right_is_wrong(shop: Running, tokens: dict[str, str]) -> None:
+def test_an_almost_correct_secret_is_rejected(shop: Running, tokens: dict[str, str]) -> None:
     token = tokens["admin"]
     others = tokens["read"].split("_", 2)[2]
     for wrong in (token[:-1], token + "x", token[:-1] + ("a" if token[-1] != "a" else "b"), token.upper()):
@@ -110,7 +113,7 @@ def allowed(method: str, path: str) -> tuple[str, ...]:
     return ("write", "admin") if busy else ("admin",)
 
 
-def test_each_role_may_do_what_it_is_for(shop: Running, tokens: dict[str, str]) -> None:
+def test_each_role_may_use_exactly_its_routes(shop: Running, tokens: dict[str, str]) -> None:
     """A reader nothing but reads, a writer no changes; the role that a route needs is told from its method and path."""
     for method, path, body in every_route(shop, tokens["read"]):
         for role in ROLES:
@@ -165,7 +168,7 @@ LONGER = ("a parameter", "an escaped zero", "an escaped question mark")  # of a 
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
-def test_no_other_way_to_write_an_address_changes_who_may_use_it(
+def test_another_spelling_of_a_path_needs_the_same_role(
     shop: Running, tokens: dict[str, str], role: str | None
 ) -> None:
     """It is the same route, for the same roles, or none, for all of them."""
@@ -182,7 +185,7 @@ def test_no_other_way_to_write_an_address_changes_who_may_use_it(
                 assert found == (401 if role is None else 404), (name, method, path, answer)
 
 
-def test_a_longer_name_is_the_name_of_another_experiment(shop: Running, tokens: dict[str, str]) -> None:
+def test_a_longer_name_is_another_experiment(shop: Running, tokens: dict[str, str]) -> None:
     for name in (*(OTHERS[longer]("home") for longer in LONGER), "{name}", "{name:str}", "..", "%2e%2e", "%68ome%2541"):
         for tail, method in (("", "GET"), ("", "PATCH"), ("/log", "GET"), ("/decisions", "POST")):
             body = {"PATCH": {"alpha": 0.5}, "POST": {"context": "v"}}.get(method)
@@ -206,7 +209,7 @@ def test_head_is_get_without_a_body(shop: Running, tokens: dict[str, str]) -> No
             assert body
 
 
-def test_every_path_says_which_methods_it_has(shop: Running, tokens: dict[str, str]) -> None:
+def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> None:
     methods: dict[str, set[str]] = {}
     for method, path, _ in every_route(shop, tokens["read"]):
         methods.setdefault(path, {"OPTIONS"}).update({method, "HEAD"} if method == "GET" else {method})
@@ -222,19 +225,46 @@ def test_every_path_says_which_methods_it_has(shop: Running, tokens: dict[str, s
     assert send(shop, "OPTIONS", "/nope", tokens["read"])[0] == 404
 
 
-def test_the_page_of_the_service_tells_the_role_of_every_route() -> None:
-    """docs/service.md has the table of routes, for people."""
-    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
-    rows = page.split("| request | needs |")[1].split("\n\n")[0].splitlines()[2:]
-    written: dict[tuple[str, str], str] = {}
-    for row in rows:
-        requests, needs, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
-        for method, path in re.findall(r"`([A-Z]+) ([^`?]+)", requests.replace("`, `…", "`, `POST …")):
-            written[method, path.replace("…/", "/v1/experiments/{name}/")] = needs
-    assert written == {(route.method, route.path): route.needed or "nobody" for route in ROUTES}
+def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("paste_routes", ROOT / "docs" / "paste_routes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for route in ROUTES:
+        assert f"| `{route.method} {route.path}" in page
+    for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):
+        assert f"`{name}`, optional" in page
 
 
-def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) -> None:
+def test_the_table_is_complete_and_consistent() -> None:
+    """Every public handler has one route, and takes what its route passes to it."""
+    of_module = {
+        name
+        for name, value in vars(handlers).items()
+        if inspect.iscoroutinefunction(value) and not name.startswith("_") and value.__module__ == handlers.__name__
+    }
+    assert sorted(route.handler.__name__ for route in ROUTES) == sorted(of_module)
+    assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+    for route in ROUTES:
+        hints = get_type_hints(route.handler, localns={"Service": Service})
+        expected = ["service", "request", *route.parameters]
+        expected += ["body"] if route.body else []
+        expected += ["query"] if route.query else []
+        assert [*inspect.signature(route.handler).parameters] == expected, route
+        assert hints.get("body") is route.body, route
+        assert hints.get("query") is route.query, route
+        assert hints["return"] in (route.answer, Response), route
+        assert (route.body is None) == (route.example is None), route
+        assert {*route.parameters} <= {*PARAMETERS}, route
+        methods, parameters = find(route.path.split("/"))
+        assert methods[route.method] is route
+        assert parameters == {name: f"{{{name}}}" for name in route.parameters}
+
+
+def test_keys_created_and_revoked_at_run_time_take_effect(shop: Running, path: Path) -> None:
     token = keys.create(path, "read", "for a while")
     status = statuses(shop, token)
     wait_for(lambda: status() == 200)
@@ -242,7 +272,7 @@ def test_keys_made_and_revoked_while_it_runs_count(shop: Running, path: Path) ->
     wait_for(lambda: status() == 401)
 
 
-def test_readiness_has_no_reason_for_strangers(
+def test_readiness_has_no_reason_without_a_key(
     shop: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     health = {**shop.engine.health(), "ready": False, "reason": "a path on this machine"}
@@ -251,7 +281,7 @@ def test_readiness_has_no_reason_for_strangers(
     assert shop.http.get("/ready", headers=bearer(tokens["read"])).json()["reason"] == "a path on this machine"
 
 
-def test_the_first_key_closes_the_door_and_no_revocation_opens_it(tmp_path: Path) -> None:
+def test_after_the_first_key_every_request_needs_one(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with running(path) as shop:
         assert shop.http.get("/v1/experiments").status_code == 200
@@ -276,7 +306,7 @@ def wait_for(happens: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_file_holds_hashes_alone(path: Path, tokens: dict[str, str], shop: Running) -> None:
+def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str], shop: Running) -> None:
     shop.http.get("/v1/experiments", headers=bearer(tokens["admin"]))
     for file in path.parent.iterdir():
         content = file.read_bytes()
@@ -321,7 +351,7 @@ def test_keys_from_the_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "buy milk"
 
 
-def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_keys_is_retried_after_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The look at keys and waiting times goes on after any error."""
     with running(tmp_path / "shop.db") as shop, pytest.MonkeyPatch.context() as patch:
         failed: list[int] = []
@@ -330,14 +360,14 @@ def test_what_goes_wrong_once_is_tried_again(tmp_path: Path, caplog: pytest.LogC
             failed.append(1)
             raise sqlite3.OperationalError("database is locked")
 
-        patch.setattr(shop.application.door.keyring, "refresh", fail)
+        patch.setattr(shop.service.keyring, "refresh", fail)
         wait_for(lambda: len(failed) >= 2)
         patch.undo()
         keys.create(tmp_path / "shop.db", "read", "first")
         wait_for(lambda: shop.http.get("/v1/experiments").status_code == 401)
 
 
-def test_keys_are_made_while_an_engine_writes(tmp_path: Path) -> None:
+def test_keys_are_created_while_an_engine_writes(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=0) as engine:
         engine.create("home", arms=ARMS)
         before = engine.decide("home", "v")
@@ -372,30 +402,30 @@ def test_keys_are_made_while_an_engine_writes(tmp_path: Path) -> None:
 )
 def test_without_keys_only_this_machine_is_served(tmp_path: Path, headers: dict[str, str], code: str | None) -> None:
     Engine.open(tmp_path / "shop.db").close()
-    door = Door(Keyring(tmp_path / "shop.db"))
+    access = Access(Keyring(tmp_path / "shop.db"))
     raw = {name.encode(): value.encode() for name, value in headers.items()}
     if code is None:
-        assert door.admit({}, raw, 2)
+        assert access.admit(raw, "127.0.0.1", "read")
     else:
         with pytest.raises(Failure) as caught:
-            door.admit({}, raw, 0)
+            access.admit(raw, "127.0.0.1", None)
         assert (caught.value.status, caught.value.answer.error.code) == (403, code)
-    door.keyring.close()
+    access.keyring.close()
 
 
 # rates
 
 
-def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
+def test_more_than_the_rate_is_rejected_per_caller(tmp_path: Path) -> None:
     Engine.open(tmp_path / "shop.db").close()
     now = [100.0]
-    door = Door(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
+    access = Access(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
 
     def admitted(address: str, n: int) -> int:
         count = 0
         for _ in range(n):
             with contextlib.suppress(Failure):
-                count += door.admit({"client": (address, 1)}, {b"host": b"localhost"}, 0)
+                count += access.admit({b"host": b"localhost"}, address, "read") is not None
         return count
 
     assert admitted("a", 100) == 21  # two seconds' worth, and the one that is due now
@@ -404,21 +434,19 @@ def test_more_than_the_rate_is_refused_per_caller(tmp_path: Path) -> None:
     assert admitted("a", 100) == 10
     now[0] += 60.0
     assert admitted("a", 100) == 21
-    door.keyring.close()
+    access.keyring.close()
 
 
-def test_callers_that_come_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from alphafair.service import door as room
-
-    monkeypatch.setattr(room, "MOST_CALLERS", 5)
+def test_inactive_callers_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alphafair.service.access.MAX_CALLERS", 5)
     Engine.open(tmp_path / "shop.db").close()
     now = [0.0]
-    door = Door(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
+    access = Access(Keyring(tmp_path / "shop.db"), rate=10.0, clock=lambda: now[0])
     for k in range(100):
         now[0] += 1.0
-        door.admit({"client": (str(k), 1)}, {}, 0)
-    assert len(door._due) <= 6
-    door.keyring.close()
+        access.admit({}, str(k), "read")
+    assert len(access._next_due) <= 6
+    access.keyring.close()
 
 
 def test_the_rate_is_kept_over_http(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alphafair.engine import Engine
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
@@ -34,14 +34,14 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
         yield {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")} | {"up"}
 
 
-def test_the_scrape_config_is_one_job_that_the_rules_ask_for() -> None:
+def test_the_scrape_config_has_the_job_of_the_rules() -> None:
     (job,) = SCRAPE["scrape_configs"]
     assert set(job) == {"job_name", "authorization", "static_configs"}
     assert f'up{{job="{job["job_name"]}"}}' in RULES["groups"][0]["rules"][0]["expr"]
 
 
 @pytest.mark.parametrize("rule", RULES["groups"][0]["rules"], ids=lambda rule: rule["alert"])
-def test_a_rule_is_whole_and_asks_for_what_is_there(rule: dict[str, Any], exposed: set[str]) -> None:
+def test_an_alert_rule_is_complete_and_uses_existing_metrics(rule: dict[str, Any], exposed: set[str]) -> None:
     assert set(rule) == {"alert", "expr", "for", "labels"}
     assert re.fullmatch(r"\d+[smhd]", rule["for"])
     assert rule["labels"]["severity"] in ("page", "ticket")
@@ -55,11 +55,11 @@ def test_a_rule_is_whole_and_asks_for_what_is_there(rule: dict[str, Any], expose
 
 
 @pytest.mark.parametrize(("settings", "fires"), [({"default_reward": 0.0}, False), ({}, True)])
-def test_expiring_is_quiet_where_zeros_come_by_default(tmp_path: Path, settings: Any, fires: bool) -> None:
+def test_the_expiring_alert_is_silent_with_a_default_reward(tmp_path: Path, settings: Any, fires: bool) -> None:
     """Nobody clicks for an hour: with a default reward that is what was said to happen, without one it is a fault."""
     (rule,) = (rule for rule in RULES["groups"][0]["rules"] if rule["alert"] == "AlphafairExpiring")
     now = [1_700_000_000 * 10**9]
-    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, **settings)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         before = samples(shop)
@@ -82,8 +82,8 @@ def samples(shop: Running) -> dict[str, float]:
     return {re.split(r"[{ ]", line)[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def test_the_table_of_metrics_is_what_is_there(exposed: set[str]) -> None:
-    table = PAGE.split("| metric | what it tells |")[1].split("```")[0]
+def test_the_docs_list_every_metric(exposed: set[str]) -> None:
+    table = PAGE.split("| metric | meaning |")[1].split("```")[0]
     named = set(re.findall(r"`(alphafair_[a-z_]+)", table))
     named |= {f"alphafair{short}" for short in re.findall(r"`(_[a-z_]+)", table)}
     bases = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in exposed if name.startswith("alphafair_")}

@@ -59,7 +59,7 @@ def test_no_error_repeats_what_was_sent(shop: Running, path: str, body: Any) -> 
     assert len(answer.content) < 2_500, answer.text[:3000]
 
 
-def test_keys_and_changes_are_refused_in_short(shop: Running) -> None:
+def test_errors_of_keys_and_changes_are_short(shop: Running) -> None:
     for path, body in (
         ("/v1/keys", {"role": LONG, "name": "me"}),
         ("/v1/keys", {"role": "read", "name": LONG}),
@@ -96,7 +96,7 @@ def test_a_batch_of_errors_is_not_much_longer_than_the_batch(shop: Running, kind
     assert all(set(item) == {"error"} and set(item["error"]) >= {"code", "message"} for item in found)
 
 
-def test_errors_after_the_first_of_their_kind_name_it(shop: Running) -> None:
+def test_repeated_errors_refer_to_the_first_of_their_kind(shop: Running) -> None:
     bad, good = {"context": "v", "available": ["a"]}, {"context": "v"}
     items = [good, bad, {"context": "\x00"}, bad, good, {"context": "\x00"}, {"context": "v", "available": ["b"]}]
     found = shop.post("/home/decisions/batch", {"items": items}).json()["items"]
@@ -107,7 +107,8 @@ def test_errors_after_the_first_of_their_kind_name_it(shop: Running) -> None:
     found = shop.post("/home/decisions/batch", {"items": [good, *[bad] * 100]}).json()["items"]
     told = [item["error"] for item in found[1:]]
     assert ["repair" in each for each in told] == [True] * 10 + [False] * 90
-    assert told[-1] == {"code": "unknown_arm", "argument": "available", "message": "As item 1: 100 items are refused."}
+    message = "Same error as item 1; 100 items have errors."
+    assert told[-1] == {"code": "unknown_arm", "argument": "available", "message": message}
 
 
 def test_a_batch_of_rewards_with_errors(shop: Running) -> None:

@@ -92,7 +92,7 @@ def answers(data: bytes, methods: list[str]) -> list[tuple[int, bytes]]:
 
 
 def decided(shop: Running, id: str) -> bool:
-    return bool(shop.engine._ledger.rows("select count(*) from decision where id = ?", (id,))[0][0])
+    return bool(shop.engine._store.rows("select count(*) from decision where id = ?", (id,))[0][0])
 
 
 # in pieces, behind each other
@@ -147,7 +147,7 @@ def test_any_pieces_on_one_connection_are_answered_like_single_requests(shop: Ru
 @pytest.mark.parametrize(
     "sent", [decide("bytes-1"), chunked(DECISIONS, {"context": "v", "id": "bytes-1"}), request("GET", "/health")]
 )
-def test_a_byte_at_a_time_is_a_request(shop: Running, sent: bytes) -> None:
+def test_a_request_may_arrive_byte_by_byte(shop: Running, sent: bytes) -> None:
     with connected(shop.port) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for k in range(len(sent)):
@@ -158,7 +158,7 @@ def test_a_byte_at_a_time_is_a_request(shop: Running, sent: bytes) -> None:
         assert answer.status == 200
 
 
-def test_an_upgrade_that_is_offered_is_not_needed(shop: Running) -> None:
+def test_an_offered_upgrade_is_ignored(shop: Running) -> None:
     """Java's own client offers HTTP/2 with its first request, whatever that is; its body must not get lost."""
     with connected(shop.port) as connection:
         connection.sendall(decide("java-1", *JAVA))
@@ -171,7 +171,7 @@ def test_an_upgrade_that_is_offered_is_not_needed(shop: Running) -> None:
         assert json.loads(answer.read())["id"] == "java-2"
 
 
-def test_nonsense_behind_a_request_does_not_take_its_answer(shop: Running) -> None:
+def test_invalid_bytes_after_a_request_do_not_affect_its_answer(shop: Running) -> None:
     with connected(shop.port) as connection:
         connection.sendall(decide("before") + request("GET", "/health") + b"NONSENSE\r\n\r\n")
         first, second, third = answers(all_of(connection), ["POST", "GET", "GET"])
@@ -183,7 +183,7 @@ def test_nonsense_behind_a_request_does_not_take_its_answer(shop: Running) -> No
 # half closed and cut
 
 
-def test_a_client_that_has_closed_its_side_is_answered(shop: Running) -> None:
+def test_a_half_closed_connection_is_answered(shop: Running) -> None:
     for sent, methods in (
         ([decide("half-1")], ["POST"]),
         ([chunked(DECISIONS, {"context": "v", "id": "half-2"})], ["POST"]),
@@ -203,7 +203,7 @@ def test_a_client_that_has_closed_its_side_is_answered(shop: Running) -> None:
 
 
 @pytest.mark.parametrize("closing", [lambda line: line.shutdown(socket.SHUT_WR), lambda line: line.close()])
-def test_what_never_became_complete_does_nothing(shop: Running, closing: Callable[[socket.socket], None]) -> None:
+def test_incomplete_requests_have_no_effect(shop: Running, closing: Callable[[socket.socket], None]) -> None:
     """A body that ends early can look like a whole one: JSON does not say how long it is."""
     padded = json.dumps({"context": "v", "id": "cut"}).encode() + b" " * 100_000
     long = f"POST {DECISIONS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(padded)}\r\n\r\n".encode() + padded
@@ -231,7 +231,7 @@ def test_what_never_became_complete_does_nothing(shop: Running, closing: Callabl
 
 def stop(shop: Running) -> None:
     """Tell it to stop and wait for that: far less than the time that requests on their way are given."""
-    shop.server.should_exit = True
+    shop.server.stop()
     shop.thread.join(15.0)
     assert not shop.thread.is_alive()
 
@@ -245,7 +245,7 @@ HALVES = [
 ]
 
 
-def test_requests_that_are_not_complete_do_not_delay_the_end(tmp_path: Path) -> None:
+def test_incomplete_requests_do_not_delay_the_shutdown(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with running(path) as shop:
         shop.post("", {"name": "home", "arms": ARMS})
@@ -264,7 +264,7 @@ def test_requests_that_are_not_complete_do_not_delay_the_end(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_complete_requests_are_answered_before_the_end(tmp_path: Path, half: bytes) -> None:
+def test_complete_requests_are_answered_before_the_shutdown(tmp_path: Path, half: bytes) -> None:
     """They wait for the disk when the service is told to stop; what is half sent behind them is dropped."""
     path = tmp_path / "shop.db"
     with running(path) as shop:
@@ -275,7 +275,7 @@ def test_complete_requests_are_answered_before_the_end(tmp_path: Path, half: byt
             lines[1].sendall(decide("two") + request("GET", "/health") + half)
             lines[2].sendall(chunked(DECISIONS, {"context": "v", "id": "three"}) + decide("four") + half)
             time.sleep(0.2)
-            shop.server.should_exit = True
+            shop.server.stop()
             time.sleep(0.5)
         stop(shop)
         for line, methods in zip(lines, (["POST"], ["POST", "GET"], ["POST", "POST"]), strict=True):

@@ -22,9 +22,9 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Reward, Unavailable, export
-from alphafair.service import experiments, exports
-from alphafair.service.assemble import Limits
+from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
+from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running
 
 LOG = "/v1/experiments/home/log"
@@ -92,17 +92,17 @@ def metric(shop: Running, name: str) -> float:
     return float(line.split()[1])
 
 
-def test_few_at_a_time_and_the_rest_later(shop: Running, fake: type[FakeProcess]) -> None:
+def test_more_exports_than_the_limit_are_rejected(shop: Running, fake: type[FakeProcess]) -> None:
     fake.gate.clear()
     fake.chunks = [b"one\n", b"two\n"]
     before, answers = metric(shop, "alphafair_exports_refused_total"), list[str]()
     clients = [
         threading.Thread(target=lambda: answers.append(httpx.get(shop.url + LOG, timeout=30.0).text))
-        for _ in range(exports.MOST)
+        for _ in range(exports.MAX_EXPORTS)
     ]
     for client in clients:
         client.start()
-    until(lambda: metric(shop, "alphafair_exports") == exports.MOST)
+    until(lambda: metric(shop, "alphafair_exports") == exports.MAX_EXPORTS)
     refused = shop.http.get(LOG)
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "exports_busy"
@@ -112,14 +112,14 @@ def test_few_at_a_time_and_the_rest_later(shop: Running, fake: type[FakeProcess]
     fake.gate.set()
     for client in clients:
         client.join()
-    assert answers == ["one\ntwo\n"] * exports.MOST
+    assert answers == ["one\ntwo\n"] * exports.MAX_EXPORTS
     until(lambda: metric(shop, "alphafair_exports") == 0)
-    assert len(fake.made) == exports.MOST
+    assert len(fake.made) == exports.MAX_EXPORTS
     until(lambda: all(process.closed for process in fake.made))
     assert shop.http.get(LOG).status_code == 200
 
 
-def test_who_does_not_read_loses_the_place(tmp_path: Path, fake: type[FakeProcess]) -> None:
+def test_a_client_that_does_not_read_loses_its_export(tmp_path: Path, fake: type[FakeProcess]) -> None:
     fake.chunks = [bytes(1 << 18)] * 1_000  # more than any buffer takes
     with running(tmp_path / "shop.db", limits=Limits(timeouts=Timeouts(answer=0.5))) as shop, socket.socket() as slow:
         shop.post("", {"name": "home", "arms": ARMS})
@@ -137,7 +137,7 @@ def test_who_does_not_read_loses_the_place(tmp_path: Path, fake: type[FakeProces
         assert not received.endswith(b"0\r\n\r\n"), "the end of an answer that has none"
 
 
-def test_a_process_that_hangs_is_given_up(
+def test_a_stalled_export_process_is_killed(
     shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "STALLED", 0.2)
@@ -155,7 +155,7 @@ def test_a_process_that_hangs_is_given_up(
     assert answer[0].status_code == 503
 
 
-def test_who_reads_slowly_gets_it_all(shop: Running, fake: type[FakeProcess]) -> None:
+def test_a_slow_reader_gets_the_whole_export(shop: Running, fake: type[FakeProcess]) -> None:
     fake.chunks = [bytes(1 << 16)] * 40
     with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
         n_bytes = 0
@@ -165,10 +165,10 @@ def test_who_reads_slowly_gets_it_all(shop: Running, fake: type[FakeProcess]) ->
     assert n_bytes == 40 << 16
 
 
-def test_an_export_that_is_asked_for_is_not_given_up(
+def test_an_export_in_progress_is_not_aborted(
     shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "UNASKED", 0.3)
+    monkeypatch.setattr(exports, "NOT_STARTED", 0.3)
 
     class Slow(fake):  # type: ignore[misc, valid-type]
         def read(self) -> bytes:
@@ -181,7 +181,7 @@ def test_an_export_that_is_asked_for_is_not_given_up(
     assert shop.http.get(LOG).text == "one" * 5
 
 
-def test_no_export_lasts_for_ever(shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_has_a_time_limit(shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "LONGEST", 0.5)
     fake.chunks = [b"x"] * 100_000_000
     with pytest.raises(httpx.TransportError), httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
@@ -190,16 +190,16 @@ def test_no_export_lasts_for_ever(shop: Running, fake: type[FakeProcess], monkey
     until(lambda: metric(shop, "alphafair_exports") == 0)
 
 
-def test_one_that_goes_away_makes_place(shop: Running, fake: type[FakeProcess]) -> None:
+def test_disconnecting_frees_the_place_of_an_export(shop: Running, fake: type[FakeProcess]) -> None:
     fake.chunks = [bytes(1 << 18)] * 1_000
-    for _ in range(exports.MOST + 1):
+    for _ in range(exports.MAX_EXPORTS + 1):
         with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
             assert answer.status_code == 200
         until(lambda: metric(shop, "alphafair_exports") == 0)
     until(lambda: all(process.closed for process in fake.made))
 
 
-def test_one_that_goes_away_before_the_first_bytes_makes_place(shop: Running, fake: type[FakeProcess]) -> None:
+def test_disconnecting_before_the_first_bytes_frees_the_place(shop: Running, fake: type[FakeProcess]) -> None:
     fake.gate.clear()
     fake.chunks = [b"one"] * 3
     with socket.create_connection(("127.0.0.1", shop.port)) as client:
@@ -209,19 +209,19 @@ def test_one_that_goes_away_before_the_first_bytes_makes_place(shop: Running, fa
     until(lambda: fake.made[0].closed and metric(shop, "alphafair_exports") == 0)
 
 
-def test_an_answer_that_fails_before_it_is_read_makes_place(
+def test_a_failed_response_frees_the_place_of_its_export(
     shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.chunks = [b"one"] * 3
-    monkeypatch.setattr(experiments, "_attachment", lambda name, format: "\u65e5")  # no header can be that
-    monkeypatch.setattr(exports, "UNASKED", 0.1)
-    for _ in range(exports.MOST + 1):
+    monkeypatch.setattr(handlers, "_attachment", lambda name, format: "\u65e5")  # no header can be that
+    monkeypatch.setattr(exports, "NOT_STARTED", 0.1)
+    for _ in range(exports.MAX_EXPORTS + 1):
         assert shop.http.get(LOG).status_code == 500
         until(lambda: fake.made[-1].closed and metric(shop, "alphafair_exports") == 0)
 
 
 @pytest.mark.parametrize("name", ["\u65e5\u672c", 'a"; b', "\u00e9t\u00e9"])
-def test_logs_of_all_names_can_be_saved(shop: Running, fake: type[FakeProcess], name: str) -> None:
+def test_logs_of_experiments_with_any_name_can_be_saved(shop: Running, fake: type[FakeProcess], name: str) -> None:
     """Experiments that Python makes may be called anything."""
     fake.chunks = [b"one"]
     shop.engine.create(name, arms=ARMS, policy="uniform", feedback="bandit")
@@ -234,7 +234,7 @@ def test_logs_of_all_names_can_be_saved(shop: Running, fake: type[FakeProcess], 
     assert unquote(also) == f"{name}.csv"
 
 
-def test_a_failure_is_an_error_or_a_cut_and_never_a_short_file(shop: Running, fake: type[FakeProcess]) -> None:
+def test_a_failed_export_is_an_error_or_an_aborted_connection(shop: Running, fake: type[FakeProcess]) -> None:
     fake.chunks = [Unavailable("the disk is gone")]
     answer = shop.http.get(LOG)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
@@ -249,7 +249,7 @@ def test_a_failure_is_an_error_or_a_cut_and_never_a_short_file(shop: Running, fa
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
-def test_what_is_streamed_is_what_the_engine_writes(shop: Running, tmp_path: Path, format: str) -> None:
+def test_a_streamed_export_equals_the_engines_file(shop: Running, tmp_path: Path, format: str) -> None:
     path = tmp_path / f"home.{format}"
     n_rows = shop.engine.export("home", path)
     answer = shop.http.get(LOG, params={"format": format})
@@ -261,7 +261,7 @@ def test_what_is_streamed_is_what_the_engine_writes(shop: Running, tmp_path: Pat
         assert answer.content == path.read_bytes()
 
 
-def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failed_export_process_gives_its_reason(tmp_path: Path) -> None:
     process = exports.Process(exports.ExportJob(str(tmp_path / "nowhere.db"), 1, False, 1, "csv"))
     with pytest.raises(Unavailable, match="unable to open"):
         process.read()
@@ -271,7 +271,7 @@ def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def test_an_export_needs_no_kernels() -> None:
-    script = "import sys, alphafair.engine.export_job, alphafair.engine.export; print('numba' in sys.modules)"
+    script = "import sys, alphafair.engine.export; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -279,21 +279,21 @@ def test_an_export_needs_no_kernels() -> None:
 # the engine's part: how much is read at once, and when
 
 
-def test_pages_are_short_and_nobody_reads_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_short_and_no_read_transaction_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slowly a file is taken: the write-ahead log can be moved into the main file meanwhile."""
-    monkeypatch.setattr(export, "CHUNK", 7)
+    monkeypatch.setattr(export, "PAGE_ROWS", 7)
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("home", arms=ARMS)
         fill(engine)
         sizes = []
-        for page in export.pages(engine._ledger, engine._experiments["home"], engine.position, "csv"):
+        for page in export.pages(engine._store, engine._live.experiments["home"], engine.position, "csv"):
             sizes.append(len(page))
             engine.decide("home", "v0")
-            assert engine._ledger.empty_log(), "somebody reads"
+            assert engine._store.checkpoint(), "somebody reads"
         assert (max(sizes), sum(sizes)) == (7, N_DECISIONS)
 
 
-def test_an_export_is_of_one_moment(tmp_path: Path) -> None:
+def test_an_export_is_a_consistent_snapshot(tmp_path: Path) -> None:
     """That in which it was asked for: what comes while it is written is not half in it."""
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("home", arms=ARMS)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.service.assemble import Limits
 from alphafair.service.connections import Timeouts
+from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running, told
 
 pytestmark = pytest.mark.compiled
@@ -32,7 +32,7 @@ MOST_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(most_bytes=MOST_BYTES)) as found:
+    with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(max_body=MOST_BYTES)) as found:
         assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
         yield found
 
@@ -93,7 +93,7 @@ def pour(connection: socket.socket, piece: bytes, most: int = 100_000_000) -> in
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_a_part_that_never_ends_is_cut(shop: Running, name: str) -> None:
+def test_an_endless_part_of_a_request_is_rejected(shop: Running, name: str) -> None:
     start, piece = ENDLESS[name]
     with connected(shop) as connection:
         connection.sendall(start)
@@ -107,7 +107,7 @@ def test_a_part_that_never_ends_is_cut(shop: Running, name: str) -> None:
 
 @pytest.mark.parametrize("route", [DECISIONS, b"/nope", b"/health", b"/v1/experiments/home/log"])
 @pytest.mark.parametrize("name", TOO_LONG)
-def test_a_body_that_is_too_long_is_cut(shop: Running, name: str, route: bytes) -> None:
+def test_a_body_above_the_limit_is_rejected_while_it_arrives(shop: Running, name: str, route: bytes) -> None:
     start = TOO_LONG[name].replace(DECISIONS, route)
     piece = b"%x\r\n%s\r\n" % (len(PIECE), PIECE) if b"chunked" in start else PIECE
     with connected(shop) as connection:
@@ -121,14 +121,14 @@ def test_a_body_that_is_too_long_is_cut(shop: Running, name: str, route: bytes) 
         assert pour(connection, piece) < 50_000_000
 
 
-def test_a_body_of_a_known_length_is_refused_before_it_comes(shop: Running) -> None:
+def test_a_content_length_above_the_limit_is_rejected_before_the_body(shop: Running) -> None:
     for more in (b"", b"Expect: 100-continue\r\n"):
         with connected(shop) as connection:
             connection.sendall(HEAD + more + b"Content-Length: %d\r\n\r\n" % (MOST_BYTES + 1))
             assert refused(connection) == (413, "request_entity_too_large")
 
 
-def test_headers_up_to_the_limit_and_tiny_chunks_are_taken(shop: Running) -> None:
+def test_headers_up_to_the_limit_and_tiny_chunks_are_accepted(shop: Running) -> None:
     text = json.dumps({"context": "v", "id": "tiny"}).encode() + b" " * 20_000
     body = b"".join(b"1\r\n%c\r\n" % each for each in text) + b"0\r\nx-check: 1\r\n\r\n"
     for sent in (CHUNKED + body, CHUNKED.replace(b"\r\n\r\n", b"\r\nx: %s\r\n\r\n" % (b"y" * 65_000)) + body):
@@ -137,7 +137,7 @@ def test_headers_up_to_the_limit_and_tiny_chunks_are_taken(shop: Running) -> Non
             assert answer(connection)[0] == 200
 
 
-def test_four_endless_headers_cost_the_others_nothing(shop: Running) -> None:
+def test_endless_headers_do_not_slow_down_others(shop: Running) -> None:
     """With the parser that joins pieces of a header for as long as they come, this took seconds for each answer."""
     end = threading.Event()
 
@@ -164,7 +164,7 @@ def test_four_endless_headers_cost_the_others_nothing(shop: Running) -> None:
     assert slowest < 1.0
 
 
-def test_requests_behind_each_other_wait_unread(shop: Running) -> None:
+def test_pipelined_requests_are_read_a_few_at_a_time(shop: Running) -> None:
     """However many are sent, few are held before the first is answered, and then all are answered in order."""
     n = 5000
     with connected(shop) as connection:
@@ -180,14 +180,14 @@ def test_requests_behind_each_other_wait_unread(shop: Running) -> None:
             for status, _, _ in answers(file):
                 found.append(status)
                 if len(found) % 100 == 1:
-                    held = [len(line.pipeline) for line in list(shop.server.server_state.connections)]
+                    held = [len(each.requests) for each in list(shop.service.connections.open)]
                     most_held = max(most_held, *held)
         sender.join(30.0)
     assert found == [200] * (n + 1) + [400]
     assert most_held < 500
 
 
-def test_a_body_that_waits_unread_is_read_when_its_request_is_next(shop: Running) -> None:
+def test_a_paused_body_is_read_when_its_request_is_next(shop: Running) -> None:
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     body = b'{"context": "v"}' + b" " * 6000
     one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -217,20 +217,20 @@ def test_a_body_that_waits_unread_is_read_when_its_request_is_next(shop: Running
     ],
 )
 @pytest.mark.parametrize("first", [b"POST %s HTTP/1.1" % DECISIONS, b"GET /health HTTP/1.1"])
-def test_headers_that_say_two_things_are_refused(shop: Running, first: bytes, headers: list[bytes]) -> None:
+def test_contradictory_headers_are_rejected(shop: Running, first: bytes, headers: list[bytes]) -> None:
     with connected(shop) as connection:
         connection.sendall(b"\r\n".join([first, *headers, b"", b'{"context": "v"}']))
         assert refused(connection) == (400, "bad_http")
 
 
 @pytest.mark.parametrize("version", [b"0.9", b"2.0"])
-def test_other_versions_are_refused(shop: Running, version: bytes) -> None:
+def test_other_versions_are_rejected(shop: Running, version: bytes) -> None:
     with connected(shop) as connection:
         connection.sendall(b"GET /health HTTP/%s\r\nHost: localhost\r\n\r\n" % version)
         assert refused(connection) == (400, "bad_http")
 
 
-def test_a_refused_head_request_gets_no_body(shop: Running) -> None:
+def test_a_rejected_head_request_gets_no_body(shop: Running) -> None:
     found = shop.raw(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
     assert found.startswith(b"HTTP/1.1 400 ")
     assert found.endswith(b"\r\n\r\n")
@@ -261,7 +261,7 @@ def test_no_trailer_becomes_a_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 @pytest.mark.parametrize("path", ["/health", "/v1/experiments", "/v1/experiments/home/log?format=csv", "/docs", "/no"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_without_keys_pages_from_elsewhere_read_nothing(shop: Running, method: str, path: str, site: str) -> None:
+def test_without_keys_pages_of_other_origins_are_rejected(shop: Running, method: str, path: str, site: str) -> None:
     """A picture or a link of a page has no Origin."""
     found = shop.http.request(method, path, headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})
     assert found.status_code == 403
@@ -311,7 +311,7 @@ def test_every_answer_has_security_headers(shop: Running) -> None:
             assert headers["x-request-id"], sent
 
 
-def test_the_page_for_people_keeps_its_style(shop: Running) -> None:
+def test_the_style_of_the_docs_page_is_allowed(shop: Running) -> None:
     page = shop.http.get("/docs")
     (style,) = re.findall(r"<style>(.*?)</style>", page.text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -352,8 +352,8 @@ def drip(connection: socket.socket, data: bytes) -> None:
     ],
     ids=["a head", "a slow head", "a body", "a body on the long way", "a body in chunks", "a trailer"],
 )
-def test_a_request_that_does_not_get_on_is_given_up(quick: Running, sent: bytes, dripped: bytes, reason: str) -> None:
-    closed = quick.application.measures.closed
+def test_a_stalled_request_times_out(quick: Running, sent: bytes, dripped: bytes, reason: str) -> None:
+    closed = quick.service.measures.closed
     before = closed[f"{reason}_timeout"]
     with connected(quick) as connection:
         connection.sendall(sent)
@@ -370,8 +370,8 @@ def test_connections_without_requests_are_closed(quick: Running) -> None:
         blank.sendall(b"\r\n" * 10)
         for connection in (silent, kept, blank):
             assert connection.recv(1) == b""
-    assert quick.application.measures.closed["idle_timeout"] >= 1
-    assert quick.application.measures.closed["head_timeout"] >= 2
+    assert quick.service.measures.closed["idle_timeout"] >= 1
+    assert quick.service.measures.closed["head_timeout"] >= 2
 
 
 def test_a_connection_in_use_stays_open(quick: Running) -> None:
@@ -383,15 +383,15 @@ def test_a_connection_in_use_stays_open(quick: Running) -> None:
             time.sleep(QUICK.idle / 4)
 
 
-def test_a_client_that_reads_no_answers_is_given_up(quick: Running) -> None:
-    closed = quick.application.measures.closed
+def test_a_client_that_reads_no_answers_is_disconnected(quick: Running) -> None:
+    closed = quick.service.measures.closed
     before = closed["answer_timeout"]
     with connected(quick) as connection:
         pour(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
         assert wait_for(lambda: closed["answer_timeout"] == before + 1)
 
 
-def test_a_client_that_reads_slowly_gets_all(quick: Running) -> None:
+def test_a_client_that_reads_slowly_gets_every_answer(quick: Running) -> None:
     """As long as it reads on; the whole takes longer than a time-out."""
     n = 200
     with connected(quick) as connection:
@@ -415,42 +415,42 @@ def wait_for(happens: Callable[[], bool]) -> bool:
 # connections
 
 
-def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
+def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
     """Those that are being answered stay; others are told to come again, or closed."""
-    limits = Limits(most_connections=10)
+    limits = Limits(max_connections=10)
     with running(tmp_path / "shop.db", limits=limits) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
-        wait_for(lambda: not shop.application.connections.open)
+        wait_for(lambda: not shop.service.connections.open)
         with shop.engine._writer:  # the disk is slow
             busy = [stack.enter_context(connected(shop)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             time.sleep(0.2)
             more = [stack.enter_context(connected(shop)) for _ in range(60)]
-            assert wait_for(lambda: len(shop.application.connections.open) <= 10 + 32)
+            assert wait_for(lambda: len(shop.service.connections.open) <= 10 + 32)
             for connection in more[:20]:
                 status, headers, body = answer(connection)
                 assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
                 assert json.loads(body)["error"]["code"] == "too_many_connections"
         for connection in busy:
             assert answer(connection)[0] == 200
-        assert wait_for(lambda: shop.application.measures.closed["too_many"] == 60)
+        assert wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
 
 
-def test_a_new_connection_takes_the_place_of_one_that_does_not_get_on(tmp_path: Path) -> None:
-    with running(tmp_path / "shop.db", limits=Limits(most_connections=10)) as shop, contextlib.ExitStack() as stack:
+def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
         held = [stack.enter_context(connected(shop)) for _ in range(10)]
         for connection in held[:5]:
             connection.sendall(HEAD)
-        assert wait_for(lambda: len(shop.application.connections._stalled) == 10)
+        assert wait_for(lambda: len(shop.service.connections._stalled) == 10)
         for _ in range(10):
             connection = stack.enter_context(connected(shop))
             connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             assert answer(connection)[0] == 200
-        assert shop.application.measures.closed["replaced"] >= 10
+        assert shop.service.measures.closed["replaced"] >= 10
 
 
 def test_descriptions_are_made_once(shop: Running) -> None:
@@ -465,7 +465,7 @@ def test_descriptions_are_made_once(shop: Running) -> None:
 # lines of log
 
 
-def test_refused_requests_are_logged_at_a_limited_rate(shop: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="alphafair.service")
     time.sleep(1.2)  # what was sent before is told by now
     caplog.clear()

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.ledger import Ledger, schema
+from alphafair.engine.migrations import schema
+from alphafair.engine.store import SqliteStore
 from tests.serving import ARMS, Running, running, told
 
 pytestmark = pytest.mark.compiled
@@ -78,7 +79,7 @@ class Bookkeeper:
 @pytest.fixture
 def books(tmp_path: Path) -> Iterator[Bookkeeper]:
     now = [1_700_000_000 * 10**9]
-    engine = Engine(Ledger(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     with running(tmp_path / "shop.db", engine=engine) as shop:
         yield Bookkeeper(shop, now)
 
@@ -156,20 +157,20 @@ def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
     assert found["alphafair_reward_delay_seconds_sum"] == pytest.approx(sum(books.delays))
     assert found["alphafair_ready"] == 1.0
     assert found["alphafair_waiting"] == 0.0
-    with closing(sqlite3.connect(books.shop.engine._ledger.path)) as file:
+    with closing(sqlite3.connect(books.shop.engine._store.path)) as file:
         tables = ("change", "decision", "activation", "reward", "late_reward")
         n_events = sum(file.execute(f"select count(*) from {table}").fetchone()[0] for table in tables)
     assert found["alphafair_position_total"] == n_events
     books.shop.engine.verify()
 
 
-def test_counters_outlive_the_process_and_a_file_of_the_version_before(tmp_path: Path) -> None:
+def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     """From snapshots, from the log alone, and from a file that counted defaults and lapsed decisions as expired."""
     path, now = tmp_path / "shop.db", [1_700_000_000 * 10**9]
-    with running(path, engine=Engine(Ledger(path), 0, clock=lambda: now[0])) as shop:
+    with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as shop:
         books = Bookkeeper(shop, now)
         every_kind_of_event(books)
-        shop.engine._take_snapshots(1)
+        shop.engine._live.take_snapshots(1)
         books.decide("zeros", "after the snapshot")
     for how in ("from snapshots", "from the log", "from the version before"):
         with closing(sqlite3.connect(path)) as file, file:
@@ -188,7 +189,7 @@ def test_counters_outlive_the_process_and_a_file_of_the_version_before(tmp_path:
                     file.execute("update change set body = ? where seq = ?", (json.dumps(old), seq))
                 (text,) = (text for _, name, text in schema() if name == "settled_by_source")
                 file.executescript(text)
-        with running(path, engine=Engine(Ledger(path), 0, clock=lambda: now[0])) as books.shop:
+        with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as books.shop:
             check_experiments(books)
             books.shop.engine.verify()
 
@@ -204,10 +205,10 @@ def tally_as_before(text: str) -> str:
     return json.dumps(tally)
 
 
-def test_what_was_not_written_is_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_commits_are_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     books.create("home")
     books.decide("home", "one")
-    ledger = books.shop.engine._ledger
+    ledger = books.shop.engine._store
     with monkeypatch.context() as patch:
 
         def fail(*arguments: Any, **settings: Any) -> None:
@@ -221,7 +222,7 @@ def test_what_was_not_written_is_not_counted(books: Bookkeeper, monkeypatch: pyt
     check_experiments(books)
 
 
-def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
+def test_every_command_of_a_large_batch_is_counted(books: Bookkeeper) -> None:
     """More rewards than one transaction of the engine takes: they wait behind each other and are written at once."""
     n_batches, size = 6, 1000
     books.create("home")
@@ -233,13 +234,13 @@ def test_a_large_batch_is_counted_whole(books: Bookkeeper) -> None:
     from alphafair.engine import Reward
 
     rewards = [Reward(f"{k}-{n}", 1.0, "home") for k in range(n_batches) for n in range(size)]
-    books.shop.application.state.writer._write(rewards)
+    books.shop.service.writer._write(rewards)
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size
     check_experiments(books)
 
 
-def test_the_time_of_every_answer_is_told_by_route(books: Bookkeeper) -> None:
+def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
     books.create("home")
     began = time.perf_counter()
     for k in range(5):

@@ -21,7 +21,7 @@ import pytest
 from alphafair import POLICIES, Client, ServiceError
 from alphafair.engine import Engine
 from alphafair.service import keys
-from alphafair.service.serve import PATIENCE
+from alphafair.service.server import GRACE
 from tests.serving import ARMS
 
 pytestmark = pytest.mark.compiled
@@ -102,23 +102,23 @@ def test_any_other_address_needs_keys(tmp_path: Path) -> None:
     assert "--host must be" in refused("--db", str(path), "--host", "0.0.0.0")
 
 
-def test_a_file_has_one_writer_and_the_other_is_told_who_it_is(tmp_path: Path) -> None:
+def test_a_second_writer_is_told_the_process_of_the_first(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db"):
         assert f"process {os.getpid()}" in refused("--db", str(tmp_path / "shop.db"))
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk\n" * 100)
     assert "error: " in refused("--db", str(tmp_path / "notes.txt"))
     assert (tmp_path / "notes.txt").read_text() == "buy milk\n" * 100
 
 
-def test_a_socket_in_no_folder_is_refused(tmp_path: Path) -> None:
+def test_a_socket_in_a_missing_directory_is_rejected(tmp_path: Path) -> None:
     where = tmp_path / "nowhere" / "shop.sock"
     assert "--unix-socket must be" in refused("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -148,13 +148,13 @@ def test_logs_are_lines_of_json_with_request_ids_and_without_secrets(tmp_path: P
     assert "somebody" not in text
 
 
-def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -> None:
+def test_accepted_requests_are_answered_and_kept_at_shutdown(tmp_path: Path) -> None:
     """Eight clients send as fast as they can while the service is told to stop: each answer they got is in the log."""
     path = tmp_path / "shop.db"
     answered: list[tuple[str, str]] = []
     with serving(path) as (process, url):
         with Client(url) as client:
-            client.create("home", ARMS)
+            client.create("home", arms=ARMS)
 
         def visit(k: int) -> None:
             with Client(url, retries=0) as client:
@@ -162,7 +162,7 @@ def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -
                     try:
                         drawn = client.decide("home", f"visitor-{k}", id=f"{k}-{n}")
                         answered.append((drawn.id, drawn.arm))
-                        client.reward("home", drawn.id, 1.0)
+                        client.reward(drawn.id, 1.0, experiment="home")
                     except (ConnectionError, ServiceError):
                         return
 
@@ -181,14 +181,14 @@ def test_what_was_accepted_is_answered_before_the_end_and_kept(tmp_path: Path) -
         engine.verify()
 
 
-def test_half_a_request_does_not_delay_the_end(tmp_path: Path) -> None:
+def test_an_incomplete_request_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     half = b"POST /v1/experiments/home/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 15\r\n\r\n{"
     with serving(tmp_path / "shop.db") as (process, url):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as line:
             line.sendall(half)
             time.sleep(0.1)
             process.popen.terminate()
-            assert process.popen.wait(PATIENCE / 2) == 0
+            assert process.popen.wait(GRACE / 2) == 0
         process.end()
     assert not [line for line in process.lines if '"level": "error"' in line]
 
@@ -201,18 +201,19 @@ def test_with_the_jit_off_every_policy_is_served(tmp_path: Path) -> None:
             for variant, settings in policy.traits.variants(1, len(ARMS)).items():
                 engine.create(f"{policy.name}-{variant}", arms=ARMS, policy=policy.name, **settings)
     with serving(path, NUMBA_DISABLE_JIT="1") as (process, url), Client(url) as client:
-        client.create("home", ARMS)
+        client.create("home", arms=ARMS)
         for name in client.experiments():
-            full = client.experiment(name)["feedback"] == "full"
+            full = client.experiment(name).feedback == "full"
             ids = [client.decide(name, "v").id]
             ids += [client.decide(name, "v", available=ARMS[1:]).id]
             ids += [decision.id for decision in client.decide_many(name, ["v", "w"])]
             for id in ids:
-                assert client.reward(name, id, dict.fromkeys(ARMS, 0.5) if full else 0.5) == "applied"
+                reward = dict.fromkeys(ARMS, 0.5) if full else 0.5
+                assert client.reward(id, reward, experiment=name).outcome == "applied"
             answer = httpx.patch(f"{url}/v1/experiments/{name}", json={"retire_arm": ARMS[0]})
             assert answer.status_code == 200
             assert client.decide(name, "v").arm in ARMS[1:]
-            assert client.experiment(name)["decisions"] == 5
+            assert client.experiment(name).decisions == 5
         assert httpx.get(f"{url}/metrics").status_code == 200
         assert process.end() == 0
     assert not [line for line in process.lines if '"level": "error"' in line]
@@ -229,7 +230,7 @@ def test_on_a_unix_socket(tmp_path: Path) -> None:
         with httpx.Client(base_url="http://localhost", transport=httpx.HTTPTransport(uds=str(where))) as http:
             process.wait_until_ready(http)
         with Client("http://localhost", unix_socket=where) as client:
-            client.create("home", ARMS)
+            client.create("home", arms=ARMS)
             assert client.decide("home", "visitor-7").arm in ARMS
         assert process.end() == 0
     finally:
@@ -247,13 +248,13 @@ def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
         host, port = url.removeprefix("http://").split(":")
         held: list[socket.socket] = []
         with Client(url) as client, httpx.Client(base_url=url, timeout=30.0) as http:
-            client.create("home", ARMS)
+            client.create("home", arms=ARMS)
             for _ in range(5):
                 held += [socket.create_connection((host, int(port)), timeout=30.0) for _ in range(100)]
                 time.sleep(0.3)
             for k in range(50):
                 drawn = client.decide("home", f"visitor-{k}", timeout=30.0)
-                assert client.reward("home", drawn.id, 1.0, timeout=30.0) == "applied"
+                assert client.reward(drawn.id, 1.0, experiment="home", timeout=30.0).outcome == "applied"
             assert http.get("/ready").json()["ready"] is True
             assert http.get("/v1/experiments/home/log?format=parquet").status_code == 200
             metrics = http.get("/metrics").text
@@ -273,7 +274,7 @@ def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
-def test_more_connections_than_files_are_refused(tmp_path: Path) -> None:
+def test_more_connections_than_files_are_rejected(tmp_path: Path) -> None:
     process = Process("--db", str(tmp_path / "shop.db"), "--max-connections", "100", open_files=160)
     assert process.popen.wait(60) == 2
     process._reader.join()

@@ -64,7 +64,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("caller", ["anybody", "stranger", *keys.ROLES])
-def test_every_answer_is_as_described(callers: Callers, caller: str, mode: GenerationMode) -> None:
+def test_every_answer_conforms_to_openapi(callers: Callers, caller: str, mode: GenerationMode) -> None:
     shop, headers = callers[caller]
     description = schemathesis.openapi.from_dict(callers["anybody"][0].http.get("/openapi.json").json())
     statuses: Counter[int] = Counter()

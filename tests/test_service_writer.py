@@ -31,10 +31,10 @@ class Slow:
         return [f"answer to {command}" for command in commands]
 
 
-def made(most_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
+def made(max_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
     engine = Slow()
     sizes: list[int] = []
-    writer = Writer(engine, most_waiting=most_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
+    writer = Writer(engine, max_waiting=max_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
     return engine, writer, sizes
 
 
@@ -45,7 +45,7 @@ async def several(writer: Writer, *commands: Sequence[Any]) -> list[asyncio.Task
     return tasks
 
 
-def test_what_arrives_during_a_commit_is_the_next_group() -> None:
+def test_commands_that_arrive_during_a_commit_are_the_next_batch() -> None:
     async def run() -> None:
         engine, writer, sizes = made()
         first = await several(writer, ["a"], ["b", "c"])
@@ -61,7 +61,7 @@ def test_what_arrives_during_a_commit_is_the_next_group() -> None:
     asyncio.run(run())
 
 
-def test_nobody_is_answered_before_the_commit() -> None:
+def test_answers_are_sent_after_the_commit() -> None:
     async def run() -> None:
         engine, writer, _ = made()
         tasks = await several(writer, ["a"])
@@ -74,9 +74,9 @@ def test_nobody_is_answered_before_the_commit() -> None:
     asyncio.run(run())
 
 
-def test_too_many_are_refused_at_once_and_the_others_are_served() -> None:
+def test_commands_above_the_limit_are_rejected() -> None:
     async def run() -> None:
-        engine, writer, _ = made(most_waiting=3)
+        engine, writer, _ = made(max_waiting=3)
         tasks = await several(writer, ["on its way"])
         tasks += await several(writer, ["a", "b"], ["c"])
         for commands in (["d"], ["e", "f"]):
@@ -91,7 +91,7 @@ def test_too_many_are_refused_at_once_and_the_others_are_served() -> None:
     asyncio.run(run())
 
 
-def test_a_failed_commit_fails_its_group_alone() -> None:
+def test_a_failed_commit_fails_only_its_batch() -> None:
     async def run() -> None:
         engine, writer, _ = made()
         engine.problem = Unavailable("the disk is full")
@@ -108,7 +108,7 @@ def test_a_failed_commit_fails_its_group_alone() -> None:
     asyncio.run(run())
 
 
-def test_a_caller_that_went_away_does_not_disturb_the_others() -> None:
+def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async def run() -> None:
         engine, writer, _ = made()
         gone, stays = await several(writer, ["a", "b"], ["c"])
@@ -135,7 +135,7 @@ def test_draining_waits_for_everything_that_was_accepted() -> None:
     asyncio.run(run())
 
 
-def test_other_work_takes_its_turn() -> None:
+def test_other_work_runs_between_commits() -> None:
     async def run() -> None:
         engine, writer, _ = made()
         engine.go.set()

@@ -39,7 +39,7 @@ class InvalidArgument(ValueError):
 
 
 REPAIR = (
-    "Nothing is lost and rewards are still written down: roll the experiment back to a position before, or mend the "
+    "Nothing is lost, and rewards are still stored: roll the experiment back to an earlier position, or repair the "
     "policy and open the file again."
 )
 

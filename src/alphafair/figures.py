@@ -1,14 +1,14 @@
-"""Results in, Figure out. Nothing here opens a window, touches pyplot or changes global settings.
+"""Figures: each function takes results and returns a Matplotlib Figure, without pyplot or global settings.
 
-A policy looks the same in every picture: its colour and marker come from its name, and its line is solid where it
-sees all rewards, dashed where it sees one. Names stand at the ends of the lines, so there is no legend to decode.
+A policy has the same colour and marker in every figure. Its line is solid under full information and dashed under
+bandit feedback. Lines are labelled at their ends, so there is no legend.
 """
 
 import math
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,63 +25,65 @@ from numpy.typing import NDArray
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES
 from alphafair.errors import InvalidArgument
-from alphafair.formatting import ALPHA, clipped, counted, percentage, short
+from alphafair.formatting import ALPHA, clipped, counted, percentage, short, tick
 from alphafair.groups import GroupsLike, arm_groups
-from alphafair.values import Feedback, Policy, Trace, Vector
+from alphafair.values import Feedback, Interval, Policy, Trace, Vector
 
 Dashes = str | tuple[int, tuple[float, ...]]
 
 INK = "#262626"
 FAINT = "#8c8c8c"
 SUFFIXES = (".png", ".svg", ".pdf")
-LEFT, RIGHT = 0.06, 0.985  # margins of a whole picture
+LEFT, RIGHT = 0.06, 0.985  # margins of an overview, as fractions of its width
 LABEL_SIZE = 9.0
-MOST_STEMS = 300  # of more arms every so many are drawn
-MOST_BARS = 25  # of more arms those that get most
+MOST_STEMS = 300  # of more arms, evenly spaced ranks are drawn
+MOST_BARS = 25  # of more arms, those with the largest shares are drawn
+MOST_POINTS = 300  # of a line
 
-USUAL_FONT = "DejaVu Sans"  # Matplotlib's own, always there
-BOX_FONT = "Last Resort"  # has every letter, as a box
+WIDTH, HEIGHT = 7.2, 4.2  # of a report's figure, in inches, as are the margins below
+MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 0.78, 0.12, 0.58
+GUIDE: Dashes = (0, (5.0, 2.0))  # the line style of the optimum and of limits
+
+USUAL_FONT = "DejaVu Sans"  # comes with Matplotlib
+BOX_FONT = "Last Resort"  # draws every character as a box
 
 _STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @contextmanager
 def style(labels: Sequence[str] = ()) -> Iterator[None]:
-    """The look of all pictures, for as long as the block lasts, with fonts that have every letter of the labels."""
+    """Apply the package's Matplotlib style inside the block, with fonts that have every character of the labels."""
     with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
         yield
 
 
-class Look(NamedTuple):
-    """How a policy is drawn, everywhere."""
+class Style(NamedTuple):
+    """The colour and marker of a policy."""
 
     colour: str
     marker: str
 
 
-OPTIMUM = Look(INK, "")  # the best fixed policy in hindsight is nobody's colour
+OPTIMUM = Style(INK, "")  # of the best fixed policy in hindsight
 _OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
 
 
-def look(policy: str) -> Look:
-    """Colour and marker of a policy by its name: those that its class says, or some of its own, the same every time.
+def policy_style(policy: str) -> Style:
+    """The colour and marker of a policy: those that its class sets, or else ones derived from a hash of its name.
 
-    A look goes with a name: a class that inherits it under another name is drawn otherwise.
+    A subclass with another name does not inherit its parent's style.
 
-    >>> look("alpha-fair")
-    Look(colour='#0072B2', marker='o')
-    >>> look("my-policy") == look("my-policy")
+    >>> policy_style("alpha-fair")
+    Style(colour='#0072B2', marker='o')
+    >>> policy_style("my-policy") == policy_style("my-policy")
     True
     """
     for kind in (*POLICIES.values(), *_subclasses(Policy)):
         if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.style:
-            return Look(*kind.traits.style)
-    ticket = zlib.crc32(policy.encode())
-    return Look(
-        _OTHER_COLOURS[ticket % len(_OTHER_COLOURS)],
-        _OTHER_MARKERS[ticket // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)],
-    )
+            return Style(*kind.traits.style)
+    marker, colour = divmod(zlib.crc32(policy.encode()), len(_OTHER_COLOURS))
+    return Style(_OTHER_COLOURS[colour], _OTHER_MARKERS[marker % len(_OTHER_MARKERS)])
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
@@ -91,7 +93,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def names(traces: Sequence[Trace]) -> list[str]:
-    """One name per trace: the policy's, and only where that is not enough its feedback, and then its seed."""
+    """A distinct name for each trace: its policy, and where that is ambiguous its feedback and its seed."""
     policies = Counter(trace.policy for trace in traces)
     kinds = Counter((trace.policy, trace.feedback) for trace in traces)
     found = []
@@ -112,18 +114,18 @@ def overview(
     arm_labels: Sequence[str] | None = None,
     groups: GroupsLike | None = None,
 ) -> Figure:
-    """One picture of several runs: alpha-performance and Jain's index over the rounds, and who got what.
+    """Compare several runs: alpha-performance and Jain's index over the rounds, and each arm's share of all reward.
 
     Parameters
     ----------
     traces
-        Runs over the same arms, in the order in which they shall stand; record them every so many rounds.
+        Runs over the same arms, in the order to draw them; simulate them with `record_every`.
     alpha
-        The fairness exponent that alpha-performance is measured with.
+        The fairness exponent of alpha-performance.
     arm_labels
-        Names for the arms; without them they are numbered from 0.
+        Names of the arms. By default they are numbered from 0.
     groups
-        Whom to be fair to: a `Groups`, or a label per arm. Where there are labels, the picture shows groups.
+        A `Groups`, or a label for each arm. With labels, the figure shows groups instead of arms.
 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
@@ -134,18 +136,18 @@ def overview(
     alpha = validate.alpha(alpha)
     sizes = {trace.accounts.shape[1] for trace in traces}
     if len(sizes) != 1:
-        repair = "Draw other runs in another picture."
+        repair = "Draw runs over other arms in another figure."
         raise InvalidArgument("traces", "at least one run, all over the same arms", sorted(sizes), repair)
     n_arms = int(sizes.pop())
     arm_labels = [f"arm {arm}" for arm in range(n_arms)] if arm_labels is None else arm_labels
     if len(arm_labels) != n_arms:
-        raise InvalidArgument("arm_labels", f"{n_arms} names", len(arm_labels), "Give one name per arm.")
+        raise InvalidArgument("arm_labels", f"{n_arms} names", len(arm_labels), "Pass one name per arm.")
     resolved, unit = arm_groups(groups, n_arms), "arm"
     if resolved.named:
         traces, arm_labels = [resolved.of_trace(trace) for trace in traces], [str(label) for label in resolved.labels]
         n_arms, unit = resolved.n_groups, "group"
     labels = legible(arm_labels, unit)
-    titles, looks = names(traces), [look(trace.policy) for trace in traces]
+    titles, styles = names(traces), [policy_style(trace.policy) for trace in traces]
     n_rounds = max(int(trace.rounds[-1]) for trace in traces)
     settings = f"{ALPHA} = {alpha:g}, {counted(n_rounds, 'round')}, {counted(n_arms, unit)}"
     with style(labels):
@@ -166,19 +168,19 @@ def overview(
                 else:
                     curve = metrics.jain_index(trace, groups=resolved)
                 place = (number, len(traces))
-                line(axes, trace.rounds, curve, looks[number], dashes(trace.feedback), titles[number], place)
+                line(axes, trace.rounds, curve, styles[number], dashes(trace.feedback), titles[number], place)
             over_rounds(axes, n_rounds)
             if left == LEFT:
                 fair_scale(axes, alpha, n_arms)
             else:
                 axes.set_ylim(0.0, 1.02)
-            label_ends(axes, titles, looks)
+            label_ends(axes, titles, styles)
         _who_got_what(figure, traces, titles, labels, unit)
     return figure
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a picture as PNG, SVG or PDF, by the suffix of the path; the same picture gives the same bytes."""
+    """Save a figure as PNG, SVG or PDF, by the suffix of the path. The same figure gives the same bytes."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise InvalidArgument("path", f"a file that ends in {', '.join(SUFFIXES)}", str(path), "Change the suffix.")
@@ -189,10 +191,10 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
-    """Stretch an axis of alpha-performance so that equal heights are equal rewards.
+    """Scale an axis of alpha-performance so that equal heights are equal rewards.
 
-    Sum_i phi(R_i) is what n arms of (mean of R^(1-alpha))^(1/(1-alpha)) each would score, and the axis is linear in
-    that reward. Unstretched, x^0.1 presses all but the worst policies into one line.
+    Sum_i phi(R_i) is the score of n arms with (mean of R^(1-alpha))^(1/(1-alpha)) each, and the axis is linear in
+    that reward. On a linear axis x^0.1 would draw all but the worst policies as one line.
     """
     power = 1.0 - alpha
 
@@ -210,13 +212,13 @@ def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
     for height in top / n_ticks * np.arange(0.6, n_ticks):
         window = performance(height + 0.3 * top / n_ticks * np.array([-1.0, 0.0, 1.0]))
         ticks.append(_roundest(*(float(value) for value in window)))
-    axes.set_yticks(ticks, [f"{tick:,.10g}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{value:,.10g}" for value in ticks])
     axes.yaxis.set_minor_locator(NullLocator())
     axes.text(0.02, 0.96, "equal heights are equal rewards", transform=axes.transAxes, va="top", style="italic")
 
 
 def _roundest(low: float, value: float, high: float) -> float:
-    """A number in [low, high] that is a multiple of the greatest 1, 2 or 5 times a power of ten."""
+    """A number in [low, high] that is a multiple of the largest possible 1, 2 or 5 times a power of ten."""
     decade = 10.0 ** math.ceil(math.log10(high))
     while True:
         for size in (decade, decade / 2.0, decade / 5.0):
@@ -230,20 +232,20 @@ def line(
     axes: Axes,
     x: Any,
     y: Vector,
-    look: Look,
+    style: Style,
     dashes: Dashes,
     gid: str,
     place: tuple[int, int],
     markers: int = 6,
     **more: Any,
 ) -> None:
-    """One line of several; its place is (number, of how many), and the first stands in front."""
+    """Draw one of several lines; `place` is its number and how many there are. The first is drawn on top."""
     number, among = place
     axes.plot(
         x,
         y,
-        color=look.colour,
-        marker=look.marker,
+        color=style.colour,
+        marker=style.marker,
         markevery=(number * len(x) // (markers * among), max(1, len(x) // markers)),
         linestyle=dashes,
         zorder=3.0 - number / among,
@@ -254,7 +256,7 @@ def line(
 
 
 def over_rounds(axes: Axes, last: int) -> None:
-    """From 0 to the last round, which may be a little before a tick: 4,999 rounds end at one of 5k."""
+    """Label an axis of rounds from 0 to the last, or to a tick just above it: 4,999 rounds end at 5k."""
     mark = float(f"{last:.2g}")
     axes.set_xlim(0, mark if last < mark < 1.005 * last else last)
     axes.set_xlabel("rounds")
@@ -262,12 +264,12 @@ def over_rounds(axes: Axes, last: int) -> None:
 
 
 def evenly(n: int, most: int) -> NDArray[np.intp]:
-    """All places of n, or so many, evenly chosen, with the first and the last."""
+    """At most so many of n positions, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
 def widest(figure: Figure, titles: Sequence[str]) -> float:
-    """Width of the longest name beside a line, as a part of the figure's width."""
+    """The width of the widest label, as a fraction of the figure's width."""
     texts = [figure.text(0.0, 0.0, title, fontsize=LABEL_SIZE) for title in titles]
     width = max(text.get_window_extent().width for text in texts) / figure.bbox.width
     for text in texts:
@@ -275,17 +277,17 @@ def widest(figure: Figure, titles: Sequence[str]) -> float:
     return float(width)
 
 
-def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None:
-    """Names beside the right edge, at the heights where the lines with these gids end or as near as they can stand."""
+def label_ends(axes: Axes, titles: Sequence[str], styles: Sequence[Style]) -> None:
+    """Label the lines with these gids to the right of the axes, as close to their ends as the labels fit."""
     figure = axes.get_figure(root=True)
     assert figure is not None  # noqa: S101 - for mypy
     inches = axes.get_position().height * figure.get_figheight()
-    gap = 1.3 * LABEL_SIZE / 72.0 / inches  # a line of text, as a part of the axes' height
+    gap = 1.3 * LABEL_SIZE / 72.0 / inches  # a line of text, as a fraction of the axes' height
     ends = {str(line.get_gid()): np.asarray(line.get_xydata())[-1] for line in axes.get_lines()}
     place = axes.transData + axes.transAxes.inverted()
     points = [place.transform(ends[title]) for title in titles]
     heights = spread([float(y) for _, y in points], gap, low=0.0, high=1.0)
-    for (colour, marker), title, (x, y), height in zip(looks, titles, points, heights, strict=True):
+    for (colour, marker), title, (x, y), height in zip(styles, titles, points, heights, strict=True):
         axes.plot(
             [x, x + 0.045, x + 0.065],
             [y, height, height],
@@ -304,7 +306,7 @@ def label_ends(axes: Axes, titles: Sequence[str], looks: Sequence[Look]) -> None
 def _who_got_what(
     figure: Figure, traces: Sequence[Trace], titles: Sequence[str], labels: Sequence[str], unit: str
 ) -> None:
-    """One small panel per run, all on one scale."""
+    """Draw a small panel for each run, all on one scale."""
     figure.text(LEFT, 0.385, f"Who got what: each {unit}'s share of all reward", fontsize=11, fontweight="bold")
     reading = f"{unit}s from most to least; the black line is an equal share, {percentage(100.0 / len(labels))}"
     figure.text(RIGHT, 0.385, reading, ha="right")
@@ -330,8 +332,8 @@ def _who_got_what(
 
 
 def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
-    """Shares from greatest to least: one stem per arm, up from an equal share for more, down for less."""
-    colour, marker = look(trace.policy)
+    """Draw shares in descending order, as stems up or down from an equal share."""
+    colour, marker = policy_style(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
     ranks = evenly(len(shares), MOST_STEMS)
@@ -348,26 +350,26 @@ def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> 
     axes.margins(x=0.06)
 
 
-def note(axes: Axes, text: str, point: tuple[float, float], away: tuple[float, float], **look: Any) -> None:
-    """Words beside a point, so many typographic points to the right and up."""
-    axes.annotate(text, point, xytext=away, textcoords="offset points", **{"fontsize": LABEL_SIZE, **look})
+def note(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **more: Any) -> None:
+    """Write text beside a point; the offset is in typographic points, to the right and up."""
+    axes.annotate(text, point, xytext=offset, textcoords="offset points", **{"fontsize": LABEL_SIZE, **more})
 
 
 def dashes(feedback: str) -> Dashes:
-    """Solid for a policy that sees all rewards, dashed for one that sees one."""
+    """The line style of a feedback: solid for full information, dashed for bandit feedback."""
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
 
 def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> Figure:
-    """Who gets what at the offline optimum, for a few values of alpha: bars of reward shares, arm by arm.
+    """Each arm's share of all reward at the offline optimum, as bars for several values of alpha.
 
     Parameters
     ----------
     shares
-        For each alpha every arm's share of all reward.
+        Every arm's share of all reward, by alpha.
     arm_labels
-        Names for the arms. Arms stand in the order of the largest share that any alpha gives them; of more than
-        `MOST_BARS` those with the largest are drawn, and the title says so.
+        Names of the arms. Arms are sorted by their largest share at any alpha. Of more than `MOST_BARS` arms the
+        first are drawn, and the title says so.
     """
     n_arms = len(arm_labels)
     arm_labels = legible(arm_labels, "arm")
@@ -392,10 +394,109 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
     return figure
 
 
-def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The nearest positions that stand at least a gap apart, in the same order, inside [low, high] if they fit.
+class Line(NamedTuple):
+    """One line of a chart, with an interval at every point."""
 
-    Neighbours that are too close become a block around their mean, and blocks that meet are merged.
+    label: str
+    style: Style
+    dashes: Dashes
+    x: Sequence[float]
+    values: Interval
+
+
+@contextmanager
+def page(title: str, notes: Iterable[str], height: float = HEIGHT) -> Iterator[tuple[Figure, float]]:
+    """An empty figure of a report with its title and notes, and the height in inches that is left below them."""
+    with style():
+        figure = Figure(figsize=(WIDTH, height))
+        text = textwrap.fill("; ".join(filter(None, notes)), 106)
+        figure.text(0.16 / WIDTH, 1.0 - 0.25 / height, title, fontsize=12, fontweight="bold", va="center")
+        figure.text(0.16 / WIDTH, 1.0 - 0.42 / height, text, fontsize=LABEL_SIZE, va="top", linespacing=1.3)
+        yield figure, height - 0.72 - 0.17 * text.count("\n")
+
+
+def add_axes(
+    figure: Figure, top: float, bottom: float = MARGIN_BOTTOM, labels: Sequence[str] = (), left: float = MARGIN_LEFT
+) -> Axes:
+    """Axes between two heights in inches, with space on the right for the labels of its lines."""
+    height = figure.get_figheight()
+    space = WIDTH * widest(figure, labels) + MARGIN_RIGHT if labels else 0.25
+    width = (WIDTH - left - space) / (1.09 if labels else 1.0)  # a label begins 0.09 of the width after its line
+    return figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, (top - bottom) / height))
+
+
+def line_chart(
+    title: str,
+    notes: Iterable[str],
+    panels: dict[str, list[Line]],
+    finish: Callable[[Axes], object],
+    *,
+    height: float = HEIGHT,
+    left: float = MARGIN_LEFT,
+    gap: float = 0.1,
+    markers: int = 6,
+) -> Figure:
+    """Lines with their confidence bands, in panels over one axis.
+
+    `panels` has the lines of each panel by its unit, from top to bottom. `finish` is called with the axes of each
+    panel. Lines are labelled at their ends, unless a panel has only one.
+    """
+    with page(title, notes, height) as (figure, top):
+        step = (top + 0.1 - MARGIN_BOTTOM) / len(panels)
+        for row, (unit, lines) in enumerate(reversed(panels.items())):
+            labels, bottom = [each.label for each in lines], MARGIN_BOTTOM + step * row
+            labelled = len(lines) > 1
+            axes = add_axes(figure, bottom + step - gap, bottom, labels if labelled else (), left)
+            draw_lines(axes, lines, markers)
+            axes.set_ylabel(unit)
+            finish(axes)
+            if row > 0:
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+            if labelled:
+                axes.set_ylim(axes.get_ylim())  # fixes the scale before the ends of the lines are read
+                label_ends(axes, labels, [each.style for each in lines])
+    return figure
+
+
+def draw_lines(axes: Axes, lines: Sequence[Line], markers: int) -> None:
+    """Draw lines with their confidence bands; the first is on top, guides are thinner."""
+    for number, each in enumerate(lines):
+        keep = evenly(len(each.x), MOST_POINTS)
+        x, value, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (each.x, *each.values))
+        if (high > low).any():
+            order = 2.0 - number / len(lines)
+            axes.fill_between(x, low, high, color=each.style.colour, alpha=0.22, linewidth=0.0, zorder=order)
+        shown = each.style._replace(marker="") if len(x) == 2 else each.style  # a level is marked beside its label
+        width, place = 1.2 if each.dashes == GUIDE else 1.8, (number, len(lines))
+        line(axes, x, value, shown, each.dashes, each.label, place, markers, linewidth=width)
+
+
+def dot(
+    axes: Axes, at: float, found: Interval, policy: str, limits: tuple[float, float], size: float, label: str
+) -> None:
+    """Draw an estimate and its interval along the x axis; an arrow at the limit where it lies beyond."""
+    colour, marker = policy_style(policy)
+    value, low, high = found.clip(*limits)
+    axes.plot([low, high], [at, at], color=colour, linewidth=0.7 * size, alpha=0.4, solid_capstyle="butt")
+    shape = "<" if found.value < limits[0] else ">" if found.value > limits[1] else marker
+    axes.plot([value], [at], color=colour, marker=shape, markersize=size, linestyle="none", gid=label, clip_on=False)
+
+
+def gap_axis(axes: Axes, ticks: Sequence[float]) -> None:
+    """Label an x axis of shares of the gap closed, with lines at uniform play (0%) and the optimum (100%)."""
+    for x, dashes in ((0.0, "-"), (1.0, GUIDE)):
+        axes.axvline(x, color=INK, linewidth=0.9, linestyle=dashes, zorder=1)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xticks(ticks)
+    axes.xaxis.set_major_formatter(lambda part, _: f"{tick(100.0 * part)}%")
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The nearest positions that are at least a gap apart, in the same order, inside [low, high] if they fit.
+
+    Positions that are too close become a block around their mean, and blocks that touch are merged.
 
     >>> spread([0.5, 0.5, 0.875], gap=0.125, low=0.0, high=1.0)
     [0.4375, 0.5625, 0.875]
@@ -417,28 +518,28 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
 
 
 @cache
-def _letters(path: str) -> frozenset[int]:
+def _characters(path: str) -> frozenset[int]:
     return frozenset(get_font(path).get_charmap())
 
 
-def _lacking(text: Iterable[str], letters: frozenset[int]) -> set[str]:
-    return {letter for letter in text if not letter.isspace() and ord(letter) not in letters}
+def _lacking(text: Iterable[str], characters: frozenset[int]) -> set[str]:
+    return {character for character in text if not character.isspace() and ord(character) not in characters}
 
 
 @cache
 def families(text: str) -> list[str]:
-    """Fonts by name, the usual one first, that together have as many letters of a text as fonts of this machine have.
+    """Names of fonts that together cover as many characters of a text as this machine's fonts can, the default first.
 
     >>> families("jazz, rock")
     ['DejaVu Sans']
     """
     found = [USUAL_FONT]
-    lacking = _lacking(set(text), _letters(findfont(FontProperties(family=[USUAL_FONT]))))
+    lacking = _lacking(set(text), _characters(findfont(FontProperties(family=[USUAL_FONT]))))
     fonts = {
         (font.name, font.fname) for font in fontManager.ttflist if not font.name.startswith((USUAL_FONT, BOX_FONT))
     }
     for name, path in sorted(fonts) if lacking else ():
-        still = _lacking(lacking, _letters(path))
+        still = _lacking(lacking, _characters(path))
         if len(still) < len(lacking):
             found.append(name)
             lacking = still
@@ -446,13 +547,13 @@ def families(text: str) -> list[str]:
 
 
 def legible(labels: Sequence[str], noun: str) -> list[str]:
-    """The labels, with "arm 3" in the place of one that no font of this machine can write.
+    """The labels, with "arm 3" instead of one that no font of this machine can draw.
 
     >>> legible(["jazz", chr(0x10FFFD)], "arm")
     ['jazz', 'arm 1']
     """
     known: set[int] = set()
     for name in families("".join(labels)):
-        known |= _letters(findfont(FontProperties(family=[name])))
-    letters = frozenset(known)
-    return [f"{noun} {place}" if _lacking(label, letters) else label for place, label in enumerate(labels)]
+        known |= _characters(findfont(FontProperties(family=[name])))
+    characters = frozenset(known)
+    return [f"{noun} {place}" if _lacking(label, characters) else label for place, label in enumerate(labels)]

@@ -1,17 +1,23 @@
-"""Numbers and lists as words: every formatter of the package, for terminals, pictures and pages alike."""
+"""Numbers and lists as text, for terminals, figures and pages."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alphafair.values import Interval
 
 ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 MINUS = "\N{MINUS SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 DASH = "\N{EN DASH}"
-HUGE = 1e15  # from where on digits say nothing
+HUGE = 1e15  # larger numbers have no digits behind the point
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Four figures, a true minus sign, commas between thousands, no exponent unless it is tiny or huge.
+    """A number with so many significant digits, a minus sign and thousands separators; exponents only if needed.
 
     >>> number(302.1153), number(294.963), number(0.12346), number(40533.2), number(0.0)
     ('302.1', '295.0', '0.1235', '40,533', '0')
@@ -43,7 +49,7 @@ def json_alpha(alpha: float) -> float | str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """So many decimals, whatever the size; what is rounded to zero has no sign.
+    """A number with so many decimals; a number that rounds to zero has no sign.
 
     >>> fixed(1234.567, 1), fixed(-0.5, 2) == MINUS + "0.50", fixed(-0.04, 1)
     ('1,234.6', True, '0.0')
@@ -52,7 +58,7 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def exact(value: float) -> str:
-    """A number in as few digits as tell it from all others, as one types it.
+    """The shortest decimal that reads back as the same number.
 
     >>> exact(5.0), exact(0.1), exact(-2.5)
     ('5', '0.1', '-2.5')
@@ -61,7 +67,7 @@ def exact(value: float) -> str:
 
 
 def fitting(value: float, decimals: int) -> str:
-    """At most twelve characters, for a narrow column of a terminal.
+    """A number in at most twelve characters, for a narrow column.
 
     >>> fitting(1234.5678, 2), fitting(123456789.0, 2)
     ('1,234.57', '1.23457e+08')
@@ -70,7 +76,7 @@ def fitting(value: float, decimals: int) -> str:
 
 
 def amount(value: float) -> str:
-    """A sum of rewards: with one decimal, without from a thousand on.
+    """A sum of rewards, with one decimal below a thousand.
 
     >>> amount(84.65), amount(1231.3)
     ('84.7', '1,231')
@@ -79,7 +85,7 @@ def amount(value: float) -> str:
 
 
 def tick(value: float, _: object = None) -> str:
-    """A round number beside an axis.
+    """The label of a tick.
 
     >>> tick(1200.0), tick(0.25)
     ('1,200', '0.25')
@@ -88,7 +94,7 @@ def tick(value: float, _: object = None) -> str:
 
 
 def short(value: float, _: object = None) -> str:
-    """A large round number beside an axis.
+    """The label of a tick, with k and M for thousands and millions.
 
     >>> short(500.0), short(20_000.0), short(3_000_000.0)
     ('500', '20k', '3M')
@@ -100,7 +106,7 @@ def short(value: float, _: object = None) -> str:
 
 
 def percent(share: float, digits: int = 3) -> str:
-    """A part of 1 as a percentage.
+    """A share as a percentage.
 
     >>> percent(0.91234), percent(8.0012), percent(0.00012)
     ('91.2%', '800%', '0.0120%')
@@ -109,7 +115,7 @@ def percent(share: float, digits: int = 3) -> str:
 
 
 def percentage(value: float, _: object = None) -> str:
-    """A percentage beside an axis or a point, with enough digits to compare.
+    """The label of a tick or a point, from a percentage.
 
     >>> percentage(99.68), percentage(5.263), percentage(0.0123)
     ('99.7%', '5.3%', '0.012%')
@@ -117,40 +123,43 @@ def percentage(value: float, _: object = None) -> str:
     return f"{value:.3g}%" if value >= 10.0 else f"{value:.2g}%"
 
 
-def rounded(mean: float, low: float, high: float, digits: int, unit: str = "") -> tuple[str, str]:
-    """A number and its spread to two figures, with as many decimals; the latter empty if nothing is random.
+def rounded(found: Interval, digits: int, unit: str = "") -> tuple[str, str]:
+    """An estimate and its spread, rounded to two digits of the spread; without a spread if nothing is random.
 
-    >>> rounded(294.2931, 294.11, 294.47, 4)[0], rounded(0.113, 0.0984, 0.129, 3, unit="%")[0]
+    >>> from alphafair.values import Interval
+    >>> rounded(Interval(294.2931, 294.11, 294.47), 4)[0], rounded(Interval(0.113, 0.0984, 0.129), 3, unit="%")[0]
     ('294.29', '11.3%')
-    >>> rounded(302.1153, 302.1153, 302.1153, 4)
+    >>> rounded(Interval.exact(302.1153), 4)
     ('302.1', '')
     """
     size = 100.0 if unit == "%" else 1.0
-    mean, low, high = size * mean, size * low, size * high
-    half = (high - low) / 2.0
+    scaled = type(found)(*(size * side for side in found))
+    half = (scaled.high - scaled.low) / 2.0
     if half <= 0.0:
-        return number(mean, digits) + unit, ""
+        return number(scaled.value, digits) + unit, ""
     decimals = max(0, 1 - math.floor(math.log10(half)))
-    return fixed(mean, decimals) + unit, spread(mean, low, high, decimals)
+    return fixed(scaled.value, decimals) + unit, spread(scaled, decimals)
 
 
-def spread(mean: float, low: float, high: float, decimals: int) -> str:
-    """Half of a band after its plus-minus sign; both ends of one that is cut off where the number cannot be.
+def spread(found: Interval, decimals: int) -> str:
+    """Half of an interval after a plus-minus sign, or both ends of one that is not symmetric; empty without width.
 
-    >>> spread(0.5, 0.4, 0.6, 2) == PLUS_MINUS + " 0.10", spread(0.26, 0.25, 0.4, 2), spread(1.0, 1.0, 1.0, 2)
-    (True, '(0.25 to 0.40)', '')
+    >>> from alphafair.values import Interval
+    >>> spread(Interval(0.5, 0.4, 0.6), 2) == PLUS_MINUS + " 0.10", spread(Interval(0.26, 0.25, 0.4), 2)
+    (True, '(0.25 to 0.40)')
     """
+    value, low, high = found
     if high <= low:
         return ""
-    if abs(low + high - 2.0 * mean) > 0.01 * (high - low):  # beyond rounding
+    if abs(low + high - 2.0 * value) > 0.01 * (high - low):  # beyond rounding
         return f"({fixed(low, decimals)} to {fixed(high, decimals)})"
     return f"{PLUS_MINUS} {fixed((high - low) / 2.0, decimals)}"
 
 
-def told_apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers in four figures, or in as many as show which is larger.
+def distinguished(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with four significant digits, or with as many as show which is larger.
 
-    >>> told_apart(293.81, 293.84), told_apart(293.8, 302.1), told_apart(1.0, 1.0)
+    >>> distinguished(293.81, 293.84), distinguished(293.8, 302.1), distinguished(1.0, 1.0)
     (('293.81', '293.84'), ('293.8', '302.1'), ('1', '1'))
     """
     pairs = [(number(one, digits), number(other, digits)) for digits in range(4, 13)]
@@ -158,7 +167,7 @@ def told_apart(one: float, other: float) -> tuple[str, str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things.
+    """A count with its noun in the singular or plural.
 
     >>> counted(1, "arm"), counted(2000, "arm")
     ('1 arm', '2,000 arms')
@@ -167,7 +176,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """One, two and three.
+    """Words with commas and a final "and".
 
     >>> listed(["one"]), listed(["one", "two", "three"])
     ('one', 'one, two and three')
@@ -176,7 +185,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def clipped(name: str, most: int = 14) -> str:
-    """A long name cut short.
+    """A name, shortened if it is long.
 
     >>> clipped("Documentary films"), clipped("War")
     ('Documentary f\u2026', 'War')
@@ -185,7 +194,7 @@ def clipped(name: str, most: int = 14) -> str:
 
 
 def capital(text: str) -> str:
-    """A capital first letter, unless it is Greek: alpha stays alpha.
+    """A capital first letter; a Greek one is kept.
 
     >>> capital("hedge"), capital("\N{GREEK SMALL LETTER ALPHA}-FairCB")
     ('Hedge', '\u03b1-FairCB')

@@ -45,7 +45,7 @@ Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
 # files and folders with kernels
-FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rival", "lab/published")
+FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rivals")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none tests for it
     "forceinline": True,  # a call costs as much as ten arms, mostly for counting references to arrays

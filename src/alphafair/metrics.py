@@ -26,7 +26,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.utility import played_alpha
 from alphafair.math.welfare import ln_alpha
-from alphafair.values import Policy, Trace
+from alphafair.values import Interval, Policy, Trace
 
 Floats = NDArray[np.float64]
 Number = Any  # a float for one run, an array for many
@@ -254,24 +254,16 @@ def has_gap(
     return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups, in_welfare=in_welfare) >= LEAST_GAP))
 
 
-class Band(NamedTuple):
-    """A mean over seeds and its confidence band: floats for one number per seed, else arrays."""
-
-    mean: Number
-    low: Number
-    high: Number
-
-
 def average_over_seeds(
     samples: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
-) -> Band:
-    """Mean over the first axis, with a Student-t confidence band for the expectation over the policy's draws.
+) -> Interval:
+    """The mean over the first axis, with a Student-t confidence interval of its expectation.
 
-    Regret with bandit feedback is such an expectation, so one run shows little. One seed has no band: low, mean and
-    high are then the same. `within` are bounds of the expectation; the band is clipped to them.
+    Regret with bandit feedback is an expectation over the policy's draws, so average it over several seeds. With one
+    seed the interval has no width. `within` is the range in which the expectation must lie, and cuts the interval off.
 
-    >>> band = average_over_seeds([[1.0], [2.0], [3.0]])
-    >>> band.mean.tolist(), band.high.round(3).tolist()
+    >>> found = average_over_seeds([[1.0], [2.0], [3.0]])
+    >>> found.value.tolist(), found.high.round(3).tolist()
     ([2.0], [4.484])
     """
     repair = "Pass at least one seed."
@@ -282,12 +274,12 @@ def average_over_seeds(
         raise InvalidArgument("samples", allowed, values, repair)
     mean = values.mean(axis=0)
     if len(values) == 1:
-        return Band(*3 * (_number(mean),))
+        return Interval(*3 * (_number(mean),))
     unit = float(2.0 ** np.frexp(np.abs(values).max())[1])  # a scale in which squares neither overflow nor underflow
     spread = unit * (values / unit).std(axis=0, ddof=1) / math.sqrt(len(values))
     half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread
     sides = (mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
-    return Band(*map(_number, sides))
+    return Interval(*map(_number, sides))
 
 
 _legendre = cache(np.polynomial.legendre.leggauss)

@@ -1,4 +1,4 @@
-"""The one look of every progress bar."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def progress_bar(*, disable: bool = False) -> Progress:
-    """A bar on standard error with count, time spent and time left."""
+    """A progress bar on standard error, with a count, the elapsed and the remaining time."""
     from rich import progress
     from rich.console import Console
 

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math import adahedge, predictor
+from alphafair.math import predictor
+from alphafair.math.adahedge import add_gap, share
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
@@ -109,7 +110,7 @@ def held_back(groups):
 def share_of_ascent(memory):
     """Return h."""
     if WELFARE and memory.settings[S.alpha] >= 1.0:
-        return adahedge.share(memory.scalars[N1.ahead], memory.scalars[N1.gaps])
+        return share(memory.scalars[N1.ahead], memory.scalars[N1.gaps])
     return memory.scalars[N.share]
 
 
@@ -117,10 +118,10 @@ def share_of_ascent(memory):
 def draw(memory, context, uniform, out):
     """Write p = (1 - h) a + h x to `out` and draw an arm from it."""
     prepare(memory, context)
-    scores, x, share = memory.scratch[T.scores], memory.contexts[context, C.x], share_of_ascent(memory)
+    scores, x, h = memory.scratch[T.scores], memory.contexts[context, C.x], share_of_ascent(memory)
     floor, keep = held_back(memory.groups)
     for i in range(out.shape[0]):
-        out[i] = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+        out[i] = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -134,32 +135,32 @@ def learn(memory, context, probabilities, rewards):
     x = rows[C.x]
     on_welfare = WELFARE and memory.settings[S.alpha] >= 1.0
     scale, u = 1.0, 1.0
-    if on_welfare:
+    if WELFARE and on_welfare:
         unit, first = numbers[N1.unit], numbers[N1.first_welfare]
         scale, u = price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
-    share, ahead, both, drift = share_of_ascent(memory), 0.0, 0.0, 0.0
+    h, ahead, both, drift = share_of_ascent(memory), 0.0, 0.0, 0.0
     part, (floor, keep) = at_stake(memory.groups) * scale, held_back(memory.groups)
     for i in range(n):
         gain = slope[i] * (part * rewards[i])
         ahead += (x[i] - scores[i]) * gain
         both += (x[i] + scores[i]) * gain
-        held = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+        held = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
         drift += (held - probabilities[i]) * (slope[i] * rewards[i])
     numbers[N.drift] += u * scale * drift
     # the first step has full length for any d, so it must not come from rounding or underflow
     if not abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
         numbers[N.drift] += u * abs(ahead)
-    elif on_welfare:
-        gaps = adahedge.add_gap(numbers[N1.ahead], numbers[N1.gaps], ahead)
+    elif WELFARE and on_welfare:
+        gaps = add_gap(numbers[N1.ahead], numbers[N1.gaps], ahead)
         numbers[N1.bound] += u * 2.0 * (gaps - numbers[N1.gaps])
         numbers[N1.gaps] = gaps
         numbers[N1.ahead] += ahead
     else:
         numbers[N.spread] += ahead * ahead
-        numbers[N.share] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[N.spread])))
+        numbers[N.share] = min(1.0, max(0.0, h + ahead / math.sqrt(2.0 * numbers[N.spread])))
     before, step = own[K.squared_norms], memory.scratch[T.step]
     after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
-    if on_welfare and after > before:
+    if WELFARE and on_welfare and after > before:
         numbers[N1.bound] += added_bound(u, before, after, own[K1.reopened])
         own[K1.reopened] = 0.0
     own[K.squared_norms] = after
@@ -179,7 +180,7 @@ def learn(memory, context, probabilities, rewards):
         for i in range(n):
             remember(memory.arms, rows, age, i, rewards[i] - mean)
     own[K.visits] += 1.0
-    if on_welfare:
+    if WELFARE and on_welfare:
         numbers[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, numbers[N1.unit], probabilities, rewards
         )

@@ -227,13 +227,17 @@ class AlphaFair(BasePolicy):
     and contexts are coupled only through the shared R. Against any adversary, on every run,
     $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most `metrics.regret_certificate`.
 
+    From alpha = 1 on, $g$ is the gradient of the welfare $W$, the power mean of all accounts:
+    $g_i = (W/R_i)^\\alpha r_i(t)/N$. It does not shrink as $R$ grows, so the ascent goes on learning. This is an
+    extension of the paper; see docs/theory.md.
+
     Parameters
     ----------
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
         Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
-        account.
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     marginal
         When the slope of the utility is evaluated: `"before"` the reward of the round is added, as in the theorem;
         `"after"` it; or at the `"next_visit"` of the context, as in the pseudo-code of the paper. The guarantee holds

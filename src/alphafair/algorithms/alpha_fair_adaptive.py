@@ -38,7 +38,8 @@ class AlphaFairAdaptive(BasePolicy):
 
     With bandit feedback this learner is an optimistic log barrier on doubly robust losses, scaled by the largest
     weight, so that the scale of rewards does not matter. With full information it is the gradient ascent of
-    `AlphaFair`, and the certificate holds on every single run.
+    `AlphaFair`, and the certificate holds on every single run. From alpha = 1 on the mixing weight is that of AdaHedge
+    on gains in units of the welfare.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class AlphaFairAdaptive(BasePolicy):
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
         Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
-        account.
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
     groups

@@ -88,7 +88,8 @@ class AlphaFairBandit(BasePolicy):
     One scale-free bandit per context, one shared R. Pulling arm I in context c with reward r has the gain
     $g = R_I^{-\\alpha} r$; the learner of the context gets the loss $-g$, importance-weighted by the propensity of the
     decision, and then $R_I \\mathrel{+}= r$. Gains shrink as R grows, so the learner must adapt to their size: a
-    plain $\\sqrt T$ bound is empty for $\\alpha \\ge 1/2$.
+    plain $\\sqrt T$ bound is empty for $\\alpha \\ge 1/2$. From alpha = 1 on they shrink too fast even for it, and the
+    gain is $g = (W/R_I)^\\alpha r$ with $W$ the welfare of all accounts, without a theorem against adversaries.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ class AlphaFairBandit(BasePolicy):
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
         Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
-        account.
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
         A `Groups`, or a label per arm. See docs/groups.md.
     seed

@@ -122,10 +122,10 @@ def make_page(
     make_folder(output)
     with progress_bar() as bar:
 
-        def started(title: str, total: int) -> Callable[[int], None]:
+        def progress(title: str, total: int) -> Callable[[int], None]:
             return partial(bar.advance, bar.add_task(title, total=total))
 
-        results = make(output, command=shlex.join(words), started=started)
+        results = make(output, command=shlex.join(words), progress=progress)
     console = Console(highlight=False)
     show_results(console, results)
     page = output / "index.html"

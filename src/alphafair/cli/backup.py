@@ -1,4 +1,4 @@
-"""`alphafair backup`: a copy of an engine's file while it is in use."""
+"""`alphafair backup`: copy an engine's file while it is in use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from alphafair.cli._shared import Copy, EngineFile
 
 def command(file: EngineFile, copy: Copy) -> None:
     """Copy an engine's file while it is in use."""
-    from alphafair.engine import copies
+    from alphafair.engine.backup import copy_database
 
-    typer.echo(f"{copy}: {copies.copy(file, copy):,} events")
+    typer.echo(f"{copy}: {copy_database(file, copy):,} events")

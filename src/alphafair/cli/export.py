@@ -1,4 +1,4 @@
-"""`alphafair export`: the exploration log of an experiment as a table."""
+"""`alphafair export`: write the exploration log of an experiment as a table."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def command(
     experiment: Experiment,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Its ending says the format. Default: NAME.parquet."),
+        typer.Option("--output", "-o", metavar="FILE", help="The suffix sets the format. Default: NAME.parquet."),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="parquet, csv or jsonl, if no ending says."),
+        typer.Option("--format", metavar="FORMAT", help="parquet, csv or jsonl; default: by the suffix."),
     ] = None,
 ) -> None:
     """Write an experiment's decisions as a table.
 
     One row each: context, arm, propensity, reward, times, version of the policy, available arms. The file may be
-    in use meanwhile. Rewards are empty while they are awaited.
+    in use. The reward is empty while a decision waits for it.
     """
     from alphafair.engine import Engine
 

@@ -1,4 +1,4 @@
-"""`alphafair history`: who changed an experiment, when and how."""
+"""`alphafair history`: list who changed an experiment, when and how."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def command(
 ) -> None:
     """List who changed an experiment, when and how.
 
-    Its creation, alpha, arms, pauses, roll-backs and erasures, oldest first, with the name of the key that asked for
-    each. A service may use the file meanwhile.
+    Its creation, alpha, arms, pauses, rollbacks and erasures, oldest first, each with the name of the key that made
+    it. The file may be in use.
     """
     from alphafair.engine import Engine
 

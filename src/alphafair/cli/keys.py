@@ -1,4 +1,4 @@
-"""`alphafair keys`: who may use the service."""
+"""`alphafair keys`: create, list, rotate and revoke keys of the service."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 ExistingDatabase = Annotated[
-    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The ledger.")
+    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The database.")
 ]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")]
-SEND_IT = "Send it as `Authorization: Bearer KEY`. It is not shown again."
+USAGE = "Send it as `Authorization: Bearer KEY`. It is not shown again."
 
 
 @app.command("create")
@@ -31,37 +31,42 @@ def create(
         str,
         typer.Option(
             "--role",
-            help="metrics (monitoring alone), read (and status), write (and decide), log (read, and download logs) "
-            "or admin (everything).",
+            help="metrics (only /metrics), read (also the state of experiments), write (also decide and reward), "
+            "log (read, and download logs) or admin (everything).",
         ),
     ],
-    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
+    name: Annotated[str, typer.Option("--name", help="The key's owner.")],
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", metavar="NAME", help="Limit it to this experiment; may be repeated."),
+        typer.Option("--experiment", metavar="NAME", help="Limit the key to this experiment; can be repeated."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="DURATION", help="Valid for so long: 90d, 12h, 30m or 45s.")
+        str | None,
+        typer.Option(
+            "--expires",
+            metavar="DURATION",
+            help="How long it is valid: 90d, 12h, 30m or 45s. Default: until it is revoked.",
+        ),
     ] = None,
 ) -> None:
-    """Create a key and print it once: the database keeps only its hash.
+    """Create a key and print it. It is not shown again: the database stores only its hash.
 
     A running service accepts it within a second.
     """
     from alphafair import validate
     from alphafair.service import keys
 
-    was_there = db.exists()
+    existed = db.exists()
     seconds = None if expires is None else validate.duration("--expires", expires)
     typer.echo(keys.create(db, role, name, experiments=experiment or None, expires_in=seconds, by=actor()))
-    if not was_there:
-        typer.echo(f"{db} was not there: a new file was made.", err=True)
-    typer.echo(SEND_IT, err=True)
+    if not existed:
+        typer.echo(f"{db} did not exist: created a new file.", err=True)
+    typer.echo(USAGE, err=True)
 
 
 @app.command("list")
 def show_list(db: ExistingDatabase) -> None:
-    """List all keys ever created, without their secrets."""
+    """List all keys, valid or not, without their secrets."""
     from alphafair.service import keys
 
     now = time.time_ns() // 1000
@@ -84,17 +89,17 @@ def rotate(
         str, typer.Option("--grace", metavar="DURATION", help="How long the old key stays valid: 1d, 2h, 30m or 0s.")
     ] = "0s",
 ) -> None:
-    """Replace a key by a new one of the same name, role and limits, and print the new one once."""
+    """Replace a key by a new one of the same name, role and limits, and print the new one."""
     from alphafair import validate
     from alphafair.service import keys
 
     typer.echo(keys.rotate(db, id, grace=validate.duration("--grace", grace), by=actor()))
-    typer.echo(SEND_IT, err=True)
+    typer.echo(USAGE, err=True)
 
 
 @app.command("revoke")
 def revoke(db: ExistingDatabase, id: KeyId) -> None:
-    """Revoke a key. A running service refuses it within a second."""
+    """Revoke a key. A running service rejects it within a second."""
     from alphafair.service import keys
 
     keys.revoke(db, id, by=actor())

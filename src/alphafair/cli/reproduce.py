@@ -1,4 +1,4 @@
-"""`alphafair reproduce`: the paper's experiments on real ratings, and a report of them."""
+"""`alphafair reproduce`: run the paper's experiments on real ratings and write a report."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ if TYPE_CHECKING:
 def command(
     data: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="A MovieLens folder or zip of yours; default: latest-small."),
+        typer.Option(metavar="PATH", help="A MovieLens folder or zip; default: latest-small."),
     ] = None,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the report and the runs are kept.")] = Path(
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the report and the runs.")] = Path(
         "report"
     ),
     jobs: Jobs = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="The same on a few hundred ratings; without --data, synthetic ones.")
+        bool, typer.Option("--smoke", help="Use only a few hundred ratings, synthetic ones without --data.")
     ] = False,
     show: Show = False,
 ) -> None:
-    """Reproduce the paper: its experiments, and a report of them.
+    """Reproduce the paper: run its experiments and write a report.
 
-    The report has every claim with its numbers and every figure. Results are kept as they come: a stopped run goes on
-    where it was, and a second one reuses everything.
+    The report has every claim with its numbers and every figure. Results are saved as they are computed: an interrupted
+    run continues where it stopped, and a second run reuses everything.
 
     Without --data the ratings are MovieLens latest-small: the repository's copy, or a download (1 MB, once).
     """
     from alphafair import validate
     from alphafair.data.downloads import LICENCE
-    from alphafair.lab.reproduce import reproduce
-    from alphafair.lab.sources import Data
+    from alphafair.lab.reproduction import Data, reproduce
 
     if jobs is not None:
         validate.integer("--jobs", jobs, low=1)

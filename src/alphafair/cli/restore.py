@@ -1,4 +1,4 @@
-"""`alphafair restore`: a new file from a backup that proves itself."""
+"""`alphafair restore`: make a new file from a backup and verify it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def command(
     file: EngineFile,
     copy: Copy,
     keep_keys: Annotated[
-        bool, typer.Option("--keep-keys", help="Keep the keys of the backup, those revoked since included.")
+        bool, typer.Option("--keep-keys", help="Keep the keys of the backup, including keys revoked since.")
     ] = False,
 ) -> None:
     """Make a new file from a backup, verified.
 
-    The copy is verified, as by `alphafair verify`, before it takes its name. Nothing is overwritten: move the old file
-    away first, with FILE-wal, FILE-shm and FILE-journal if they are there. Keys of the service are left out: a key that
-    was revoked since would be valid again. Create new ones with `alphafair keys create`.
+    The copy is verified, as by `alphafair verify`, before it gets its name. Files are never overwritten: move the old
+    file away first, with FILE-wal, FILE-shm and FILE-journal if they exist. Keys of the service are removed, because a
+    key revoked since the backup would be valid again. Create new ones with `alphafair keys create`.
     """
     from alphafair.engine import restore as restore_file
 

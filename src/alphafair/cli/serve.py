@@ -1,4 +1,4 @@
-"""`alphafair serve`: decisions over HTTP."""
+"""`alphafair serve`: run the HTTP service."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ from typing import Annotated
 
 import typer
 
-Database = Annotated[Path, typer.Option("--db", metavar="FILE", help="The ledger: one SQLite file, made if need be.")]
+Database = Annotated[
+    Path, typer.Option("--db", metavar="FILE", help="The database, a SQLite file; created if it does not exist.")
+]
 
 
 def command(
     db: Database,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; any but this machine's own needs keys.")
+        str,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="The address to listen on; other addresses than this machine's need keys."
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
     unix_socket: Annotated[
-        Path | None, typer.Option("--unix-socket", metavar="PATH", help="Listen here instead of on a port.")
+        Path | None, typer.Option("--unix-socket", metavar="PATH", help="Listen on a Unix socket instead of a port.")
     ] = None,
     root_path: Annotated[
-        str, typer.Option("--root-path", metavar="PATH", help="The prefix under which a reverse proxy shows it.")
+        str, typer.Option("--root-path", metavar="PATH", help="The path prefix that a reverse proxy adds.")
     ] = "",
-    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="BYTES", help="The longest body taken.")] = 1
+    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="BYTES", help="The longest accepted body.")] = 1
     << 20,
     max_waiting: Annotated[
-        int, typer.Option("--max-waiting", min=1, metavar="N", help="Beyond so many waiting commands: 503.")
+        int, typer.Option("--max-waiting", min=1, metavar="N", help="Answer 503 if more commands wait for the disk.")
     ] = 10_000,
     max_contexts: Annotated[
         int | None,
@@ -33,12 +38,14 @@ def command(
             "--max-contexts",
             min=1,
             metavar="N",
-            help="Contexts per experiment. Default: what half of the memory takes.",
+            help="Contexts per experiment. Default: what half of the memory can hold.",
         ),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: any."),
+        typer.Option(
+            "--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: unlimited."
+        ),
     ] = None,
     max_connections: Annotated[
         int | None,
@@ -46,11 +53,11 @@ def command(
             "--max-connections",
             min=1,
             metavar="N",
-            help="Beyond so many: 503. Default: 1000, or what the limit on open files (ulimit -n) leaves.",
+            help="Answer 503 to more connections. Default: 1000, or what the limit on open files (ulimit -n) allows.",
         ),
     ] = None,
     head_timeout: Annotated[
-        float, typer.Option("--head-timeout", min=0.1, metavar="S", help="Seconds for a client to send all headers.")
+        float, typer.Option("--head-timeout", min=0.1, metavar="S", help="Seconds to send all headers.")
     ] = 10.0,
     body_timeout: Annotated[
         float, typer.Option("--body-timeout", min=0.1, metavar="S", help="Seconds to send a body, or 64 kB of it.")
@@ -59,26 +66,27 @@ def command(
         float, typer.Option("--answer-timeout", min=0.1, metavar="S", help="Seconds to read an answer, or 48 kB of it.")
     ] = 30.0,
     idle_timeout: Annotated[
-        float, typer.Option("--idle-timeout", min=0.1, metavar="S", help="Seconds until the next request begins.")
+        float,
+        typer.Option("--idle-timeout", min=0.1, metavar="S", help="Seconds between an answer and the next request."),
     ] = 5.0,
     must_exist: Annotated[
-        bool, typer.Option("--must-exist", help="Refuse a file that is not there or empty, instead of making one.")
+        bool, typer.Option("--must-exist", help="Fail if the file does not exist or is empty, instead of creating it.")
     ] = False,
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log every request, not only errors and the less busy routes.")
+        bool, typer.Option("--log-requests", help="Log every request, not only errors and infrequent requests.")
     ] = False,
 ) -> None:
-    """Serve decisions over HTTP, on disk before they are answered.
+    """Serve decisions over HTTP; every answer is on disk before it is sent.
 
-    What was accepted when it is told to stop is answered first. The page /docs tells of every route. Logs are lines of
-    JSON on standard error.
+    On SIGTERM or SIGINT the service answers the requests it has received, then stops. The page /docs describes all
+    routes. The log is written to standard error, one JSON object per line.
     """
     from alphafair.cli._shared import service_module
 
-    serve, assemble = service_module("serve"), service_module("assemble")
-    timeouts = assemble.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
-    limits = assemble.Limits(max_body, max_waiting, rate, max_connections, timeouts)
-    serve.serve(
+    server = service_module("server")
+    timeouts = server.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
+    limits = server.Limits(max_body, max_waiting, rate, max_connections, timeouts)
+    server.serve(
         db,
         host=host,
         port=port,

@@ -1,9 +1,8 @@
-"""`alphafair simulate`: every policy on one stream, as a table, a picture and a file of numbers."""
+"""`alphafair simulate`: compare policies on one stream, as a table, a figure and a file of numbers."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from alphafair.groups import ArmGroups
     from alphafair.values import Policy, Stream, Trace
 
-OF_A_FILE = ("context", "arm", "time", "reward_range")
-MADE_HERE = ("stream", "rounds", "contexts", "arms")
+FILE_OPTIONS = ("context", "arm", "time", "reward_range")
+STREAM_OPTIONS = ("stream", "rounds", "contexts", "arms")
 
 
 def command(
@@ -32,12 +31,15 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A policy, or your own as package.module:Class; repeat for several. Default: all of ours. "
-            "A wrong name lists them.",
+            help="A policy, or your own as package.module:Class; repeat for several. Default: all built-in policies. "
+            "An unknown name lists them.",
         ),
     ] = None,
     stream: Annotated[
-        str, typer.Option(metavar="NAME", help="Made here: ratings, drifting-ratings, greedy-trap or impossibility.")
+        str,
+        typer.Option(
+            metavar="NAME", help="A synthetic stream: ratings, drifting-ratings, greedy-trap or impossibility."
+        ),
     ] = "ratings",
     data: Annotated[
         Path | None,
@@ -49,29 +51,31 @@ def command(
     arm: Arms = None,
     time: Time = None,
     reward_range: RewardRange = None,
-    rounds: Annotated[int, typer.Option(metavar="N", help="Made here: how many rounds.")] = 100_000,
-    contexts: Annotated[int, typer.Option(metavar="N", help="Made here: how many contexts; impossibility has 2.")] = 33,
-    arms: Annotated[int, typer.Option(metavar="N", help="Made here: how many arms; impossibility has 2.")] = 19,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Rounds of a synthetic stream.")] = 100_000,
+    contexts: Annotated[
+        int, typer.Option(metavar="N", help="Contexts of a synthetic stream; impossibility has 2.")
+    ] = 33,
+    arms: Annotated[int, typer.Option(metavar="N", help="Arms of a synthetic stream; impossibility has 2.")] = 19,
     alpha: Annotated[
         float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
     ] = 0.9,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the stream and of the policies' draws.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="The seed of the stream and of the policies' draws.")] = 0,
     record_every: Annotated[
-        int | None, typer.Option(metavar="N", help="Rounds between two points of the picture; by default 200 points.")
+        int | None, typer.Option(metavar="N", help="Rounds between two points of the figure; default: 200 points.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where overview.png and results.json are written; default: output."),
+        typer.Option(metavar="FOLDER", help="The folder for overview.png and results.json; default: output."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare policies: how much arms earn, and how fairly.
 
-    Every policy plays the same rounds, synthetic ones or yours, with the same random numbers. A policy that can learn
-    from all rewards or from one is simulated both ways. With --groups all is counted by group, for all policies; ours
-    that are fair to groups then are, and keep the floors.
+    Every policy plays the same rounds, synthetic or your own, with the same random numbers. A policy that supports full
+    information and bandit feedback is simulated with both. With --groups all results are by group, and policies that
+    accept groups are fair to them and keep their floors.
     """
     from alphafair import figures, validate
     from alphafair.algorithms import POLICIES
@@ -92,8 +96,8 @@ def command(
     groups = read_groups(groups_file, played.arm_labels, played.n_arms, pull_floor)
     folder = output_folder(output, as_json)
     every = record_every or max(1, played.n_rounds // 200)
-    policies = [made for kind in kinds for made in variants(kind, played, alpha, groups)]
-    traces = _simulate_all(policies, played, seed, every)
+    made = [policy for kind in kinds for policy in variants(kind, played, alpha, groups)]
+    policies, traces = _simulate_all(made, played, seed, every)
     scores = hindsight(played, alpha, groups)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
@@ -114,7 +118,7 @@ def command(
         (folder / "results.json").write_text(text + "\n", encoding="utf-8")
         drawn = figures.overview(traces, alpha, arm_labels=played.arm_labels, groups=groups)
         picture = figures.save(drawn, folder / "overview.png")
-        saved = f"\nPicture saved: {picture}\nNumbers saved: {folder / 'results.json'}"
+        saved = f"\nFigure saved: {picture}\nNumbers saved: {folder / 'results.json'}"
     if as_json:
         typer.echo(text)
         return
@@ -123,7 +127,7 @@ def command(
 
 
 def _find(name: str) -> type[Policy]:
-    """One of ours by its name, or a user's own class."""
+    """The class of a built-in policy by its name, or of a user's own."""
     from alphafair import validate
     from alphafair.algorithms import POLICIES
     from alphafair.cli.check import find_policy
@@ -132,9 +136,9 @@ def _find(name: str) -> type[Policy]:
 
 
 def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
-    """Options for a file need one, and those for a stream made here have no say in a file."""
+    """Refuse options of a file without --data, and options of a synthetic stream with it."""
 
-    for option in OF_A_FILE if data is None else MADE_HERE:
+    for option in FILE_OPTIONS if data is None else STREAM_OPTIONS:
         source = ctx.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             flag = f"--{option.replace('_', '-')}"
@@ -144,7 +148,7 @@ def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
 
 
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
-    """A synthetic stream by its name, with as many of the settings as it takes."""
+    """A synthetic stream by its name, with those of the settings that it accepts."""
     from alphafair import streams, validate
     from alphafair.run import accepted
 
@@ -156,10 +160,10 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
 
 
 def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups) -> Iterator[Policy]:
-    """The policy made for a stream, with as much of what is known about it as the constructor takes.
+    """The policy for a stream, with every setting that its constructor accepts and the stream determines.
 
-    One that may see all rewards or one is made for both if it learns, else for the first alone: what it is shown makes
-    no difference to it, and expected rewards are the less noisy book.
+    A policy that supports both kinds of feedback is made for both if it learns, and otherwise for full information
+    alone, where accounts are expected values.
     """
     from alphafair import Groups
     from alphafair.cli.check import make
@@ -174,7 +178,7 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups
 
 
 def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, groups: ArmGroups) -> dict[str, Any]:
-    """The row of a run: what the table shows and results.json keeps."""
+    """The row of a run in the table and in results.json."""
     from alphafair import metrics
 
     shares = metrics.shares(trace.final, groups=groups)
@@ -192,9 +196,9 @@ def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, grou
 
 
 def hindsight(stream: Stream, alpha: float, groups: ArmGroups) -> dict[str, Any] | None:
-    """What uniform play and the best fixed policy that keeps the floors score, and how much there is between them.
+    """The scores of uniform play and of the best fixed policy that keeps the floors, and the gap between them.
 
-    None where rewards are negative and there is no such thing.
+    None where rewards are negative, since alpha-performance is not defined for them.
     """
     import numpy as np
 
@@ -217,15 +221,15 @@ def hindsight(stream: Stream, alpha: float, groups: ArmGroups) -> dict[str, Any]
 
 
 def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | None:
-    """Of the way from uniform play to the optimum; None where there is no gap to close."""
+    """The share of the gap between uniform play and the optimum; None where there is no gap to close."""
     if scores is None or not scores["has_gap"]:
         return None
     share = (achieved - scores["uniform"]) / (scores["optimum"] - scores["uniform"])
-    return round(share, 9) + 0.0  # uniform play closes nothing, not -1e-15
+    return round(share, 9) + 0.0  # uniform play closes 0, not -1e-15
 
 
 def is_vacuous(bound: float, alpha: float, groups: ArmGroups, scores: Mapping[str, Any] | None) -> bool | None:
-    """Whether a regret bound says nothing; None where there is no optimum to tell it by."""
+    """Whether a regret bound exceeds any possible regret; None without an optimum to compare with."""
     from alphafair import metrics
 
     if scores is None:
@@ -236,7 +240,7 @@ def is_vacuous(bound: float, alpha: float, groups: ArmGroups, scores: Mapping[st
 def bounds_in_expectation(
     policies: Sequence[Policy], alpha: float, groups: ArmGroups, scores: Mapping[str, Any] | None
 ) -> Iterator[dict[str, Any]]:
-    """For every policy that sees one reward per round and can bound its mean regret."""
+    """The bounds of policies with bandit feedback that can bound their expected regret."""
     from alphafair import metrics
 
     for policy in policies:
@@ -255,13 +259,13 @@ def certificates(
     groups: ArmGroups,
     scores: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
-    """For every policy that sees all rewards and can bound its own regret: what it can prove without the optimum."""
+    """The certificates of policies with full information that can bound their own regret, without the optimum."""
     from alphafair import metrics
     from alphafair.offline import context_reward_totals
 
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
-            continue  # it promises nothing about a single run
+            continue  # it has no bound for a single run
         seen = metrics.certificates(context_reward_totals(stream), trace, alpha, groups=groups)
         bound = metrics.regret_certificate(policy)
         yield {
@@ -276,23 +280,28 @@ def certificates(
         }
 
 
-def _simulate_all(policies: Sequence[Policy], stream: Stream, seed: int, record_every: int) -> list[Trace]:
-    """One display, a bar per policy."""
+def _simulate_all(
+    policies: Sequence[Policy], stream: Stream, seed: int, record_every: int
+) -> tuple[list[Policy], list[Trace]]:
+    """The policies in their final states, and their traces."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from alphafair.lab.plan import Simulation
+    from alphafair.lab.runner import run_tasks
     from alphafair.progress import progress_bar
-    from alphafair.run import simulate
 
-    traces, twins = [], Counter(policy.name for policy in policies)
-    titles = [policy.name + (f" ({policy.feedback})" if twins[policy.name] > 1 else "") for policy in policies]
-    with progress_bar() as bar:
-        tasks = [bar.add_task(title, total=stream.n_rounds, start=False) for title in titles]
-        for policy, task in zip(policies, tasks, strict=True):
-            bar.start_task(task)
-            advance = partial(bar.advance, task)
-            traces.append(simulate(policy, stream, seed=seed, record_every=record_every, progress=advance))
-    return traces
+    tasks = {str(k): Simulation(policy, stream, seed, record_every) for k, policy in enumerate(policies)}
+    found = {}
+    with progress_bar() as bar, ThreadPoolExecutor(max_workers=1) as executor:
+        task = bar.add_task("Simulating", total=len(tasks))
+        for name, result in run_tasks(tasks, executor):
+            found[name] = result
+            bar.advance(task)
+    done = [found[name] for name in tasks]
+    return [policy for _, _, policy in done], [trace for trace, _, _ in done]
 
 
-_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is written
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is formatted
     "alpha_performance": ("alpha\nperformance", partial(fixed, decimals=2)),
     "gap_closed": ("gap\nclosed", "{:.0%}".format),
     "jain_index": ("Jain's\nindex", partial(fixed, decimals=3)),
@@ -313,16 +322,16 @@ def _report(results: Mapping[str, Any]) -> None:
         f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
     )
     console.print(_table(results["policies"]))
-    alike = "" if len({*(groups.get("entitlements") or ())}) < 2 else ", though not all are entitled alike"
+    alike = "" if len({*(groups.get("entitlements") or ())}) < 2 else ", though entitlements differ"
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
-        f"{1 / n_groups:.2%}{alike}. Rewards are expected ones under full feedback, realised ones under bandit."
+        f"{1 / n_groups:.2%}{alike}. Rewards are expected under full information, drawn under bandit feedback."
     )
     rival = "fixed policy that keeps the floors" if groups.get("pull_floor") else "fixed policy"
     if results["hindsight"] is not None:
         gap = (
-            "Gap closed: of the way from uniform play, which scores {uniform:.2f}, to the best {rival} in "
-            "hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
+            "Gap closed: the share of the gap between uniform play, which scores {uniform:.2f}, and the best {rival} "
+            "in hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
         )
         none = (
             "No gap to close: the best {rival} in hindsight, which scores {optimum:.2f} (proved to within {gap:.1g}), "
@@ -332,19 +341,19 @@ def _report(results: Mapping[str, Any]) -> None:
         console.print(sentence.format(**results["hindsight"], rival=rival))
     for certificate in results["certificates"]:
         sentence = (
-            "\n[bold]Certificate of {policy} ({feedback}):[/bold] from what it saw on this very run, without solving "
-            "anything, no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
+            "\n[bold]Certificate of {policy} ({feedback}):[/bold] by what it saw in this run, without a "
+            "solver, no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
         if certificate["vacuous"]:
-            sentence += " That says nothing: no split of all there was to earn is worth so much."
+            sentence += " It is vacuous: no division of all available reward is worth as much."
         console.print(sentence.format(**certificate, rival=rival))
     for bound in results["bounds_in_expectation"]:
         sentence = (
             "\n[bold]Bound in expectation of {policy} ({feedback}):[/bold] averaged over its draws, the best "
-            "{rival} is ahead of c_alpha times its score by at most {regret_bound:.2f}. No statement about one run."
+            "{rival} is ahead of c_alpha times its score by at most {regret_bound:.2f}. It does not hold for each run."
         )
         if bound["regret_bound_vacuous"]:
-            sentence += " It says nothing yet: from accounts that begin with 1 no run can be farther behind."
+            sentence += " It is vacuous so far: accounts begin with 1, so no run can be farther behind."
         console.print(sentence.format(**bound, rival=rival))
 
 
@@ -357,8 +366,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     best = {key: max((row[key] for row in rows if row[key] is not None), default=None) for key in _COLUMNS}
     for row in rows:
         cells = [row["policy"], row["feedback"]]
-        for key, (_, written) in _COLUMNS.items():
-            text = "-" if row[key] is None else written(row[key])
+        for key, (_, text_of) in _COLUMNS.items():
+            text = "-" if row[key] is None else text_of(row[key])
             cells.append(f"[bold green]* {text}[/]" if row[key] is not None and row[key] == best[key] else text)
         table.add_row(*cells)
     return table

@@ -1,4 +1,4 @@
-"""`alphafair verify`: prove that the log of a file leads to its state."""
+"""`alphafair verify`: prove that the event log of a file leads to its state."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from alphafair.cli._shared import EngineFile
 def command(file: EngineFile) -> None:
     """Prove that an engine's log leads to its state.
 
-    Replays the whole log and compares every propensity, snapshot and state, bit by bit. The file may be in use
-    meanwhile. Exit code 0: all is as it should be; 1: it is not, and where.
+    Checks that decisions, contexts, labels and ids belong together, replays the whole log and compares every
+    propensity, snapshot and state, bit by bit. The file may be in use. Exit code 0 if everything is equal, 1 with the
+    first difference otherwise.
     """
     from functools import partial
 
@@ -20,4 +21,4 @@ def command(file: EngineFile) -> None:
 
     with Engine.open(file, read_only=True) as engine, progress_bar() as bar:
         n_events = engine.verify(partial(bar.advance, bar.add_task("replaying", total=engine.position)))
-    typer.echo(f"{n_events:,} events replayed: every propensity, snapshot and state is the same to the last bit.")
+    typer.echo(f"{n_events:,} events replayed: every propensity, snapshot and state is equal to the last bit.")

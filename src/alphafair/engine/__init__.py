@@ -1,6 +1,6 @@
-"""Decide and learn durably: an append-only log in SQLite, and policies whose state is a fold over it.
+"""Durable decisions and rewards: an append-only event log in SQLite, and policies whose state follows from it.
 
-Nothing loads before it is used: an export, in a process of its own, needs neither policies nor their kernels.
+Modules are loaded when they are first used: an export, in a process of its own, needs neither policies nor kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from alphafair.errors import Unavailable as Unavailable
 
 _NAMES = {
     "engine": ("Engine", "restore"),
-    "requests": ("Activate", "Decide", "Outcome", "Receipt", "Reward", "Status"),
+    "export": ("ExportJob",),
+    "experiment": ("LONGEST_LABEL",),
+    "requests": ("Activate", "ChangeRecord", "Decide", "GroupStatus", "Outcome", "Receipt", "Reward", "Status"),
+    "store": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [*_MODULES, "Mismatch", "PolicyFailed", "RequestError", "Unavailable"]
@@ -23,12 +26,17 @@ __all__ = [*_MODULES, "Mismatch", "PolicyFailed", "RequestError", "Unavailable"]
 if TYPE_CHECKING:
     from alphafair.engine.engine import Engine as Engine
     from alphafair.engine.engine import restore as restore
+    from alphafair.engine.experiment import LONGEST_LABEL as LONGEST_LABEL
+    from alphafair.engine.export import ExportJob as ExportJob
     from alphafair.engine.requests import Activate as Activate
+    from alphafair.engine.requests import ChangeRecord as ChangeRecord
     from alphafair.engine.requests import Decide as Decide
+    from alphafair.engine.requests import GroupStatus as GroupStatus
     from alphafair.engine.requests import Outcome as Outcome
     from alphafair.engine.requests import Receipt as Receipt
     from alphafair.engine.requests import Reward as Reward
     from alphafair.engine.requests import Status as Status
+    from alphafair.engine.store import SqliteStore as SqliteStore
 
 
 def __getattr__(name: str) -> Any:

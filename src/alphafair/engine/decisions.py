@@ -1,303 +1,151 @@
-"""Decisions and their rewards: the log is the truth, the policies' state a fold over it.
-
-Requests of all threads gather; one of the callers takes all that wait, draws arms from memory, writes one transaction,
-folds it, and only then is anybody answered. A crash at any line loses nothing that was acknowledged and repeats
-nothing: what is in memory is never ahead of what is on the disk.
-"""
+"""Answers to requests: decisions, rewards and activations, checked and added to the batch of the next commit."""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import itertools
 import random
 import secrets
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from alphafair import __version__, validate
-from alphafair.engine import memory
-from alphafair.engine.erasures import Erasures
-from alphafair.engine.events import TABLES, Activated, Change, Context, Decided, Late, Settled
-from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment, checked_label
-from alphafair.engine.expiry import Expiry
-from alphafair.engine.fold import Fold
-from alphafair.engine.ids import NewIds
-from alphafair.engine.integrity import checksum
-from alphafair.engine.known import Known, KnownDecisions
-from alphafair.engine.ledger import Ledger, Update, commit_bytes
-from alphafair.engine.queue import Queue, Ticket
-from alphafair.engine.replay import Replay
+from alphafair.engine.experiment import Experiment, checked_label, is_label
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
-from alphafair.engine.snapshots import Snapshots
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
-from alphafair.memory_limit import memory_limit
+from alphafair.engine.steps import Batch
+from alphafair.engine.store import Context, SqliteStore
+from alphafair.engine.verify import checksum
+from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
 
-LEAST_PROBE = 1 << 20  # bytes that have to find room before the file counts as available
-GROUP = 5_000  # the most requests in one transaction
-RETRY = 1.0  # seconds, at least, between two attempts to load what could not be loaded
-SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
-PAGE = 500  # decisions settled by the clock in one transaction
+if TYPE_CHECKING:
+    from alphafair.engine.live import LiveState
 
-TIMED = (Change, Decided, Activated, Settled, Late)
+RECENT = 10_000  # decisions kept in memory (up to twice as many), so that their rewards need no query
+PAGE = 500  # overdue decisions settled in one transaction
+STAMP, SIZE, BLOCK = 4, 12, 512  # bytes of an id from the clock and at random, and ids made at a time
+
 APPLIED = Outcome("applied")
 _new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-class Decisions:
-    """The part of `Engine` that decides and learns."""
+@dataclass(slots=True, eq=False)
+class DecisionRecord:
+    """What the engine knows of a decision that is on the disk, or will be with the next commit."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        seed: int | None = None,
-        clock: Callable[[], int] = time.time_ns,
-        max_contexts: int | None = None,
-    ) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._max_contexts, self._memory = max_contexts, int(memory_limit() * memory.SHARE)
+    seq: int
+    experiment: Experiment
+    context: int
+    label: str | None
+    arm: int
+    propensity: float
+    active: bool
+    waits_since: int
+    probabilities: bytes | None
+    settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
+    has_late_reward: bool = False
+
+
+class DecisionCache:
+    """Decisions by their id: the latest in memory, all others read from the store."""
+
+    def __init__(self, store: SqliteStore, experiments: Mapping[int, Experiment]) -> None:
+        self._store, self._experiments = store, experiments
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the file may have changed."""
+        self.recent: dict[str, DecisionRecord] = {}
+        self._older: dict[str, DecisionRecord] = {}
+        self.absent: set[str] = set()  # valid ids that had no decision before this batch
+
+    def begin_batch(self, ids: Iterable[Any]) -> None:
+        """Read all decisions that a batch asks for in one query. Only here are records dropped."""
+        if len(self.recent) > RECENT:
+            self.recent, self._older = {}, self.recent
+        self.absent = set()
+        self._read(ids)
+
+    def cached(self, id: str) -> DecisionRecord | None:
+        """Return a decision that is in memory."""
+        return self.recent.get(id) or self._older.get(id)
+
+    def find(self, id: Any) -> DecisionRecord | None:
+        if not isinstance(id, str):
+            raise RequestError("bad_request", "id", "the id of a decision", id, "Pass receipt.id.")
+        record = self.recent.get(id) or self._older.get(id)
+        if record is None and id not in self.absent:
+            self._read([id])
+            record = self.recent.get(id)
+        return record
+
+    def _read(self, ids: Iterable[Any]) -> None:
+        recent, older = self.recent, self._older
+        wanted = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
+        for found in self._store.find(wanted):
+            recent[found.id] = DecisionRecord(
+                found.seq,
+                self._experiments[found.experiment],
+                found.context,
+                found.label,
+                found.arm,
+                found.propensity,
+                bool(found.is_active),
+                found.waits_since,
+                found.probabilities,
+                (found.reward, found.source, found.rewards) if found.is_settled else None,
+                bool(found.has_late_reward),
+            )
+        self.absent.update(id for id in wanted if id not in recent)
+
+
+class IdGenerator:
+    """Ids of 32 hexadecimal digits: eight from the clock, and 96 random bits, which cannot be guessed.
+
+    Ids that are made together start alike, so they are neighbours in the index of ids, and a commit writes few of its
+    pages. The random numbers come from the system, not from the generator that draws arms, which could be inferred from
+    many ids. A `seed` makes ids repeatable, for tests: a counter replaces the clock.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._bytes = secrets.token_bytes if seed is None else random.Random(f"ids of {seed}").randbytes  # noqa: S311 - for tests
+        self._blocks = None if seed is None else itertools.count()
+        self._ready: list[str] = []
+
+    def next(self) -> str:
+        if not self._ready:
+            moment = time.time_ns() >> 20 if self._blocks is None else next(self._blocks)  # about a millisecond
+            stamp = f"{moment % 256**STAMP:0{2 * STAMP}x}"
+            digits = self._bytes(SIZE * BLOCK).hex(" ", SIZE)
+            self._ready = (stamp + digits.replace(" ", f" {stamp}")).split(" ")
+        return self._ready.pop()
+
+
+class RequestHandler:
+    """Answers requests from the state in memory; the answers hold once the batch is committed.
+
+    A request that is refused changes nothing: everything is checked and the arm drawn before a context, an id or a
+    decision is added to memory or to the batch.
+    """
+
+    def __init__(self, live: LiveState, seed: int | None = None) -> None:
+        self._live = live
         self._random = random.Random(secrets.randbits(128) if seed is None else seed)  # noqa: S311 - draws arms, no secrets
-        self._new_ids = NewIds(seed)
-        self._writer = threading.RLock()
-        self._waiting = Queue()
-        self._stale, self._closed = False, False
-        self._problem: str | None = None  # why the last commit failed, or serving or loading did
-        self._load_after = 0.0  # when to try to load again, by the monotonic clock
-        self._to_prove = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
-        self.last_commit_seconds = 0.0
-        self.delays: list[float] | None = None  # set a list to be told the seconds from decisions to rewards
-        try:
-            self._load()
-            if not ledger.read_only:
-                self._note_upgrade()
-            self._erasures = Erasures(ledger)
-        except BaseException:
-            ledger.close()
-            raise
+        self.ids = IdGenerator(seed)
+        self._handlers: dict[type, Callable[[Any, Batch], Receipt | Outcome]] = {
+            Decide: self.decide,
+            Reward: self.reward,
+            Activate: self.activate,
+        }
 
-    # the state in memory
-
-    def _load(self) -> None:
-        """Fold the log into memory, from the last snapshots on. What was there goes first: two copies may not fit."""
-        self._stale = True
-        self._keep({})
-        began, reason = time.monotonic(), ""
-        try:
-            position, latest, experiments = self._folded()
-        except (OSError, Mismatch, InvalidArgument) as problem:
-            self._problem = str(problem)
-            raise
-        except Exception as problem:
-            reason = reason_of(problem)
-            LOG.error("Loading %s failed", self._ledger.path, exc_info=problem)
-        if reason:  # raised here, so that it does not hold on to what has been loaded
-            self._problem = f"{self._ledger.path} cannot be loaded: {reason}"
-            self._load_after = time.monotonic() + max(RETRY, time.monotonic() - began)
-            raise Unavailable(self._problem)
-        self.position, self._latest = position, latest
-        self._keep(experiments)
-        self._stale = False
-
-    def _folded(self) -> tuple[int, int, dict[int, Experiment]]:
-        """What the log leads to: its last position and time, and the experiments."""
-        ledger = self._ledger
-        with ledger.at_one_moment():
-            position = ledger.position
-            experiments = Replay(ledger, position).from_snapshots().run()
-            for key, number, label in ledger.each("select experiment, number, label from context order by number"):
-                if key not in experiments:  # nobody's: `verify` will say so
-                    continue
-                experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
-                if label is not None:
-                    experiments[key].contexts[label] = number
-            last = "select at from {} order by seq desc limit 1"
-            times = [ledger.rows(last.format(TABLES[kind])) for kind in TIMED]
-        return position, max((at for rows in times for (at,) in rows), default=0), experiments
-
-    def _keep(self, experiments: dict[int, Experiment]) -> None:
-        """Have these in memory, and nothing of others."""
-        self._keyed = experiments
-        self._experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self._known = KnownDecisions(self._ledger, experiments)
-        self._expiry = Expiry(self._ledger, experiments.values())
-        self._snapshots = Snapshots(self._ledger)
-
-    def _note_upgrade(self) -> None:
-        """Write down what other code has led to, so that a replay can begin there."""
-        fold, upgraded = Fold(self.position, self._now()), list[tuple[Experiment, Change]]()
-        for experiment in self._keyed.values():
-            if experiment.code != CODE and (state := experiment.saved_state()) is not None:
-                body = json.dumps({"code": CODE, "version": __version__, "tally": experiment.tally.to_json()})
-                change = Change(fold.next(), experiment.key, "upgrade", body, state, fold.at)
-                fold.changed(experiment, change)
-                upgraded.append((experiment, change))
-        if upgraded:
-            self._append(fold)
-            for experiment, change in upgraded:
-                experiment.apply(change)
-
-    def _now(self) -> int:
-        """Microseconds since 1970; never before the last event, whatever the clock does."""
-        return max(self._clock() // 1000, self._latest)
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Nobody writes meanwhile, and what is in memory is what is on the disk."""
-        with self._writer:
-            self._check_open()
-            self._freshen()
-            yield
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """The writer's turn; everything that waits is served first."""
-        if self._ledger.read_only:
-            raise RequestError(
-                "read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes."
-            )
-        with self._reading():
-            while self._waiting:
-                self._serve()
-            begun, unavailable = False, None
-            try:
-                self._recover()
-                begun = True
-                yield
-            except InvalidArgument:
-                raise
-            except MemoryError as problem:
-                unavailable = self._failed(problem, begun)
-            except BaseException as problem:
-                self._failed(problem, begun)
-                raise
-            if unavailable is not None:
-                raise unavailable
-
-    def _failed(self, problem: BaseException, begun: bool) -> BaseException:
-        """Note why requests cannot be served; what is in memory is not trusted any more if some were `begun`.
-
-        The error to answer with: it must not hold on to what is in memory, which is dropped before it is loaded again.
-        """
-        if isinstance(problem, InvalidArgument):
-            return problem
-        self._stale = self._stale or begun
-        if isinstance(problem, OSError | Mismatch):
-            self._problem = str(problem)
-            return problem
-        self._problem = reason_of(problem)
-        traceback.clear_frames(problem.__traceback__)
-        if not isinstance(problem, MemoryError):
-            return problem
-        LOG.error("There is too little memory", exc_info=problem)
-        return Unavailable(f"{self._ledger.path} cannot be served: {self._problem}")
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RequestError("closed", "engine", "open", "closed", "Open it again with Engine.open.")
-
-    def _freshen(self) -> None:
-        """After a failed write, or for a reader that is behind: what is on the disk is the truth."""
-        if self._stale and time.monotonic() < self._load_after:
-            raise Unavailable(self._problem or "It cannot be loaded.")
-        if self._stale or (self._ledger.read_only and self._ledger.position != self.position):
-            self._load()
-
-    def _recover(self, *, prove: bool = False) -> None:
-        """Before writing: after a failed commit prove that one as large can succeed, and only then read the file again.
-
-        So a disk that stays full costs a request one attempt to write, and not the time that loading takes.
-        """
-        if self._problem is None and not prove:
-            self._freshen()
-            return
-        self._ledger.probe(max(self._to_prove, LEAST_PROBE))
-        self._freshen()
-        self._problem, self._to_prove = None, 0
-
-    def _append(self, fold: Fold, updates: Sequence[Update] = ()) -> None:
-        """Write, then fold: the one place where the state moves on."""
-        began = time.perf_counter()
-        try:
-            self._ledger.append(self.position, fold.last, fold.rows, updates)
-        except BaseException as problem:
-            self._stale, self._problem, self._to_prove = True, reason_of(problem), commit_bytes(fold.rows)
-            raise
-        self.last_commit_seconds, self._problem, self._to_prove = time.perf_counter() - began, None, 0
-        self.position, self._latest = fold.last, max(self._latest, fold.at)
-        if self.delays is not None:
-            self.delays += fold.delays
-        try:
-            fold.apply()
-        except BaseException:
-            self._stale = True
-            raise
-
-    # many requests at once
-
-    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | RequestError]:
-        """Answer all requests once they are on the disk, in one transaction; what is refused is an answer too."""
-        if self._ledger.read_only:
-            raise RequestError(
-                "read_only", "engine", "opened for writing", "read_only=True", "Ask the one that writes."
-            )
-        ticket = Ticket(requests)
-        self._waiting.wait(ticket, self._lead)
-        if ticket.problem is not None:
-            raise ticket.problem
-        return ticket.answers or []
-
-    def _lead(self, ticket: Ticket) -> None:
-        with self._writer:
-            while not ticket.served:
-                self._serve()
-
-    def _serve(self) -> None:
-        group = self._waiting.take(GROUP)
-        try:
-            answers = self._answer_group(group)
-        except BaseException as problem:
-            answer = self._failed(problem, begun=False)
-            for ticket in group:
-                ticket.problem = answer
-                ticket.woken.set()
-            if not isinstance(problem, Exception):
-                raise
-            return
-        for ticket, own in zip(group, answers, strict=True):
-            ticket.answers = own
-            ticket.woken.set()
-        with contextlib.suppress(Unavailable, MemoryError):  # they are on the disk, whatever becomes of a snapshot
-            self._take_snapshots()
-
-    def _answer_group(self, group: Sequence[Ticket]) -> list[list[Receipt | Outcome | RequestError]]:
-        """What all of a group are told, once it is on the disk."""
-        self._check_open()
-        self._recover()
-        try:
-            ids = [getattr(request, "id", None) for ticket in group for request in ticket.requests]
-            self._known.begin_group([id for id in ids if id is not None])
-            fold = Fold(self.position, self._now())
-            self._settle_overdue(fold)
-            answers = [self._answers(ticket.requests, fold) for ticket in group]
-            if fold.last > fold.start:
-                self._append(fold)
-        except BaseException:
-            self._stale = True
-            raise
-        return answers
-
-    def _answers(self, requests: Sequence[Request], fold: Fold) -> list[Receipt | Outcome | RequestError]:
-        ways: dict[type, Callable[[Any, Fold], Receipt | Outcome]]
-        ways = {Decide: self._decide, Reward: self._reward, Activate: self._activate}
+    def answer(self, requests: Sequence[Request], batch: Batch) -> list[Receipt | Outcome | RequestError]:
+        """Return an answer per request, in their order; a refusal is an answer too."""
         answers: list[Receipt | Outcome | RequestError] = []
         for request in requests:
             try:
-                answers.append(ways.get(type(request), _unknown)(request, fold))
+                answers.append(self._handlers.get(type(request), _refuse)(request, batch))
             except RequestError as refused:
                 answers.append(refused)
             except InvalidArgument as refused:
@@ -305,23 +153,24 @@ class Decisions:
                 answers.append(RequestError("bad_request", argument, allowed, value, repair))
         return answers
 
-    def _decide(self, request: Decide, fold: Fold) -> Receipt:
-        """Check, draw, and only then change anything: what is refused leaves no trace."""
+    def decide(self, request: Decide, batch: Batch) -> Receipt:
+        """Check the request, draw an arm, and only then change anything."""
+        live = self._live
         name, label, id, available, deferred = request
-        experiment = self._experiments.get(name) if type(name) is str else None
+        experiment = live.experiments.get(name) if type(name) is str else None
         if experiment is None:
-            experiment = self._find_experiment(name)
+            experiment = live.find(name)
         if type(label) is not str:
             label = checked_label("context", label)
         if id is not None:
-            if type(id) is not str or id not in self._known.absent:  # else it has been looked at
+            if type(id) is not str or id not in live.decisions.absent:  # otherwise it has been checked
                 id = checked_label("id", id)
-            known = self._known.find(id)
-            if known is not None:
-                if known.experiment is not experiment or known.label != label:
-                    repair = "Use an id once; to ask again, repeat the request as it was."
+            record = live.decisions.find(id)
+            if record is not None:
+                if record.experiment is not experiment or record.label != label:
+                    repair = "Use a new id; to repeat a request, repeat its experiment and context."
                     raise RequestError("id_taken", "id", "one that no other decision has", id, repair)
-                return Receipt(id, experiment.arms[known.arm], known.propensity, label)
+                return Receipt(id, experiment.arms[record.arm], record.propensity, label)
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
@@ -329,191 +178,108 @@ class Decisions:
         if number < 0:
             checked_label("context", label)
             number, is_new = experiment.n_contexts, True
-            self._check_room(experiment, number + 1)
+            live.check_contexts(experiment, number + 1)
             policy = experiment.policy_for(number)
         arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
-        used = None if probabilities is None else probabilities.astype("<f8").tobytes()
-        could = None if mask is None else packed(mask)
-        if is_new:  # nothing is refused from here on
-            experiment.add_context(label, number, policy)
-            fold.add(Context(experiment.key, number, label))
-        fold.last = seq = fold.last + 1
-        at = fold.at
+        distribution = None if probabilities is None else probabilities.astype("<f8").tobytes()
+        among = None if mask is None else packed(mask)
         if id is None:
-            id = self._new_ids.next()
-        known = Known(seq, experiment, number, label, arm, propensity, not deferred, at, used, None)
-        version, later = experiment.version, 1 if deferred else 0
+            id = self.ids.next()
         key, tie = experiment.key, checksum(experiment.key, number, label, id)
-        row = (seq, id, key, number, arm, propensity, fold.start, version, later, could, used, at, tie)
-        fold.decided(row, known)
-        self._known.recent[id] = known
+        # nothing is refused from here on
+        if is_new:
+            experiment.add_context(label, number, policy)
+            batch.add(Context(key, number, label))
+        batch.last = seq = batch.last + 1
+        at, version = batch.at, experiment.version
+        record = DecisionRecord(seq, experiment, number, label, arm, propensity, not deferred, at, distribution, None)
+        later = 1 if deferred else 0
+        row = (seq, id, key, number, arm, propensity, batch.start, version, later, among, distribution, at, tie)
+        batch.decide(row, record)
+        live.decisions.recent[id] = record
         if experiment.wait is not None:
-            self._expiry.made(experiment.wait, at)
+            live.deadlines.begin(experiment.wait, at)
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
-    def _reward(self, request: Reward, fold: Fold) -> Outcome:
+    def reward(self, request: Reward, batch: Batch) -> Outcome:
         id, value, name = request
-        known = self._find_decision(id, name)
-        if known is None:
+        record = self._find(id, name)
+        if record is None:
             return Outcome("unknown")
-        experiment = known.experiment
-        if type(value) is float and experiment.low <= value <= experiment.high and known.probabilities is None:
+        experiment = record.experiment
+        if type(value) is float and experiment.low <= value <= experiment.high and record.probabilities is None:
             reward: float | None = value
             rewards: bytes | None = None
         else:
-            reward, rewards = experiment.checked_reward(value, len(known.probabilities or b"") // 8)
-        if known.settled is None and experiment.wait is not None and known.since + experiment.wait <= fold.at:
-            self._settle_by_the_clock(known, fold)
-        if known.settled is not None:
-            first, source, first_rewards = known.settled
+            reward, rewards = experiment.checked_reward(value, len(record.probabilities or b"") // 8)
+        if record.settled is None and experiment.wait is not None and record.waits_since + experiment.wait <= batch.at:
+            _settle_overdue(record, batch)
+        if record.settled is not None:
+            first, source, first_rewards = record.settled
             if source == "client":
                 return Outcome("repeated" if (reward, rewards) == (first, first_rewards) else "conflict")
-            fold.late(known, reward, rewards)
+            batch.late_reward(record, reward, rewards)
             return _closed(source)
-        if not known.active:
-            repair = "Activate the decision first: a deferred one counts from then on."
+        if not record.active:
+            repair = "Activate the decision first: a deferred decision counts from then on."
             raise RequestError("not_activated", "id", "an activated decision", id, repair)
-        fold.settled(known, reward, "client", rewards)
-        fold.delays.append((fold.at - known.since) / 1e6)
+        batch.settle(record, reward, "client", rewards)
+        batch.delays.append((batch.at - record.waits_since) / 1e6)
         return APPLIED
 
-    def _activate(self, request: Activate, fold: Fold) -> Outcome:
-        known = self._find_decision(request.id, request.experiment)
-        if known is None:
+    def activate(self, request: Activate, batch: Batch) -> Outcome:
+        record = self._find(request.id, request.experiment)
+        if record is None:
             return Outcome("unknown")
-        if known.active:
+        if record.active:
             return Outcome("repeated")
-        wait = known.experiment.wait
-        if known.settled is None and wait is not None and known.since + wait <= fold.at:
-            self._settle_by_the_clock(known, fold)
-        if known.settled is not None:
-            return _closed(known.settled[1])
-        fold.activated(known)
+        wait = record.experiment.wait
+        if record.settled is None and wait is not None and record.waits_since + wait <= batch.at:
+            _settle_overdue(record, batch)
+        if record.settled is not None:
+            return _closed(record.settled[1])
+        batch.activate(record)
         return Outcome("activated")
 
-    # decisions
+    def _find(self, id: Any, name: Any) -> DecisionRecord | None:
+        """Return a decision of any experiment, or of the one that is named."""
+        record = self._live.decisions.find(id)
+        if record is None or name is None:
+            return record
+        return record if isinstance(name, str) and record.experiment.name == name else None
 
-    def _find_experiment(self, name: Any) -> Experiment:
-        experiment = self._experiments.get(name) if isinstance(name, str) else None
-        if experiment is None:
-            repair = f"There are {validate.listed(self._experiments)}." if self._experiments else "Create it first."
-            raise RequestError("unknown_experiment", "experiment", "one of those in the file", name, repair)
-        return experiment
-
-    def _find_decision(self, id: Any, name: Any) -> Known | None:
-        """A decision of any experiment, or of the one that is named."""
-        known = self._known.find(id)
-        if known is None or name is None:
-            return known
-        return known if isinstance(name, str) and known.experiment.name == name else None
-
-    def _max_contexts_of(self, experiment: Experiment) -> int:
-        """How many contexts an experiment may have: as said, or those that fit into its share of the memory."""
-        if self._max_contexts is not None:
-            return self._max_contexts
-        n_experiments = len(self._keyed) + (experiment.key not in self._keyed)
-        share = self._memory // n_experiments
-        return memory.contexts_in(share, experiment.policy) if experiment.has_policy else experiment.n_contexts
-
-    def _check_room(self, experiment: Experiment, n_contexts: int) -> None:
-        most = self._max_contexts_of(experiment)
-        if n_contexts > most:
-            allowed = f"one of at most {most:,} contexts of {experiment.name}"
-            repair = (
-                "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, say of similar visitors."
-            )
-            raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
-
-    # the clock
-
-    @staticmethod
-    def _settle_by_the_clock(known: Known, fold: Fold) -> None:
-        """The default reward, if there is one; none where there is not, or where the decision never counted."""
-        default = known.experiment.default_reward
-        if not known.active:
-            fold.settled(known, None, "lapsed")
-        elif default is None:
-            fold.settled(known, None, "expired")
-        elif known.probabilities is None:
-            fold.settled(known, default, "default")
-        else:
-            n_arms = len(known.probabilities) // 8
-            fold.settled(known, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
-
-    def _settle_overdue(self, fold: Fold) -> int:
-        """Settle some of what is overdue; the rest is answered as expired already, and settled with the next groups."""
-        n_settled = 0
-        for found in self._expiry.overdue(self.position, fold.at, PAGE):
-            known = self._known.cached(found.id)
-            if known is None:
-                experiment, active = self._keyed[found.experiment], bool(found.active)
+    def settle_overdue(self, batch: Batch) -> int:
+        """Settle some overdue decisions; return how many. The rest are answered as expired until later batches."""
+        n_settled, live = 0, self._live
+        for found in live.deadlines.overdue(live.position, batch.at, PAGE):
+            record = live.decisions.cached(found.id)
+            if record is None:
+                experiment, active = live.by_key[found.experiment], bool(found.is_active)
                 arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity, active)
-                known = Known(*arguments, found.since, found.probabilities, None)
-            self._settle_by_the_clock(known, fold)
+                record = DecisionRecord(*arguments, found.waits_since, found.probabilities, None)
+            _settle_overdue(record, batch)
             n_settled += 1
         return n_settled
 
-    def expire(self) -> int:
-        """Settle every decision whose waiting time is over; how many there were. Requests of others go in between.
 
-        Any request settles some, too, and a reward that comes after the waiting time is late whether or not its
-        decision was settled by then.
-        """
-        n_settled, now = 0, self._now()
-        while True:
-            with self._writing():
-                n_settled += self._expire_page()
-                if not self._expiry.is_behind(now):
-                    return n_settled
-
-    def maintain(self) -> bool:
-        """Do one short piece of the work that can wait; whether there is more. For whoever calls it now and then.
-
-        Decisions whose waiting time is over are settled, what was erased is cleaned away, and snapshots are written.
-        """
-        with self._writing():
-            self._erasures.clean(again=True)
-            self._expire_page()
-            with contextlib.suppress(Unavailable):
-                self._take_snapshots()
-            return self._expiry.is_behind(self._now()) or self._snapshots.is_busy
-
-    def _expire_page(self) -> int:
-        fold = Fold(self.position, self._now())
-        n_settled = self._settle_overdue(fold)
-        if n_settled:
-            self._append(fold)
-        return n_settled
-
-    # snapshots
-
-    def _take_snapshots(self, least: int | None = None) -> None:
-        """Do one step towards the snapshots that are due, unless it is the requests' turn.
-
-        With `least` take one of every experiment that has had so many events since the last, all at once.
-        """
-        due = [
-            experiment
-            for experiment in self._keyed.values()
-            if experiment.unsaved >= (least or max(SNAPSHOT_EVERY, experiment.snapshot_every))
-        ]
-        if least is not None:
-            self._snapshots.finish(due, self.position)
-        elif (due or self._snapshots.is_busy) and not self._snapshots.is_resting:
-            self._snapshots.step(due, self.position)
+def _settle_overdue(record: DecisionRecord, batch: Batch) -> None:
+    """Apply the default reward; close the decision where there is none, or where it was never activated."""
+    default = record.experiment.default_reward
+    if not record.active:
+        batch.settle(record, None, "lapsed")
+    elif default is None:
+        batch.settle(record, None, "expired")
+    elif record.probabilities is None:
+        batch.settle(record, default, "default")
+    else:
+        n_arms = len(record.probabilities) // 8
+        batch.settle(record, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
 
 def _closed(source: str) -> Outcome:
-    """What is said of a decision that was settled without its reward."""
+    """Return the answer for a decision that was settled without its reward."""
     return Outcome("rolled_back" if source == "rollback" else "expired")
 
 
-def reason_of(problem: BaseException) -> str:
-    """Why something failed, in a line: its kind too where the text is not one of ours."""
-    if isinstance(problem, OSError | Mismatch):
-        return str(problem)
-    return f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].rstrip(": ")
-
-
-def _unknown(request: object, fold: Fold) -> Outcome:
-    raise RequestError("bad_request", "request", "a Decide, Reward or Activate", request, "Make one of those.")
+def _refuse(request: object, batch: Batch) -> Outcome:
+    raise RequestError("bad_request", "request", "a Decide, Reward or Activate", request, "Pass one of those.")

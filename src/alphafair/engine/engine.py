@@ -1,4 +1,4 @@
-"""The engine: experiments in one file, decided and learned durably."""
+"""The engine: experiments in one file, whose decisions and rewards are durable."""
 
 from __future__ import annotations
 
@@ -6,48 +6,63 @@ import contextlib
 import copy
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from alphafair import validate
-from alphafair.engine import copies, history
-from alphafair.engine.decisions import Decisions
-from alphafair.engine.erasures import NOTE
-from alphafair.engine.events import Change, Context
+from alphafair.engine.backup import copy_database
+from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.experiment import (
     CODE,
     LOG,
+    POLICY_CHANGES,
     Experiment,
     change_policy,
     checked_label,
     checked_settings,
     checked_start,
-    state_of,
+    state_bytes,
 )
-from alphafair.engine.export_job import ExportJob
 from alphafair.engine.files import DatabaseFiles
-from alphafair.engine.fold import Fold
-from alphafair.engine.history import ChangeRecord
-from alphafair.engine.integrity import check_rows
-from alphafair.engine.ledger import Ledger, Update
-from alphafair.engine.replay import Replay, put_back
-from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Reward, Status, Value
-from alphafair.errors import InvalidArgument, Mismatch, PolicyFailed, RequestError, Unavailable
+from alphafair.engine.live import LiveState
+from alphafair.engine.maintenance import Erasures
+from alphafair.engine.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.requests import (
+    Activate,
+    ChangeRecord,
+    Decide,
+    Outcome,
+    Queue,
+    Receipt,
+    Request,
+    Reward,
+    Status,
+    Ticket,
+    Value,
+)
+from alphafair.engine.store import Change, Context, SqliteStore, Statement
+from alphafair.engine.verify import check_rows, check_states
+from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
 
+if TYPE_CHECKING:
+    from alphafair.engine.export import ExportJob
+
 DEFAULT_POLICY = "alpha-fair-adaptive"
-STILL_OPEN = """select d.id, d.seq from decision d left join activation a on a.decision = d.seq
-    left join reward r on r.decision = d.seq
-    where d.experiment = ? and max(d.seq, ifnull(a.seq, 0)) > ? and r.seq is null order by d.seq"""
+MOST_REQUESTS = 5_000  # in one transaction
+NOT_IN_HISTORY = ("code", "tally")  # fields of a change that only the engine uses
 
 
-class Engine(Decisions):
-    """Experiments in one file; many threads may call one engine, and one process at a time may write.
+class Engine:
+    """Experiments in one file. Many threads may call one engine; one process at a time may write to a file.
 
-    Contexts and arms are your own strings; contexts appear by themselves. Whatever is answered is on the disk.
+    Contexts and arms are your own strings; contexts are added when they are first used. Every answer is on the disk.
 
     >>> import os, tempfile
     >>> from alphafair import Engine
@@ -66,6 +81,25 @@ class Engine(Decisions):
 
     _actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
+    def __init__(
+        self,
+        store: SqliteStore,
+        seed: int | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        max_contexts: int | None = None,
+    ) -> None:
+        self._store = store
+        self._writer = threading.RLock()
+        self._waiting = Queue()
+        self._closed = False
+        try:
+            self._live = LiveState(store, clock, max_contexts)
+            self._erasures = Erasures(store)
+        except BaseException:
+            store.close()
+            raise
+        self._handler = RequestHandler(self._live, seed)
+
     @classmethod
     def open(
         cls,
@@ -76,27 +110,46 @@ class Engine(Decisions):
         seed: int | None = None,
         max_contexts: int | None = None,
     ) -> Self:
-        """The engine of a file, made if it is not there or empty (`create`); read-only beside another that writes.
+        """Open a file, and create a missing or empty one if `create` is true; `read_only` works beside a writer.
 
-        A `seed` makes the draws of this opening repeatable, for tests. An experiment takes `max_contexts` contexts and
-        refuses more; by default as many as fit into its equal share of half of the memory.
+        A `seed` makes draws repeatable, for tests. An experiment accepts `max_contexts` contexts and refuses more; by
+        default as many as fit into its equal share of half of the memory.
         """
         if max_contexts is not None:
             max_contexts = validate.integer("max_contexts", max_contexts, low=1)
         if (read_only or not create) and DatabaseFiles(path).is_empty:
-            allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "a file that is there"
-            raise InvalidArgument("path", allowed, str(path), "Look for a typo.")
-        return cls(Ledger(path, read_only=read_only), seed, max_contexts=max_contexts)
+            allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "an existing file"
+            raise InvalidArgument("path", allowed, str(path), "Check the path for a typo.")
+        return cls(SqliteStore(path, read_only=read_only), seed, max_contexts=max_contexts)
+
+    @property
+    def position(self) -> int:
+        """The position of the last event."""
+        return self._live.position
 
     @property
     def readable_by_others(self) -> bool:
         """Whether other users of this machine can open the file."""
-        return self._ledger.files.readable_by_others
+        return self._store.files.readable_by_others
 
     @property
     def was_empty(self) -> bool:
-        """Whether the file was not there, or had no bytes, before this engine opened it."""
-        return self._ledger.was_empty
+        """Whether the file did not exist, or had no bytes, before this engine opened it."""
+        return self._store.was_empty
+
+    @property
+    def last_commit_seconds(self) -> float:
+        """How long the last commit took."""
+        return self._live.last_commit_seconds
+
+    @property
+    def delays(self) -> list[float] | None:
+        """Set a list to collect the seconds from decisions to rewards in it."""
+        return self._live.delays
+
+    @delays.setter
+    def delays(self, delays: list[float] | None) -> None:
+        self._live.delays = delays
 
     def __enter__(self) -> Self:
         return self
@@ -105,22 +158,63 @@ class Engine(Decisions):
         self.close()
 
     def close(self) -> None:
-        """Answer what waits, keep a snapshot so that opening is quick, and let the file go."""
+        """Answer waiting requests, save snapshots so that opening is quick, and close the file."""
         with self._writer:
             if self._closed:
                 return
             try:
-                if not self._ledger.read_only:
+                if not self._store.read_only:
                     while self._waiting:
                         self._serve()
-                    if not self._stale and self._problem is None:
+                    if not self._live.is_stale and self._live.problem is None:
                         with contextlib.suppress(Unavailable):  # the log is enough to open it again
-                            self._take_snapshots(least=1)
+                            self._live.take_snapshots(least=1)
             finally:
                 self._closed = True
-                self._ledger.close()
+                self._store.close()
 
-    # one request at a time
+    # turns
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Keep writers out, with a state in memory that is the one on the disk."""
+        with self._writer:
+            self._check_open()
+            self._live.refresh()
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Take the writer's turn, after all waiting requests are answered."""
+        self._check_writable()
+        with self._reading():
+            while self._waiting:
+                self._serve()
+            begun, unavailable = False, None
+            try:
+                self._live.recover()
+                begun = True
+                yield
+            except InvalidArgument:
+                raise
+            except MemoryError as problem:
+                unavailable = self._live.fail(problem, begun)
+            except BaseException as problem:
+                self._live.fail(problem, begun)
+                raise
+            if unavailable is not None:
+                raise unavailable
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RequestError("closed", "engine", "open", "closed", "Open it again with Engine.open.")
+
+    def _check_writable(self) -> None:
+        if self._store.read_only:
+            repair = "Open the file without read_only=True, or send the request to the process that writes."
+            raise RequestError("read_only", "engine", "opened for writing", "read_only=True", repair)
+
+    # decisions and rewards
 
     def decide(
         self,
@@ -130,25 +224,110 @@ class Engine(Decisions):
         available: Sequence[str] | None = None,
         deferred: bool = False,
     ) -> Receipt:
-        """Draw an arm for a context. The same `id` again is answered with the same arm and propensity.
+        """Draw an arm for a context. Repeating an `id` returns the same arm and propensity.
 
-        `available` names the arms that can be played this time; a `deferred` decision counts once it is activated.
+        `available` lists the arms that can be played this time; a `deferred` decision counts once it is activated.
         """
-        return self._one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
+        return self._submit_one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
 
     def reward(self, id: str, reward: Value) -> Outcome:
-        """What the arm of a decision has earned: applied, repeated, conflict, unknown, expired or rolled_back."""
-        return self._one(Reward(id, reward))  # type: ignore[return-value]
+        """Report the reward of a decision: applied, repeated, conflict, unknown, expired or rolled_back."""
+        return self._submit_one(Reward(id, reward))  # type: ignore[return-value]
 
     def activate(self, id: str) -> Outcome:
-        """A deferred decision was carried out: activated, repeated, unknown, expired or rolled_back."""
-        return self._one(Activate(id))  # type: ignore[return-value]
+        """Report that a deferred decision was carried out: activated, repeated, unknown, expired or rolled_back."""
+        return self._submit_one(Activate(id))  # type: ignore[return-value]
 
-    def _one(self, request: Decide | Reward | Activate) -> Receipt | Outcome:
+    def _submit_one(self, request: Request) -> Receipt | Outcome:
         (answer,) = self.submit([request])
         if isinstance(answer, RequestError):
             raise answer
         return answer
+
+    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | RequestError]:
+        """Answer all requests in one transaction, once they are on the disk; a refusal is an answer too."""
+        self._check_writable()
+        ticket = Ticket(requests)
+        self._waiting.wait(ticket, self._lead)
+        if ticket.problem is not None:
+            raise ticket.problem
+        return ticket.answers or []
+
+    def _lead(self, ticket: Ticket) -> None:
+        with self._writer:
+            while not ticket.served:
+                self._serve()
+
+    def _serve(self) -> None:
+        """Answer all waiting tickets in one commit."""
+        tickets = self._waiting.take(MOST_REQUESTS)
+        try:
+            answers = self._answer(tickets)
+        except BaseException as problem:
+            answer = self._live.fail(problem, begun=False)
+            for ticket in tickets:
+                ticket.problem = answer
+                ticket.woken.set()
+            if not isinstance(problem, Exception):
+                raise
+            return
+        for ticket, own in zip(tickets, answers, strict=True):
+            ticket.answers = own
+            ticket.woken.set()
+        with contextlib.suppress(Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
+            self._live.take_snapshots()
+
+    def _answer(self, tickets: Sequence[Ticket]) -> list[list[Receipt | Outcome | RequestError]]:
+        """Return the answers to all tickets, once they are on the disk."""
+        self._check_open()
+        live = self._live
+        live.recover()
+        try:
+            ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
+            live.decisions.begin_batch([id for id in ids if id is not None])
+            batch = live.batch()
+            self._handler.settle_overdue(batch)
+            answers = [self._handler.answer(ticket.requests, batch) for ticket in tickets]
+            if batch.last > batch.start:
+                live.commit(batch)
+        except BaseException:
+            live.is_stale = True
+            raise
+        return answers
+
+    # waiting times
+
+    def expire(self) -> int:
+        """Settle every overdue decision and return how many there were; other requests are answered in between.
+
+        Any request settles some, too, and a reward that arrives after the waiting time is late whether or not its
+        decision has been settled by then.
+        """
+        n_settled, now = 0, self._live.now()
+        while True:
+            with self._writing():
+                n_settled += self._expire_page()
+                if not self._live.deadlines.is_behind(now):
+                    return n_settled
+
+    def maintain(self) -> bool:
+        """Do one short piece of background work and return whether there is more. Call it now and then.
+
+        Settles overdue decisions, rewrites a file after erasures, and writes snapshots.
+        """
+        with self._writing():
+            self._erasures.clean(again=True)
+            self._expire_page()
+            with contextlib.suppress(Unavailable):
+                self._live.take_snapshots()
+            return self._live.deadlines.is_behind(self._live.now()) or self._live.snapshots.is_busy
+
+    def _expire_page(self) -> int:
+        batch = self._live.batch()
+        n_settled = self._handler.settle_overdue(batch)
+        if n_settled:
+            self._live.commit(batch)
+        return n_settled
 
     # experiments
 
@@ -166,18 +345,18 @@ class Engine(Decisions):
         groups: Groups | Labels | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """A new experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
+        """Create an experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
 
-        `groups` says whom to be fair to: the group of every arm, or a `Groups` with entitlements and floors by label.
-        Its `labels` may be a mapping from arm to group here. Without labels entitlements and floors are those of arms.
+        `groups` is the group of every arm, or a `Groups` with entitlements and floors by label. Its `labels` may be a
+        mapping from arm to group here. Without labels, entitlements and floors are those of arms.
 
         Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
-        is closed without one. `start` is what a policy has learned elsewhere, for the arms and `contexts` in order; the
-        policy and its settings are then those of `start`, and what contradicts them is refused.
+        is closed without one. `start` is the snapshot of a policy, for the arms and `contexts` in order; the policy and
+        its settings are then those of `start`, and arguments that differ from them are refused.
         """
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
-        known = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
+        named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
         low = validate.number("reward_range[0]", reward_range[0], low=validate.ANY_REWARD[0], high=0.0 + 1e99)
         high = validate.number("reward_range[1]", reward_range[1], low=low, high=validate.ANY_REWARD[1], low_open=True)
         if reward_wait is not None:
@@ -185,12 +364,12 @@ class Engine(Decisions):
         if default_reward is not None:
             default_reward = validate.number("default_reward", default_reward, low=low, high=high)
             if reward_wait is None:
-                repair = "Say reward_wait too: how long to wait before it is applied."
-                raise RequestError("bad_request", "default_reward", "given with a reward_wait", default_reward, repair)
+                repair = "Pass reward_wait as well: the seconds after which it is applied."
+                raise RequestError("bad_request", "default_reward", "passed with reward_wait", default_reward, repair)
         if groups is not None:
             settings["groups"] = groups
         if start is not None:
-            ready = checked_start(start, policy, labels, known, settings)
+            ready = checked_start(start, policy, labels, named, settings)
             policy, settings = ready.name, dict(ready.settings)
         else:
             policy = DEFAULT_POLICY if policy is None else policy
@@ -204,38 +383,35 @@ class Engine(Decisions):
             "reward_range": [low, high],
             "reward_wait": reward_wait,
             "default_reward": default_reward,
-            "n_contexts": len(known),
+            "n_contexts": len(named),
         }
         with self._writing():
-            if name in self._experiments:
-                raise RequestError(
-                    "experiment_exists", "name", "new", name, "Choose another, or use the one that is there."
-                )
-            fold = Fold(self.position, self._now())
-            seq = fold.next()
-            blob = None if start is None else start.to_bytes()
-            created = Change(seq, seq, "create", json.dumps(body), blob, fold.at, self._actor.get())
+            if name in self._live.experiments:
+                raise RequestError("experiment_exists", "name", "new", name, "Choose another, or use the existing one.")
+            batch = self._live.batch()
+            seq = batch.next()
+            state = None if start is None else start.to_bytes()
+            created = Change(seq, seq, "create", json.dumps(body), state, batch.at, self._actor.get())
             experiment = Experiment(created)
             experiment.policy = experiment.first_policy()
-            self._check_room(experiment, len(known))
-            fold.changed(experiment, created)
-            for number, label in enumerate(known):
-                fold.add(Context(seq, number, label))
-            self._append(fold)
-            experiment.contexts = {label: number for number, label in enumerate(known)}
-            self._keyed[seq] = self._experiments[name] = experiment
-            self._expiry.add(experiment)
+            self._live.check_contexts(experiment, len(named))
+            batch.change(experiment, created)
+            for number, label in enumerate(named):
+                batch.add(Context(seq, number, label))
+            self._live.commit(batch)
+            experiment.contexts = {label: number for number, label in enumerate(named)}
+            self._live.add(experiment)
 
     def experiments(self) -> list[str]:
-        """The names of all experiments, as they were created."""
+        """Return the names of all experiments, in the order of their creation."""
         with self._reading():
-            return list(self._experiments)
+            return list(self._live.experiments)
 
     def experiment(self, name: str) -> Status:
-        """How an experiment stands."""
+        """Return the current state of an experiment."""
         with self._reading():
-            experiment = self._find_experiment(name)
-            return Status.of(experiment, self._max_contexts_of(experiment))
+            experiment = self._live.find(name)
+            return experiment.status(self._live.max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -246,251 +422,238 @@ class Engine(Decisions):
         group: str | None = None,
         entitlement: float | None = None,
     ) -> None:
-        """A new arm, which enters with the least account of the live ones (or "fresh", or a number): see `grow`.
+        """Add an arm, which starts with the least account of the live arms (or "fresh", or a number): see `grow`.
 
-        Where arms have groups, say which is its; an `entitlement` is that of a new group.
+        Where arms have groups, pass its `group`; an `entitlement` is that of a new group.
         """
         with self._writing():
-            said = {"group": group, "entitlement": entitlement}
-            self._change(name, "add_arm", self._find_experiment(name).checked_arrival(arm, account, **said))
+            experiment = self._live.find(name)
+            self._change(experiment, "add_arm", experiment.checked_arrival(arm, account, group, entitlement))
 
     def retire_arm(self, name: str, arm: str) -> None:
-        """Never draw an arm again; rewards of it that come late are still booked."""
+        """Never draw an arm again; its late rewards still count."""
         with self._writing():
-            experiment = self._find_experiment(name)
+            experiment = self._live.find(name)
             number = experiment.number_of(arm)
             if number not in experiment.retired and len(experiment.live_arms) > 1:
-                self._change(name, "retire_arm", {"arm": number})
+                self._change(experiment, "retire_arm", {"arm": number})
             elif number not in experiment.retired:
                 raise RequestError("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
 
     def mask_arm(self, name: str, arm: str) -> None:
-        """Do not draw an arm until it is unmasked: out of stock, say."""
+        """Do not draw an arm until it is unmasked: out of stock, for example."""
         with self._writing():
-            self._change(name, "mask_arm", {"arm": self._find_experiment(name).number_of(arm)})
+            experiment = self._live.find(name)
+            self._change(experiment, "mask_arm", {"arm": experiment.number_of(arm)})
 
     def unmask_arm(self, name: str, arm: str) -> None:
-        """Draw an arm again."""
+        """Draw a masked arm again."""
         with self._writing():
-            self._change(name, "unmask_arm", {"arm": self._find_experiment(name).number_of(arm)})
+            experiment = self._live.find(name)
+            self._change(experiment, "unmask_arm", {"arm": experiment.number_of(arm)})
 
     def set_alpha(self, name: str, alpha: float) -> None:
-        """Be fair by another alpha from here on; accounts and what was learned stay."""
+        """Use another alpha from now on; accounts and what was learned stay."""
         with self._writing():
-            self._change(name, "set_alpha", {"alpha": validate.alpha(alpha)})
+            self._change(self._live.find(name), "set_alpha", {"alpha": validate.alpha(alpha)})
 
     def pause(self, name: str) -> None:
-        """Refuse decisions until `resume`; rewards are still taken."""
+        """Refuse decisions until `resume`; rewards are still accepted."""
         with self._writing():
-            self._change(name, "pause", {})
+            self._change(self._live.find(name), "pause", {})
 
     def resume(self, name: str) -> None:
-        """Decide again."""
+        """Accept decisions again."""
         with self._writing():
-            self._change(name, "resume", {})
+            self._change(self._live.find(name), "resume", {})
+
+    def _change(
+        self, experiment: Experiment, kind: str, body: dict[str, Any], statements: Sequence[Statement] = ()
+    ) -> None:
+        """Try a change on a copy of the policy, write it, and continue with the copy."""
+        batch = self._live.batch()
+        change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
+        policy = None
+        if kind in POLICY_CHANGES:
+            policy = experiment.policy
+            with _as_policy_failure(experiment, f"trying {kind}"):
+                policy = copy.deepcopy(policy)
+                change_policy(policy, change)
+        batch.change(experiment, change)
+        self._live.commit(batch, statements)
+        experiment.apply(change, policy)
 
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks and alpha stay as they are.
 
-        Decisions made since are closed: their rewards will be answered with "rolled_back". Nothing is deleted.
+        Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
         with self._writing():
-            experiment = self._find_experiment(name)
+            experiment = self._live.find(name)
             position = validate.integer("position", position, low=experiment.key, high=self.position)
-            position = max([position, *(end for start, end in experiment.rollbacks() if start <= position)])
-            with self._ledger.reader() as past:
-                policy = Replay(past, position, only=experiment.key).from_snapshots().run()[experiment.key].policy
-            still_open = [id for id, _ in self._ledger.rows(STILL_OPEN, (experiment.key, position))]
-            fold = Fold(self.position, self._now())
-            seq = fold.next()
-            with failing_alone(experiment, f"going back to position {position}"):
-                put_back(self._ledger, experiment, policy, position, seq)
-                state = state_of(policy)
+            position = rollback_position(experiment, position)
+            policy = policy_at(self._store, experiment, position)
+            still_open = self._store.open_after(experiment.key, position)
+            batch = self._live.batch()
+            seq = batch.next()
+            with _as_policy_failure(experiment, f"rolling back to position {position}"):
+                policy = rolled_back(self._store, experiment, policy, position, seq)
+                state = state_bytes(policy)
             body = json.dumps({"position": position, "closed": len(still_open), "tally": experiment.tally.to_json()})
-            change = Change(seq, experiment.key, "rollback", body, state, fold.at, self._actor.get())
-            fold.changed(experiment, change)
+            change = Change(seq, experiment.key, "rollback", body, state, batch.at, self._actor.get())
+            batch.change(experiment, change)
             for id in still_open:
-                known = self._known.find(id)
-                if known is not None:
-                    fold.settled(known, None, "rollback")
-            self._append(fold)
+                record = self._live.decisions.find(id)
+                if record is not None:
+                    batch.settle(record, None, "rollback")
+            self._live.commit(batch)
             experiment.note(change)
             experiment.policy = policy
 
     def erase(self, name: str, context: str) -> None:
         """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
 
-        The label may come again: it is then a context that nobody has seen. See `erasures_pending` for the last traces.
+        The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
         with self._writing():
-            experiment = self._find_experiment(name)
+            experiment = self._live.find(name)
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
-                raise RequestError("unknown_context", "context", "one that was seen", context, "Nothing of it is kept.")
-            decisions = self._ledger.rows(
-                "select seq from decision where experiment = ? and context = ?", (experiment.key, number)
-            )
-            ids = [(f"erased-{self._new_ids.next()}", seq) for (seq,) in decisions]
-            updates: list[Update] = [
-                ("update context set label = null where experiment = ? and number = ?", [(experiment.key, number)]),
-                ("update decision set id = ?, checksum = null where seq = ?", ids),
-                NOTE,
-            ]
-            self._change(name, "erase", {"context": number}, updates)
+                repair = "There is nothing to erase."
+                raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
+            statements = self._store.erasure(experiment.key, number, self._handler.ids.next)
+            self._change(experiment, "erase", {"context": number}, statements)
             del experiment.contexts[context]
-            self._known.forget()
+            self._live.decisions.clear()
             self._erasures.clean()
 
     @property
     def erasures_pending(self) -> int:
         """Erasures of which bytes may be left in unused parts of the file.
 
-        They go when nobody reads the file any more, or, if it has over 32 MiB, when it is next opened for writing.
+        They are removed when no other process reads the file, or, if it has over 32 MiB, when it is next opened for
+        writing.
         """
         with self._reading():
-            return self._erasures.n_pending
-
-    def _change(self, name: str, kind: str, body: dict[str, Any], updates: Sequence[Update] = ()) -> None:
-        """Try it on a copy of the policy, write it down, go on with the copy."""
-        experiment = self._find_experiment(name)
-        fold = Fold(self.position, self._now())
-        change = Change(fold.next(), experiment.key, kind, json.dumps(body), None, fold.at, self._actor.get())
-        policy = None
-        if kind in ("add_arm", "retire_arm", "set_alpha"):
-            policy = experiment.policy
-            with failing_alone(experiment, f"trying {kind}"):
-                policy = copy.deepcopy(policy)
-                change_policy(policy, change)
-        fold.changed(experiment, change)
-        self._append(fold, updates)
-        experiment.apply(change, policy)
+            return self._store.n_erasures
 
     @contextlib.contextmanager
     def acting_as(self, name: str) -> Iterator[None]:
-        """Changes made inside are recorded as those of `name`: see `history`."""
+        """Record changes made inside as changes by `name`: see `history`."""
         before = self._actor.set(name)
         try:
             yield
         finally:
             self._actor.reset(before)
 
-    # looking back
-
     def history(self, name: str) -> list[ChangeRecord]:
-        """Every change of an experiment: its creation, alpha, arms, pauses, roll-backs, erasures; when, and by whom."""
+        """Return every change of an experiment, oldest first: creation, alpha, arms, pauses, rollbacks, erasures."""
         with self._reading():
-            experiment = self._find_experiment(name)
-            return history.of(self._ledger, experiment)
+            experiment = self._live.find(name)
+            return [
+                ChangeRecord(
+                    change.seq,
+                    datetime.fromtimestamp(change.at / 1e6, UTC),
+                    change.kind,
+                    change.by,
+                    _details(experiment, json.loads(change.body)),
+                )
+                for change in experiment.changes
+            ]
+
+    # logs, copies and proof
 
     def log(self, name: str) -> Log:
-        """All decisions that have a reward, in their order."""
-        from alphafair.engine import export  # polars takes longer to load than the rest of the engine
+        """Return all decisions that have a reward, in their order."""
+        from alphafair.engine.export import read_log
 
         with self._reading():
-            experiment = self._find_experiment(name)
-        return export.log(self._ledger, experiment)
+            experiment = self._live.find(name)
+        return read_log(self._store, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
-        """Write all decisions as parquet, csv or jsonl, by the file's ending or as said; how many there were."""
-        from alphafair.engine import export
+        """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
+        from alphafair.engine.export import write_log
 
         with self._reading():
-            experiment, until = self._find_experiment(name), self.position
-        return export.write(self._ledger, experiment, until, target, format)
+            experiment, until = self._live.find(name), self.position
+        return write_log(self._store, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
-        """The same, to be done by another process: the log as it stands now."""
-        from alphafair.engine import export
+        """Return an export of the log as it is now, to be run by another process."""
+        from alphafair.engine.export import ExportJob, checked_format
 
         with self._reading():
-            experiment, until = self._find_experiment(name), self.position
-        format = export.checked_format(experiment, format)
-        return ExportJob(str(self._ledger.files.path), experiment.key, experiment.full, until, format)
+            experiment, until = self._live.find(name), self.position
+        format = checked_format(experiment, format)
+        return ExportJob(str(self._store.files.path), experiment.key, experiment.full, until, format)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
-        """Fold the whole log again and compare every propensity, every snapshot and the state in memory, bit by bit.
+        """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.
 
-        Before that, the rows are looked at: whether each decision's context, label and id belong together, and each
-        reward has its decision. The number of events; `Mismatch` says where the first difference is. What older code
-        did cannot be done again: its events are taken as they are, up to the state written down at the upgrade.
+        First the rows are checked: each decision's context, label and id must belong together, and each reward must
+        have its decision. Returns the number of events; raises `Mismatch` with the first difference. Steps of older
+        code cannot be repeated exactly, so they are accepted up to the state saved at the upgrade.
         """
-        with self._reading(), self._ledger.reader() as reader:
-            sound = reader.rows("pragma integrity_check(1)")[0][0]
-            if sound != "ok":
-                raise Mismatch(f"{reader.path} is damaged: {sound}.")
+        with self._reading(), self._store.reader() as reader:
+            reader.check_pages()
             with reader.at_one_moment():
-                is_same = reader.position == self.position  # else somebody has written since
-                check_rows(reader, {key: each.contexts for key, each in self._keyed.items()} if is_same else None)
-            for experiment in self._keyed.values():
-                if experiment.code != CODE and experiment.has_policy:
-                    repair = "Open the file for writing once, which notes the upgrade, or verify with the code of then."
-                    raise RequestError("other_code", "experiment", "written by this code", experiment.name, repair)
-            replay = Replay(reader, self.position, check=True).from_upgrades()
-            again, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()
-            for key, experiment in self._keyed.items():
-                counted = {**vars(again[key].tally), "settled_to": experiment.tally.settled_to}
-                if counted != vars(experiment.tally):
-                    raise Mismatch(
-                        f"{experiment.name}: counted {experiment.tally}, but the log has {again[key].tally}."
-                    )
-                if key not in replay.unproved and experiment.has_policy and again[key].has_policy:
-                    replay.compare(again[key], experiment.policy.snapshot(), "the state in memory")
-                else:
-                    reason = experiment.unhealthy or again[key].unhealthy or "it failed while its log was done again"
-                    unproved.append(PolicyFailed(experiment.name, reason))
-            if unproved:  # all else is as it should be
-                raise unproved[0]
+                is_same = reader.position == self.position  # otherwise another process has written since
+                labels = {key: each.contexts for key, each in self._live.by_key.items()}
+                check_rows(reader, labels if is_same else None)
+            check_states(reader, self.position, self._live.by_key, progress)
             return self.position
 
     def backup(self, path: str | os.PathLike[str]) -> int:
-        """A consistent copy of the file, made while it is in use; how many events it contains."""
-        self._ledger.files.check()
-        return copies.copy(self._ledger.files.path, path)
+        """Write a consistent copy of the file while it is in use; return its number of events."""
+        self._store.files.check()
+        return copy_database(self._store.files.path, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
-        """Whether requests can be served, and if not, why.
+        """Return whether requests can be served, and if not, why.
 
-        They can if the last commit worked and the file is still the one that was opened. After a failed commit, or
-        before the first, a write as large as a commit is tried and taken back; without `probe` that is left to others,
-        and the answer takes no time.
+        They can if the last commit succeeded and the file is still the one that was opened. After a failed commit, or
+        before the first, a write as large as a commit is tried and rolled back; without `probe` it is not, and the
+        answer takes no time.
         """
-        if not (self._closed or self._ledger.read_only):
-            if self._problem is None:
+        live = self._live
+        if not (self._closed or self._store.read_only):
+            if live.problem is None:
                 self._check_files()
-            if probe and (self._problem is not None or self._to_prove):
+            if probe and (live.problem is not None or live.must_probe):
                 self._try_to_recover()
-        reason = "closed" if self._closed else self._problem
-        if reason is None and self._to_prove and not self._ledger.read_only:
-            reason = "Nothing was written yet."
+        reason = "closed" if self._closed else live.problem
+        if reason is None and live.must_probe and not self._store.read_only:
+            reason = "Nothing has been written yet."
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
             "waiting": len(self._waiting),
-            "last_commit_seconds": self.last_commit_seconds,
-            "clock_behind_seconds": max(0.0, (self._latest - self._clock() // 1000) / 1e6),
-            "unhealthy": {each.name: each.unhealthy for each in list(self._keyed.values()) if each.unhealthy},
+            "last_commit_seconds": live.last_commit_seconds,
+            "clock_behind_seconds": live.clock_behind_seconds,
+            "unhealthy": {each.name: each.unhealthy for each in list(live.by_key.values()) if each.unhealthy},
         }
 
     def _check_files(self) -> None:
         try:
-            self._ledger.files.check()
+            self._store.files.check()
         except Unavailable as problem:
-            self._problem = str(problem)
+            self._live.problem = str(problem)
 
     def _try_to_recover(self) -> None:
-        if self._writer.acquire(blocking=False):  # else somebody writes, and will know soon
+        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and will tell
             try:
-                self._recover(prove=True)
+                self._live.recover(probe=True)
             except Exception as problem:
-                self._failed(problem, begun=False)
+                self._live.fail(problem, begun=False)
             finally:
                 self._writer.release()
 
 
 @contextlib.contextmanager
-def failing_alone(experiment: Experiment, doing: str) -> Iterator[None]:
-    """A policy may refuse; whatever else it raises is a failure of its own, before anything has changed."""
+def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
+    """Raise `PolicyFailed` for whatever a policy raises, apart from refusals, before anything has changed."""
     try:
         yield
     except (InvalidArgument, Unavailable):
@@ -500,20 +663,28 @@ def failing_alone(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, keep_keys: bool = False) -> int:
-    """A new file from a backup; the number of events.
+def _details(experiment: Experiment, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a change for readers, with arms by label."""
+    details = {key: value for key, value in body.items() if key not in NOT_IN_HISTORY}
+    if isinstance(details.get("arm"), int):
+        details["arm"] = experiment.arms[details["arm"]]
+    return details
 
-    The copy is brought up to date where the backup is of an older version, and verified before it takes its name. It
-    has no keys of the service, unless they are kept: some of them may have been revoked since the backup was made.
+
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, keep_keys: bool = False) -> int:
+    """Make a new file from a backup; return its number of events.
+
+    The copy is migrated where the backup is of an older version, and verified before it takes its name. Keys of the
+    service are removed unless `keep_keys` is true: some may have been revoked since the backup.
     """
 
     def verified(part: Path) -> None:
         with Engine.open(part, create=False) as engine:
             if not keep_keys:
-                engine._ledger.remove_keys()
+                engine._store.remove_keys()
             try:
                 engine.verify()
-            except PolicyFailed as failed:  # all else is as it should be, and is not held back for it
+            except PolicyFailed as failed:  # everything else was proved
                 LOG.warning("%s cannot be verified. %s", failed.value, failed)
 
-    return copies.copy(backup, path, verified)
+    return copy_database(backup, path, verified)

@@ -1,4 +1,4 @@
-"""One experiment as it stands in memory: labels, settings, the policy, and what a change makes of them."""
+"""One experiment in memory: labels, settings, counts and its policy, and the checks of arguments that concern them."""
 
 from __future__ import annotations
 
@@ -11,98 +11,56 @@ import random
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine.events import Change
+from alphafair.engine.requests import GroupStatus, Status
+from alphafair.engine.steps import NOTHING, Steps, Tally, follow
+from alphafair.engine.store import Change
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
 from alphafair.values import Feedback, State, Vector
 
-CODE = fingerprint()  # of the kernels: with other ones the same log may lead to other bits
+CODE = fingerprint()  # of the kernels: with other kernels the same log may lead to other bits
 LONGEST_LABEL, LONGEST_REASON = 200, 300
-CHECKED = 1 << 20  # numbers looked at in one step
-DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # what a policy may fail at and go on
+CHECKED = 1 << 20  # numbers of a state that are checked in one step
+DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # failures that a policy survives
 LOG = logging.getLogger("alphafair.engine")
-NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # among a policy's arguments: the engine's own affair
+NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
+POLICY_CHANGES = ("add_arm", "retire_arm", "set_alpha")  # changes that a policy takes part in
 GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
-COUNTED_AS = {  # by the source of a settlement, the field of `Tally`; in the order of `chunks.SETTLED`
-    "client": "rewards",
-    "default": "defaulted",
-    "expired": "expired",
-    "lapsed": "lapsed",
-    "rollback": "rolled_back",
-}
-Saved = TypeVar("Saved")
+CONTEXT_COPIES: Final = 5  # of a context's state that may exist at once while the state grows, is saved or is loaded
+LABEL_BYTES: Final = 1_000  # of a label of 200 characters and its entry in the table of labels
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class GroupStatus:
-    """Whom an experiment is fair to, by label; None where nothing was said."""
-
-    labels: dict[str, str] | None  # the group of every arm
-    entitlements: dict[str, float] | None  # of every group, or of every arm where there are no groups
-    pull_floor: float | dict[str, float] | None  # of every arm alike, or by group, or by arm
+Saved = TypeVar("Saved")
 
 
 def is_label(value: str) -> bool:
-    plain = value.isascii() and value.isprintable()  # nearly all are, and a pattern takes longer
+    plain = value.isascii() and value.isprintable()  # true of nearly all labels, and faster than the pattern
     return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
 
 
 def checked_label(argument: str, value: Any) -> str:
-    """A name that can be stored, printed and put into a URL."""
+    """Return a label that can be stored, printed and put into a URL, as a built-in string."""
     if isinstance(value, str) and is_label(value):
-        return str(value)  # a plain one, whatever library it comes from
+        return str(value)
     shown = value[:40] if isinstance(value, str) else value
     allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
     raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
 
 
-@dataclass
-class Tally:
-    """What has been counted so far: kept with every snapshot, because counting again would take long."""
-
-    decisions: int = 0
-    rewards: int = 0  # that were sent
-    defaulted: int = 0  # decisions that got the default reward when their waiting time ended
-    expired: int = 0  # decisions closed without a reward when it ended
-    lapsed: int = 0  # deferred decisions that were not activated before it ended
-    rolled_back: int = 0  # decisions closed by a rollback
-    pending: int = 0  # decisions that still wait for their reward, or to be activated
-    settled_to: int = 0  # where the search for overdue decisions goes on
-    pulls: list[int] = field(default_factory=list)
-    earned: list[float] = field(default_factory=list)  # by arm: rewards sent and default ones, summed up in their order
-
-    def make_room(self, n_arms: int) -> None:
-        """Count for so many arms, if not for more already."""
-        self.pulls += [0] * (n_arms - len(self.pulls))
-        self.earned += [0.0] * (n_arms - len(self.earned))
-
-    def settle(self, sources: Mapping[str, int]) -> None:
-        """Count decisions that wait no longer, by what settled them."""
-        for source, n in sources.items():
-            field = COUNTED_AS[source]
-            setattr(self, field, getattr(self, field) + n)
-            self.pending -= n
-
-    def to_json(self) -> str:
-        return json.dumps(vars(self))
-
-
 class Experiment:
-    """Built by folding changes; `apply` is the only thing that alters how it runs.
+    """The state of one experiment; `apply` makes a change, `learn` takes in decisions and rewards.
 
-    A policy that fails takes nothing else with it. One that failed while it drew, or while its state was saved, stays.
-    One that failed while it learned, or was made or changed, is not what the log leads to any more: the experiment is
-    without a policy then, and whatever needs one is refused.
+    The failure of a policy concerns its own experiment only. A policy that fails to draw, or to save its state, is
+    kept. One that fails to learn, to be created or to be changed is dropped, because its state is no longer what the
+    log leads to: requests that need a policy are then refused.
     """
 
     def __init__(self, created: Change) -> None:
@@ -111,11 +69,10 @@ class Experiment:
         self.name: str = body["name"]
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
-        self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be made
+        self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
-        self.erased: set[int] = set()
         self.low, self.high = body["reward_range"]
         self.reward_wait: float | None = body["reward_wait"]
         self.wait = None if self.reward_wait is None else int(self.reward_wait * 1e6)  # microseconds
@@ -123,16 +80,16 @@ class Experiment:
         self.version = created.seq
         self.code: str = body["code"]
         self.changes: list[Change] = [created]
-        self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and how many to wait for
+        self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and the least between two snapshots
         self.contexts: dict[str, int] = {}
         self.n_contexts: int = body["n_contexts"]
         self.tally = Tally()
-        self.tally.make_room(len(self.arms))
+        self.tally.add_arms(len(self.arms))
         self.policy_name: str = body["policy"]
         self.alpha: float | None = body["settings"].get("alpha")
         self.full, self.only_draws = False, False
         self.problems: dict[str, str] = {}  # what the policy failed at, and why
-        self._failed_in: int | None = None  # the context that could not be drawn in
+        self._failed_in: int | None = None  # the context whose draw failed
         self._policy: BasePolicy | None = None
 
     # its policy
@@ -140,16 +97,16 @@ class Experiment:
     @property
     def policy(self) -> BasePolicy:
         if self._policy is None:
-            raise PolicyFailed(self.name, self.unhealthy or "it was not made")
+            raise PolicyFailed(self.name, self.unhealthy or "it was not created")
         return self._policy
 
     @policy.setter
     def policy(self, policy: BasePolicy) -> None:
-        """From here on all is well again."""
+        """Set a working policy, and forget earlier failures."""
         self._policy = policy
         self.problems.clear()
         self.full = policy.feedback is Feedback.FULL
-        self.only_draws = not self.full and type(policy).choose is BasePolicy.choose  # `draw` is enough for it
+        self.only_draws = not self.full and type(policy).choose is BasePolicy.choose  # `_draw_arm` is enough
 
     @property
     def has_policy(self) -> bool:
@@ -157,17 +114,17 @@ class Experiment:
 
     @property
     def unhealthy(self) -> str | None:
-        """What is wrong with the policy; None while all is well."""
+        """What is wrong with the policy; None while it works."""
         return "; ".join(self.problems.values()) or None
 
     def first_policy(self) -> BasePolicy:
-        """What the experiment was created with."""
+        """Make the policy that the experiment was created with."""
         created = self.changes[0]
         body = json.loads(created.body)
         if created.state is not None:
             return load_policy(State.from_bytes(created.state))
         if self.policy_name not in POLICIES:
-            repair = "Import the module that registers it before the file is opened."
+            repair = "Import the module that registers it before you open the file."
             raise InvalidArgument("policy", "registered in this process", self.policy_name, repair)
         settings = body["settings"]
         if "groups" in settings:
@@ -178,7 +135,7 @@ class Experiment:
         return policy
 
     def failed(self, doing: str, problem: BaseException | str) -> PolicyFailed:
-        """Note what the policy failed at, and log it once; the error to answer with."""
+        """Record what the policy failed at, log it once, and return the error to answer with."""
         what = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
         reason = f"{doing}: {what[:LONGEST_REASON].rstrip('.')}"
         if doing not in self.problems:
@@ -188,19 +145,33 @@ class Experiment:
         return PolicyFailed(self.name, reason)
 
     def drop_policy(self, doing: str, problem: BaseException | str) -> None:
-        """Go on without a policy: what it has learned is not what the log leads to.
+        """Continue without a policy, whose state is no longer what the log leads to.
 
-        Memory that was lacking is no fault of the policy's: all is loaded again then.
+        A lack of memory is not a failure of the policy: the error is raised again, and everything is reloaded.
         """
         if isinstance(problem, MemoryError):
             raise problem
         self._policy = None
         self.failed(doing, problem)
 
+    def policy_for(self, context: int) -> BasePolicy:
+        """Return the policy with memory for a new context; a copy where more contexts change what others play."""
+        policy = self.policy
+        try:
+            if context >= policy.n_contexts:
+                policy = policy if policy.traits.contexts_apart else copy.deepcopy(policy)
+                policy.grow(n_contexts=context + 1)
+        except InvalidArgument:  # it accepts no more contexts
+            raise
+        except Exception as problem:
+            self._failed_in = context
+            raise self.failed(DRAWING, problem) from problem
+        return policy
+
     def draw(
         self, policy: BasePolicy, context: int, rng: random.Random, mask: NDArray[np.bool_] | None
     ) -> tuple[int, float, Vector | None]:
-        """An arm, its propensity and under full information the distribution; whatever else comes is a failure."""
+        """Return an arm, its propensity and, under full information, the distribution; anything else is a failure."""
         probabilities: Any = None
         try:
             if mask is None and self.only_draws:
@@ -229,17 +200,28 @@ class Experiment:
             self.problems.pop(DRAWING, None)
         return arm, propensity, probabilities
 
-    def saved_state(self) -> bytes | None:
-        """The policy as bytes that can be read again; None while it is unhealthy, or cannot be saved."""
-        return self._while_saving(state_of)
+    def learn(self, steps: Steps, doing: str) -> None:
+        """Let the policy learn from steps; `doing` describes them in case it fails."""
+        if self.has_policy:
+            try:
+                follow(self.policy, steps[steps.actions != NOTHING], self.to_unit)
+            except Exception as problem:  # the events are on the disk, and other experiments have theirs to learn from
+                self.drop_policy(doing, problem)
 
-    @property
-    def state_bytes(self) -> int:
-        """About how many bytes the state of the policy has."""
-        return 0 if self._policy is None else self._policy.n_contexts * self._policy._bytes_per_context
+    def to_unit(self, reward: Any) -> Any:
+        """Map rewards from the reward range to the range that the policy learns from."""
+        if self.policy.traits.reward_range != (0.0, 1.0):
+            return reward
+        return (reward - self.low) / (self.high - self.low)
+
+    # saving
+
+    def saved_state(self) -> bytes | None:
+        """Return the policy's state as bytes that can be loaded; None while it is unhealthy, or cannot be saved."""
+        return self._while_saving(state_bytes)
 
     def copied_state(self) -> State | None:
-        """What the policy has learned up to now, to be written later; None while it is unhealthy, or says nothing."""
+        """Return a copy of the policy's state, to be written later; None while it is unhealthy, or cannot be saved."""
         return self._while_saving(lambda policy: policy.snapshot())
 
     def _while_saving(self, use: Callable[[BasePolicy], Saved]) -> Saved | None:
@@ -252,63 +234,145 @@ class Experiment:
             return None
 
     def saved(self, n_events: int) -> None:
-        """A snapshot is on the disk; the next is due after so many events, or more."""
+        """A snapshot is on the disk; the next is due after at least `n_events` events."""
         self.snapshot_every = n_events
         self.problems.pop(SAVING, None)
 
-    # what is asked of it
+    @property
+    def n_state_bytes(self) -> int:
+        """The approximate size of the policy's state."""
+        return 0 if self._policy is None else self._policy.n_contexts * self._policy._bytes_per_context
+
+    def contexts_in(self, n_bytes: int) -> int:
+        """Return how many contexts fit into so much memory, whatever is done with them; at least 1."""
+        if not self.has_policy:
+            return self.n_contexts
+        return max(1, n_bytes // (CONTEXT_COPIES * self.policy._bytes_per_context + LABEL_BYTES))
+
+    # changes
+
+    def add_context(self, label: str, number: int, policy: BasePolicy) -> None:
+        """Add a context, and continue with the policy that has memory for it."""
+        self.contexts[label] = number
+        self.n_contexts, self._policy = number + 1, policy
+
+    def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
+        """Make a change; `policy` has been changed already, if it is passed."""
+        self.note(change)
+        if policy is not None:
+            self._policy = policy
+        elif self._policy is not None:
+            try:
+                change_policy(self._policy, change)
+            except Exception as problem:
+                self.drop_policy(f"changing at position {change.seq}", problem)
+
+    def note(self, change: Change) -> None:
+        """Make a change, except for what it does to the policy."""
+        body = json.loads(change.body)
+        self._playable = None
+        if change.kind == "add_arm":
+            self.arm_numbers[body["arm"]] = len(self.arms)
+            self.arms.append(body["arm"])
+            self.tally.add_arms(len(self.arms))
+        elif change.kind == "retire_arm":
+            self.retired.add(body["arm"])
+        elif change.kind == "mask_arm":
+            self.masked.add(body["arm"])
+        elif change.kind == "unmask_arm":
+            self.masked.discard(body["arm"])
+        elif change.kind == "set_alpha":
+            self.alpha = body["alpha"]
+        elif change.kind in ("pause", "resume"):
+            self.paused = change.kind == "pause"
+        elif change.kind == "upgrade":
+            self.code = body["code"]
+        self.version = change.seq
+        self.changes.append(change)
+
+    # reports
+
+    def status(self, max_contexts: int) -> Status:
+        tally = self.tally
+        return Status(
+            name=self.name,
+            policy=self.policy_name,
+            arms=tuple(self.live_arms),
+            retired_arms=tuple(self.arms[number] for number in sorted(self.retired)),
+            masked_arms=tuple(self.arms[number] for number in sorted(self.masked)),
+            paused=self.paused,
+            reward_range=(self.low, self.high),
+            reward_wait=self.reward_wait,
+            default_reward=self.default_reward,
+            policy_version=self.version,
+            contexts=self.n_contexts,
+            max_contexts=max_contexts,
+            decisions=tally.decisions,
+            rewards=tally.rewards,
+            defaulted=tally.defaulted,
+            expired=tally.expired,
+            lapsed=tally.lapsed,
+            rolled_back=tally.rolled_back,
+            pending=tally.pending,
+            pulls=dict(zip(self.arms, tally.pulls.tolist(), strict=True)),
+            cumulative_rewards=dict(zip(self.arms, tally.earned.tolist(), strict=True)),
+            **self._policy_status(),
+            unhealthy=self.unhealthy,
+        )
+
+    def _policy_status(self) -> dict[str, Any]:
+        """Return the fields of `Status` that come from the policy; defaults where there is none, or it fails."""
+        feedback = Feedback.FULL if self.full else Feedback.BANDIT
+        status: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "groups": None, "accounts": {}}
+        if self.has_policy:
+            try:
+                accounts = self.accounts
+                if not np.isfinite([*accounts.values()]).all():
+                    raise ValueError(f"accounts {reprlib.repr(accounts)} are not all finite")
+                status |= {"alpha": self.policy.alpha, "groups": self.groups, "accounts": accounts}
+                self.problems.pop(REPORTING, None)
+            except Exception as problem:
+                self.failed(REPORTING, problem)
+        return status
 
     @property
     def live_arms(self) -> list[str]:
         return [arm for number, arm in enumerate(self.arms) if number not in self.retired]
 
-    def about_policy(self) -> dict[str, Any]:
-        """The fields of `Status` that the policy is asked for; empty where there is none, or it fails to answer."""
-        feedback = Feedback.FULL if self.full else Feedback.BANDIT
-        about: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "groups": None, "accounts": {}}
-        if self.has_policy:
-            try:
-                accounts = self.accounts
-                if not np.isfinite([*accounts.values()]).all():
-                    raise ValueError(f"accounts {reprlib.repr(accounts)} are not all numbers")
-                about |= {"alpha": self.policy.alpha, "groups": self.groups, "accounts": accounts}
-                self.problems.pop(REPORTING, None)
-            except Exception as problem:
-                self.failed(REPORTING, problem)
-        return about
+    @property
+    def accounts(self) -> dict[str, float]:
+        """R of every group, or arm. Empty where the policy keeps none, or one per context."""
+        accounts = self.policy.accounts
+        return {} if accounts is None or np.ndim(accounts) == 2 else self._by_group(accounts)
 
     @property
     def groups(self) -> GroupStatus | None:
-        """Whom the policy is fair to; None where every arm is on its own, with equal rights and no floor."""
+        """The policy's groups; None where every arm is on its own, with equal entitlements and no floor."""
         groups = self.policy.groups
         if groups is None or groups.is_default:
             return None
         floors = groups.group_floors
         return GroupStatus(
             self.group_of or None,
-            None if groups.equally_entitled else self.per_group(groups.entitlements),
-            self.per_group(floors) if floors.any() else groups.arm_floor or None,
+            None if groups.equally_entitled else self._by_group(groups.entitlements),
+            self._by_group(floors) if floors.any() else groups.arm_floor or None,
         )
 
     @property
     def group_of(self) -> dict[str, str]:
-        """Every arm's group; empty where arms are on their own."""
+        """The group of every arm; empty where arms are on their own."""
         groups = self.policy.groups
         if groups is None or not groups.named:
             return {}
         return {arm: groups.labels[g] for arm, g in zip(self.arms, groups.of_arms, strict=True)}
 
-    def per_group(self, values: Any) -> dict[str, float]:
-        """Numbers by group, or by arm where those are on their own."""
+    def _by_group(self, values: Any) -> dict[str, float]:
+        """Return numbers by group, or by arm where arms are on their own."""
         groups = self.policy.groups
         labels = self.arms if groups is None or not groups.named else groups.labels
         return dict(zip(map(str, labels), values.tolist(), strict=True))
 
-    @property
-    def accounts(self) -> dict[str, float]:
-        """R of every group, or arm: what fairness is about. Empty where the policy keeps none, or one per context."""
-        accounts = self.policy.accounts
-        return {} if accounts is None or np.ndim(accounts) == 2 else self.per_group(accounts)
+    # checks of what a request brings
 
     def number_of(self, arm: Any, argument: str = "arm") -> int:
         number = self.arm_numbers.get(arm) if isinstance(arm, str) else None
@@ -318,25 +382,25 @@ class Experiment:
         return number
 
     def checked_arrival(self, arm: Any, account: Any, group: Any, entitlement: Any) -> dict[str, Any]:
-        """What is to be written down about a new arm."""
+        """Return the body of the change that adds an arm."""
         checked_label("arm", arm)
         validate.account(account)
         groups = self.group_of
         if arm in self.arm_numbers:
-            raise RequestError("arm_exists", "arm", "new", arm, "Choose another name: arms that left keep theirs.")
+            raise RequestError("arm_exists", "arm", "new", arm, "Choose another name: retired arms keep theirs.")
         if bool(groups) == (group is None):
-            allowed = "named: every arm of this experiment has one" if groups else "left out: arms have none here"
+            allowed = "passed: every arm of this experiment has one" if groups else "left out: arms have no groups"
             raise RequestError("bad_request", "group", allowed, group, "See the experiment's groups.")
         if group is not None:
             checked_label("group", group)
         if entitlement is not None and group in groups.values():
-            repair = "It keeps what it is entitled to."
-            raise RequestError("bad_request", "entitlement", "that of a new group", entitlement, repair)
-        said = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
-        return {key: value for key, value in said.items() if value is not None}
+            repair = "The group keeps its entitlement."
+            raise RequestError("bad_request", "entitlement", "left out for an existing group", entitlement, repair)
+        body = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
+        return {key: value for key, value in body.items() if value is not None}
 
     def mask(self, available: Iterable[str] | None) -> NDArray[np.bool_] | None:
-        """Which arms can be played now, or None where all can that are live."""
+        """Return which arms can be played now, or None where all live arms can."""
         if available is None and not self.masked:
             return None
         if self._playable is None:
@@ -348,30 +412,28 @@ class Experiment:
             mask[self._numbers_of(available)] = True
             mask &= self._playable
         if not mask.any():
-            repair = "Leave the decision out when nothing can be played."
+            repair = "Do not ask for a decision when no arm can be played."
             raise RequestError("no_arm_available", "available", "at least one arm that can be played", [], repair)
         return mask
 
     def _numbers_of(self, available: Iterable[str]) -> list[int]:
         try:
             names = None if isinstance(available, str) else list(available)
-        except Exception:  # whatever an iterator of the caller's raises
+        except Exception:  # whatever the caller's iterator raises
             names = None
         if names is None:
             raise RequestError("bad_request", "available", "a list of arms", available, "Put them into a list.")
         try:
             return [self.arm_numbers[name] for name in names]
-        except (KeyError, TypeError):  # say which
+        except (KeyError, TypeError):  # name the one that is wrong
             return [self.number_of(name, "available") for name in names]
 
-    def to_unit(self, reward: Any) -> Any:
-        """From the reward range to what the policy learns from."""
-        if self.policy.traits.reward_range != (0.0, 1.0):
-            return reward
-        return (reward - self.low) / (self.high - self.low)
-
     def checked_reward(self, value: Any, n_arms: int) -> tuple[float | None, bytes | None]:
-        """One number, or under full information one for each of the `n_arms` of then: by label or in their order."""
+        """Return a reward as it is stored: one number, or under full information one per arm.
+
+        `n_arms` is the number of arms when the decision was made, 0 where one number is expected. Rewards of all arms
+        may be passed by label, or in the order of arms.
+        """
         allowed = f"in [{self.low:g}, {self.high:g}]"
         if n_arms:
             if isinstance(value, Mapping):
@@ -385,98 +447,29 @@ class Experiment:
                     raise RequestError("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
                 value = [value.get(arm, self.low) for arm in arms]
             try:
-                rewards = validate.floats("reward", "a value per arm", value, "Give a number per arm, or one by label.")
+                rewards = validate.floats("reward", "a number per arm", value, "Pass a list, or a mapping by label.")
             except InvalidArgument as refused:
                 raise RequestError("bad_reward", *refused.args) from None
             if rewards.shape != (n_arms,) or not ((rewards >= self.low) & (rewards <= self.high)).all():
-                repair = "Give one per arm, in the order of the experiment's arms."
+                repair = "Pass one per arm, in the order of the experiment's arms."
                 raise RequestError("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
             return None, rewards.astype("<f8").tobytes()
         try:
             is_number = not isinstance(value, str | bytes | bool) and not getattr(value, "ndim", 0)
             number = float(value) if is_number and not np.ma.is_masked(value) else np.nan
-        except Exception:  # it has no float, or one that is too large
+        except Exception:  # it cannot be converted, or is too large
             number = np.nan
         if not self.low <= number <= self.high:
-            repair = f"Rewards of {self.name} lie in that range: say another reward_range when you create it."
+            repair = f"{self.name} was created with this reward_range."
             raise RequestError("bad_reward", "reward", f"a number {allowed}", value, repair)
         return number, None
 
-    # what happens to it
 
-    def policy_for(self, context: int) -> BasePolicy:
-        """The policy with room for a context that may be new; a copy, where more room changes what others play."""
-        policy = self.policy
-        try:
-            if context >= policy.n_contexts:
-                policy = policy if policy.traits.contexts_apart else copy.deepcopy(policy)
-                policy.grow(n_contexts=context + 1)
-        except InvalidArgument:  # it takes no more
-            raise
-        except Exception as problem:
-            self._failed_in = context
-            raise self.failed(DRAWING, problem) from problem
-        return policy
-
-    def add_context(self, label: str, number: int, policy: BasePolicy) -> None:
-        """Know a context from here on, with the policy that has room for it."""
-        self.contexts[label] = number
-        self.n_contexts, self._policy = number + 1, policy
-
-    def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
-        """Run differently from here on, with the policy that the change has been tried on, if it has been.
-
-        What becomes of a policy at a rollback, and the closing of decisions, are the fold's affair.
-        """
-        self.note(change)
-        if policy is not None:
-            self._policy = policy
-        elif self._policy is not None:
-            try:
-                change_policy(self._policy, change)
-            except Exception as problem:
-                self.drop_policy(f"changing at position {change.seq}", problem)
-
-    def note(self, change: Change) -> None:
-        """All of a change but what the policy makes of it."""
-        body = json.loads(change.body)
-        self._playable = None
-        if change.kind == "add_arm":
-            self.arm_numbers[body["arm"]] = len(self.arms)
-            self.arms.append(body["arm"])
-            self.tally.make_room(len(self.arms))
-        elif change.kind == "retire_arm":
-            self.retired.add(body["arm"])
-        elif change.kind == "mask_arm":
-            self.masked.add(body["arm"])
-        elif change.kind == "unmask_arm":
-            self.masked.discard(body["arm"])
-        elif change.kind == "set_alpha":
-            self.alpha = body["alpha"]
-        elif change.kind in ("pause", "resume"):
-            self.paused = change.kind == "pause"
-        elif change.kind == "erase":
-            self.erased.add(body["context"])
-        elif change.kind == "upgrade":
-            self.code = body["code"]
-        self.version = change.seq
-        self.changes.append(change)
-
-    def rollbacks(self) -> list[tuple[int, int]]:
-        """Every rollback that was made: its position, and that of the last decision that it closed."""
-        made = [change for change in self.changes if change.kind == "rollback"]
-        return [(change.seq, change.seq + json.loads(change.body)["closed"]) for change in made]
-
-    def catch_up(self, policy: BasePolicy, position: int) -> None:
-        """Bring a policy of an earlier position to the contexts, arms and alpha of now; what it has learned stays."""
-        policy.grow(n_contexts=max(self.n_contexts, policy.n_contexts))
-        for change in self.changes:
-            if change.seq > position:
-                change_policy(policy, change)
+# policies and their states
 
 
-def state_of(policy: BasePolicy) -> bytes:
-    """What a policy has learned, to be written down; refused where it could not be read again."""
+def state_bytes(policy: BasePolicy) -> bytes:
+    """Return the state of a policy as bytes; refused where it could not be loaded again."""
     state = policy.snapshot()
     for _ in checks_of(state):
         pass
@@ -484,7 +477,7 @@ def state_of(policy: BasePolicy) -> bytes:
 
 
 def checks_of(state: State) -> Iterator[None]:
-    """Refuse a state with a value that is not a number; in short steps, as there may be many."""
+    """Refuse a state with NaN; yields between short steps, as there may be many numbers."""
     for name, array in state.arrays.items():
         if array.dtype.kind == "f":
             values = array.reshape(-1)
@@ -494,35 +487,8 @@ def checks_of(state: State) -> Iterator[None]:
                 yield
 
 
-def change_policy(policy: BasePolicy, change: Change) -> None:
-    """What a change makes of a policy, if anything."""
-    if change.kind in ("add_arm", "retire_arm", "set_alpha"):
-        body = json.loads(change.body)
-        if change.kind == "add_arm":
-            grow_by_one(policy, body)
-        elif change.kind == "retire_arm":
-            policy.retire(body["arm"])
-        else:
-            policy.set_alpha(body["alpha"])
-
-
-def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity: float) -> None:
-    """Refuse what is no distribution, or does not draw the arm with its propensity."""
-    sums_to_one = probabilities.shape == (n_arms,) and abs(float(probabilities.sum()) - 1.0) <= 1e-6
-    if not sums_to_one or probabilities.min() < 0.0 or probabilities[arm] != propensity:
-        shown = reprlib.repr(probabilities.tolist())
-        raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
-
-
-def grow_by_one(policy: BasePolicy, body: Mapping[str, Any]) -> None:
-    """One more arm, in the group that it was said to belong to."""
-    group, entitlement = ([body[key]] if body.get(key) is not None else None for key in ("group", "entitlement"))
-    said: dict[str, Any] = {} if group is entitlement is None else {"groups": Groups(group, entitlement)}
-    policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **said)
-
-
 def same_state(first: State, second: State) -> bool:
-    """Whether two policies have learned the same, to the last bit; random numbers are not part of it."""
+    """Return whether two states are equal to the last bit, apart from their random numbers."""
     return (
         (first.policy, first.version, dict(first.settings)) == (second.policy, second.version, dict(second.settings))
         and first.arrays.keys() == second.arrays.keys()
@@ -534,8 +500,103 @@ def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
+def change_policy(policy: BasePolicy, change: Change) -> None:
+    """Do to a policy what a change asks of it, if anything."""
+    if change.kind in POLICY_CHANGES:
+        body = json.loads(change.body)
+        if change.kind == "add_arm":
+            _add_arm(policy, body)
+        elif change.kind == "retire_arm":
+            policy.retire(body["arm"])
+        else:
+            policy.set_alpha(body["alpha"])
+
+
+def _add_arm(policy: BasePolicy, body: Mapping[str, Any]) -> None:
+    group, entitlement = ([body[key]] if body.get(key) is not None else None for key in ("group", "entitlement"))
+    groups: dict[str, Any] = {} if group is entitlement is None else {"groups": Groups(group, entitlement)}
+    policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **groups)
+
+
+def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity: float) -> None:
+    """Refuse what is not a distribution, or does not draw the arm with its propensity."""
+    sums_to_one = probabilities.shape == (n_arms,) and abs(float(probabilities.sum()) - 1.0) <= 1e-6
+    if not sums_to_one or probabilities.min() < 0.0 or probabilities[arm] != propensity:
+        shown = reprlib.repr(probabilities.tolist())
+        raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
+
+
+# arguments of `Engine.create`
+
+
+def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
+    kind = POLICIES[validate.choice("policy", policy, POLICIES)]
+    return dict(_created(kind, 1, arms, settings).settings)
+
+
+def checked_start(
+    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
+) -> BasePolicy:
+    """Return the policy of a state; refused where it passes no check of a new policy, or other arguments differ.
+
+    The state decides the policy and its settings. Arguments beside it would be dropped, so each must be left out or
+    have the same value.
+    """
+    ready = load_policy(start)
+    if policy is not None:
+        validate.choice("policy", policy, POLICIES)
+    if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
+        allowed = f"a state with {len(arms)} live arms and {len(contexts)} contexts, as many as arms and contexts name"
+        got = f"{len(ready.live_arms)} live arms of {ready.n_arms}, and {ready.n_contexts} contexts"
+        raise RequestError("bad_request", "start", allowed, got, "Name every arm and context of the state, in order.")
+    differing = {} if policy in (None, ready.name) else {"policy": policy}
+    if not differing:  # settings of another policy would be checked against the wrong names
+        created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
+        differing = {
+            name: value for name, value in settings.items() if created.settings.get(name) != ready.settings.get(name)
+        }
+    if differing:
+        in_start = {"policy": ready.name, **ready.settings}
+        same = ", ".join(f"{name}={in_start.get(name)!r}" for name in differing)
+        repair = "Leave it out, or change the policy before you take its snapshot."
+        allowed = f"left out, or the same as in start ({same})"
+        raise RequestError("bad_request", ", ".join(differing), allowed, _one_or_all(differing), repair)
+    return ready
+
+
+def _one_or_all(values: Mapping[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else dict(values)
+
+
+def _created(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
+    """Create a policy; refused where it does not accept a setting, needs another one, or has features."""
+    arguments = {name: value for name, value in settings.items() if value is not None}
+    if "groups" in arguments:
+        arguments["groups"] = checked_groups(arguments["groups"], arms)
+    accepted = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
+    for name in settings:
+        if name not in accepted:
+            allowed = f"left out: {kind.name} accepts {', '.join(accepted) or 'no settings'}"
+            repair = "Leave it out, or choose a policy that accepts it."
+            raise RequestError("bad_request", name, allowed, settings[name], repair)
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
+            raise RequestError("bad_request", name, f"passed: {kind.name} requires it", None, f"Pass {name}=....")
+    _refuse_features(arguments.get("n_features"))  # before the policy allocates memory for them
+    created: BasePolicy = kind(n_contexts, len(arms), **arguments)
+    _refuse_features(created.n_features)
+    return created
+
+
+def _refuse_features(n_features: Any) -> None:
+    if n_features:
+        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
+        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)
+
+
 def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
-    """Groups as a policy takes them, where arms have numbers: in the order of arms, or of groups."""
+    """Return groups as a policy takes them, where arms have numbers: in the order of arms, or of groups."""
     groups = value
     if isinstance(value, Mapping) and {*value} <= GROUP_FIELDS:
         groups = Groups(**value)
@@ -561,7 +622,7 @@ def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
 
 
 def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
-    """The group of every arm, from a list in the order of arms or a mapping from arm to group; None without groups."""
+    """Return the group of every arm, from a list in the order of arms or a mapping by arm; None without groups."""
     if labels is None:
         return None
     if isinstance(labels, Mapping):
@@ -573,58 +634,3 @@ def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
         repair = "Name the group of every arm, in the order of arms."
         raise RequestError("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
     return [checked_label("groups", label) for label in labels]
-
-
-def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a registered policy is made with; refused where it would not be."""
-    kind = POLICIES[validate.choice("policy", policy, POLICIES)]
-    return dict(_made(kind, 1, arms, settings).settings)
-
-
-def checked_start(
-    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
-) -> BasePolicy:
-    """The policy that an experiment goes on with; refused where the other arguments contradict it."""
-    ready = load_policy(start)
-    contradicts = "Leave it out, or change the policy before you take its snapshot."
-    if policy is not None and policy != ready.name:
-        validate.choice("policy", policy, POLICIES)
-        raise RequestError("bad_request", "policy", f"left out, or {ready.name!r} as in start", policy, contradicts)
-    if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
-        allowed = f"of {len(arms)} live arms and {len(contexts)} contexts"
-        repair = "Name as many arms and contexts as the policy knows."
-        raise RequestError("bad_request", "start", allowed, [ready.n_arms, ready.n_contexts], repair)
-    made = _made(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
-    for name in settings:
-        if made.settings.get(name) != ready.settings.get(name):
-            allowed = f"left out, or {ready.settings.get(name)!r} as in start"
-            raise RequestError("bad_request", name, allowed, settings[name], contradicts)
-    return ready
-
-
-def _made(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
-    """A policy with these settings, all of which it takes and which are all that it needs."""
-    arguments = {name: value for name, value in settings.items() if value is not None}
-    if "groups" in arguments:
-        arguments["groups"] = checked_groups(arguments["groups"], arms)
-    known = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
-    for name in settings:
-        if name not in known:
-            allowed = f"left out: {kind.name} takes {', '.join(known) or 'no settings'}"
-            repair = "Leave it out, or choose a policy that takes it."
-            raise RequestError("bad_request", name, allowed, settings[name], repair)
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
-            raise RequestError(
-                "bad_request", name, f"said: {kind.name} cannot do without", None, "Give it with the settings."
-            )
-    _refuse_features(arguments.get("n_features"))  # before the policy takes memory for them
-    made: BasePolicy = kind(n_contexts, len(arms), **arguments)
-    _refuse_features(made.n_features)
-    return made
-
-
-def _refuse_features(n_features: Any) -> None:
-    if n_features:
-        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
-        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)

@@ -1,7 +1,10 @@
 """The exploration log of an experiment, as a `Log` or as a file that any table library reads.
 
-A file is written page by page, each read in a moment of its own: whoever takes it slowly holds up no checkpoint of the
-write-ahead log. It is what the log said at one position all the same, since events are only ever added.
+A file is written page by page, each page read in a transaction of its own: a slow consumer does not hold up checkpoints
+of the write-ahead log. It is the log at one position all the same, since events are only ever added.
+
+`python -m alphafair.engine.export JOB` runs an `ExportJob`, a JSON array of its fields, and writes to standard output:
+an export in a process of its own takes no time of Python from a service.
 """
 
 from __future__ import annotations
@@ -9,36 +12,31 @@ from __future__ import annotations
 import bisect
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.data.csv_text import marked
-from alphafair.engine.events import Change
-from alphafair.engine.ledger import Ledger
-from alphafair.errors import InvalidArgument, RequestError
+from alphafair.engine.store import Change, SqliteStore
+from alphafair.errors import InvalidArgument, RequestError, Unavailable
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded where a file is written, as it takes longer to load than the rest of the engine
+    import polars as pl
+
     from alphafair.values import Log
 
 FORMATS = ("parquet", "csv", "jsonl")
-CHUNK = 20_000  # rows in memory at a time
-ROWS = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version, d.available from decision d
-    left join reward r on r.decision = d.seq and r.seq <= ?3
-    left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
-TIME = pl.Datetime("us", "UTC")
+PAGE_ROWS = 20_000  # in memory at a time
+NICE = 10  # requests go first
 
 
 class Exported(Protocol):
-    """What is asked of an experiment; no policy is needed, and only one that an experiment began with is loaded."""
+    """What an export needs of an experiment; no policy, so that nothing is compiled."""
 
     @property
     def key(self) -> int: ...
@@ -50,11 +48,11 @@ class Exported(Protocol):
     def changes(self) -> Sequence[Change]: ...
 
 
-class DrawnAmong:
+class ArmsOverTime:
     """Which arms the decisions of an experiment were drawn among.
 
-    Those that were live then, by the changes up to the decision's `policy_version`, less those that the request or
-    `mask_arm` left out.
+    Those that were live by the changes up to the decision's `policy_version`, less those that the request or `mask_arm`
+    left out.
     """
 
     def __init__(self, experiment: Exported) -> None:
@@ -73,14 +71,14 @@ class DrawnAmong:
                 live.discard(arm)
             self._since.append(change.seq)
             epochs.append(sorted(live))
-        self.arms = tuple(arms)  # all that there ever were
+        self.labels = tuple(arms)  # all arms that there ever were
         self._live = np.zeros((len(epochs), len(arms)), dtype=np.bool_)
         for row, numbers in zip(self._live, epochs, strict=True):
             row[numbers] = True
 
     def available(self, versions: Sequence[int], masks: Sequence[bytes | None]) -> AvailableArms:
-        """Of decisions, from their `policy_version` and the mask that was written down with them."""
-        keys, numbers = list(zip(versions, masks, strict=True)), SetNumbers(len(self.arms))
+        """Return the available arms of decisions, from their `policy_version` and logged mask."""
+        keys, numbers = list(zip(versions, masks, strict=True)), SetNumbers(len(self.labels))
         different = dict.fromkeys(keys)
         found = numbers.add(np.array([self._drawn_among(*key) for key in different]))
         number = dict(zip(different, found.tolist(), strict=True))
@@ -88,11 +86,13 @@ class DrawnAmong:
 
     def _drawn_among(self, version: int, mask: bytes | None) -> NDArray[np.bool_]:
         live: NDArray[np.bool_] = self._live[bisect.bisect_right(self._since, version) - 1]
-        return live if mask is None else live & unpacked(mask, len(self.arms))
+        return live if mask is None else live & unpacked(mask, len(self.labels))
 
-    def lists(self, available: AvailableArms, format: str) -> pl.Series:
-        """Their labels, in CSV as JSON arrays; null where every arm could be drawn that there ever was."""
-        lists: list[Any] = [[self.arms[arm] for arm in np.flatnonzero(each)] for each in available.sets]
+    def column(self, available: AvailableArms, format: str) -> pl.Series:
+        """Return lists of labels, in CSV as JSON arrays; null where every arm was available that there ever was."""
+        import polars as pl
+
+        lists: list[Any] = [[self.labels[arm] for arm in np.flatnonzero(each)] for each in available.sets]
         if format == "csv":
             lists = [json.dumps(labels, ensure_ascii=False) for labels in lists]
         places = pl.Series(available.of_rounds).replace(ALL, None).cast(pl.UInt32)
@@ -100,34 +100,55 @@ class DrawnAmong:
 
 
 def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
-    """Those of the policy that an experiment began with: in files of older versions it may have retired some before."""
+    """Return the live arms of the policy that an experiment started with: older versions accepted retired ones."""
     from alphafair.algorithms import load_policy
     from alphafair.values import State
 
     try:
         return [int(arm) for arm in load_policy(State.from_bytes(state)).live_arms]
-    except InvalidArgument:  # a policy that this process does not know, and that was never checked
+    except InvalidArgument:  # a policy that is not registered in this process
         return range(n_arms)
 
 
-def pages(ledger: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
-    """The decisions up to a position, some at a time; rewards per arm are a list under full information."""
-    kinds, after, among = schema(experiment, format), 0, DrawnAmong(experiment)
-    with ledger.reader() as reader:
-        while rows := reader.rows(ROWS, (experiment.key, after, until, CHUNK)):
-            after = rows[-1][0]
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            seq, ids, contexts, arms, propensities, reward, rewards, *rest, versions, masks = columns
-            if experiment.full:
-                reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
-            arms = [among.arms[arm] for arm in arms]
-            available = among.lists(among.available(versions, masks), format)
-            values = (seq, ids, contexts, arms, propensities, reward, *rest, versions, available)
-            yield pl.DataFrame(dict(zip(kinds, values, strict=True)), schema_overrides=kinds, strict=False)
+def read_log(store: SqliteStore, experiment: Exported) -> Log:
+    """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm."""
+    from alphafair.values import Log
+
+    with store.reader() as reader:
+        rows, labels = reader.rewarded(experiment.key), reader.labels(experiment.key)
+    if not rows:
+        repair = "Wait for the first reward: a log has decisions with rewards only."
+        raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
+    contexts, arms, rewards, full, propensities, at, versions, masks = map(list, zip(*rows, strict=True))
+    if experiment.full:
+        rewards = [np.frombuffer(blob, dtype="<f8")[arm] for blob, arm in zip(full, arms, strict=True)]
+    over_time = ArmsOverTime(experiment)
+    return Log(
+        np.array(contexts, dtype=np.int32),
+        np.array(arms, dtype=np.int32),
+        np.array(rewards, dtype=np.float64),
+        np.array(propensities),
+        context_labels=tuple(labels),
+        arm_labels=over_time.labels,
+        timestamps=np.array(at, dtype="datetime64[us]"),
+        available=over_time.available(versions, masks),
+    )
+
+
+def checked_format(experiment: Exported, format: str | None) -> str:
+    """Return a format that the log of this experiment can be written in."""
+    format = validate.choice("format", format, FORMATS)
+    if format == "csv" and experiment.full:
+        repair = "Use parquet or jsonl."
+        raise RequestError("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
+    return format
 
 
 def schema(experiment: Exported, format: str) -> dict[str, Any]:
-    """The columns of an exported log, which are the same however few rows there are."""
+    """Return the columns of an exported log and their types, which do not depend on its rows."""
+    import polars as pl
+
+    time = pl.Datetime("us", "UTC")
     return {
         "seq": pl.Int64,
         "id": pl.String,
@@ -136,30 +157,39 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
         "propensity": pl.Float64,
         "reward": pl.List(pl.Float64) if experiment.full else pl.Float64,
         "reward_source": pl.String,
-        "decided_at": TIME,
-        "rewarded_at": TIME,
+        "decided_at": time,
+        "rewarded_at": time,
         "policy_version": pl.Int64,
         "available": pl.String if format == "csv" else pl.List(pl.String),
     }
 
 
-def checked_format(experiment: Exported, format: str | None) -> str:
-    """One that the log of this experiment can be written in."""
-    format = validate.choice("format", format, FORMATS)
-    if format == "csv" and experiment.full:
-        repair = "Choose parquet or jsonl."
-        raise RequestError("bad_request", "format", "one that has lists, for a reward per arm", format, repair)
-    return format
+def pages(store: SqliteStore, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
+    """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
+    import polars as pl
+
+    columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
+    with store.reader() as reader:
+        while rows := reader.exported(experiment.key, after, until, PAGE_ROWS):
+            after = rows[-1][0]
+            values = [list(column) for column in zip(*rows, strict=True)]
+            seq, ids, contexts, arms, propensities, reward, rewards, *rest, versions, masks = values
+            if experiment.full:
+                reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
+            arms = [over_time.labels[arm] for arm in arms]
+            available = over_time.column(over_time.available(versions, masks), format)
+            page = (seq, ids, contexts, arms, propensities, reward, *rest, versions, available)
+            yield pl.DataFrame(dict(zip(columns, page, strict=True)), schema_overrides=columns, strict=False)
 
 
-def write(
-    ledger: Ledger,
+def write_log(
+    store: SqliteStore,
     experiment: Exported,
     until: int,
     target: str | os.PathLike[str] | IO[bytes],
     format: str | None = None,
 ) -> int:
-    """All decisions up to a position into a file, page by page; how many there were."""
+    """Write all decisions up to a position into a file, page by page; return how many there were."""
     if format is None and isinstance(target, str | os.PathLike):
         format = Path(target).suffix.lstrip(".").lower()
     format = checked_format(experiment, format)
@@ -167,7 +197,7 @@ def write(
 
     def counted(*_: Any) -> Iterator[pl.DataFrame]:
         nonlocal n_rows
-        for page in pages(ledger, experiment, until, format):
+        for page in pages(store, experiment, until, format):
             n_rows += len(page)
             yield page
 
@@ -176,50 +206,64 @@ def write(
 
         sink = Path(target) if isinstance(target, str | os.PathLike) else target
         register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
-        return n_rows
-    handle = open(target, "wb") if isinstance(target, str | os.PathLike) else target  # noqa: SIM115 - closed below, if ours
-    try:
-        if format == "csv":
-            handle.write((",".join(schema(experiment, format)) + "\n").encode())
-        for page in counted():
-            if format == "csv":
-                page = page.with_columns(marked(pl.col("id", "context", "arm")))
-                page.write_csv(handle, include_header=False)
-            else:
-                page.write_ndjson(handle)
-    finally:
-        if handle is not target:
-            handle.close()
+    elif isinstance(target, str | os.PathLike):
+        with open(target, "wb") as file:
+            _write_text(counted(), schema(experiment, format), file, format)
+    else:
+        _write_text(counted(), schema(experiment, format), target, format)
     return n_rows
 
 
-def log(ledger: Ledger, experiment: Exported) -> Log:
-    """The decisions that have a reward, as arrays; under full information the reward of the arm that was drawn."""
-    from alphafair.values import Log
+def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO[bytes], format: str) -> None:
+    import polars as pl
 
-    query = """select d.context, d.arm, {reward}, d.propensity, d.at, d.policy_version, d.available
-        from decision d join reward r on r.decision = d.seq
-        where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""
-    with ledger.reader() as reader:
-        rows = reader.rows(query.format(reward="r.rewards" if experiment.full else "r.reward"), (experiment.key,))
-        labels = reader.rows(
-            "select ifnull(label, 'erased-' || number) from context where experiment = ? order by number",
-            (experiment.key,),
-        )
-    if not rows:
-        repair = "A log has decisions with rewards: wait for the first."
-        raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    contexts, arms, rewards, propensities, at, versions, masks = (list(column) for column in zip(*rows, strict=True))
-    among = DrawnAmong(experiment)
-    if experiment.full:
-        rewards = [np.frombuffer(blob, dtype="<f8")[arm] for blob, arm in zip(rewards, arms, strict=True)]
-    return Log(
-        np.array(contexts, dtype=np.int32),
-        np.array(arms, dtype=np.int32),
-        np.array(rewards, dtype=np.float64),
-        np.array(propensities),
-        context_labels=tuple(label for (label,) in labels),
-        arm_labels=among.arms,
-        timestamps=np.array(at, dtype="datetime64[us]"),
-        available=among.available(versions, masks),
-    )
+    from alphafair.data.csv_text import marked
+
+    if format == "csv":
+        file.write((",".join(columns) + "\n").encode())
+    for page in found:
+        if format == "csv":
+            page.with_columns(marked(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
+        else:
+            page.write_ndjson(file)
+
+
+class ExportJob(NamedTuple):
+    """What to export, and up to which position."""
+
+    path: str
+    experiment: int
+    full: bool
+    until: int
+    format: str
+
+    def run(self, target: IO[bytes]) -> None:
+        with SqliteStore(self.path, read_only=True) as store:
+            changes = [change._replace(state=None) for change in store.changes(self.until, self.experiment)]
+            experiment = _Experiment(self.experiment, json.loads(changes[0].body)["name"], self.full, changes)
+            write_log(store, experiment, self.until, target, self.format)
+
+
+class _Experiment(NamedTuple):
+    key: int
+    name: str
+    full: bool
+    changes: list[Change]
+
+
+def main() -> int:
+    os.nice(NICE)
+    try:
+        ExportJob(*json.loads(sys.argv[1])).run(sys.stdout.buffer)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Unavailable as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

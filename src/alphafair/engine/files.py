@@ -1,4 +1,4 @@
-"""The files of a database: the one that is named, those that SQLite keeps beside it, and the lock of its writer."""
+"""The files of a database: the main file, those that SQLite keeps beside it, and the lock of its writer."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pathlib import Path
 
 from alphafair.errors import InvalidArgument, Unavailable
 
-PRIVATE = 0o600  # a database, its copies and its lock are for their owner: they hold people's labels and hashes of keys
+PRIVATE = 0o600  # for databases, copies and locks: they contain labels of people and hashes of keys
 LOG, INDEX, JOURNAL = COMPANIONS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 RESTORE = "Stop the process, put the file back or restore a backup, and start again."
 
 
 class DatabaseFiles:
-    """The files behind a path, and whether they are still those that were opened.
+    """The files behind a path, and a check that they are still the ones that were opened.
 
-    `name` is the path as it was given, `path` the file that it leads to: SQLite puts its own files beside that one.
+    `name` is the path as it was passed, `path` the file that it resolves to: SQLite puts its own files beside that one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = Path(os.path.abspath(path))
         self.path = self.name.resolve()
         self._opened: dict[str, tuple[int, int]] = {}  # device and inode, the main file's first
-        self._n_bytes: int | None = None  # of the main file; None: it may become shorter
+        self._n_bytes: int | None = None  # size of the main file; None: it may shrink
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever written here: the file is not there, or has no bytes."""
+        """Whether the file does not exist, or has no bytes."""
         return not self.path.exists() or self.path.stat().st_size == 0
 
     def check_before_opening(self, *, for_writing: bool) -> None:
@@ -37,16 +37,16 @@ class DatabaseFiles:
         log = Path(f"{self.path}{LOG}")
         if self.is_empty and log.exists() and log.stat().st_size:
             allowed = f"the file that {log.name} beside it ({log.stat().st_size:,} bytes) belongs to"
-            repair = f"Put the file back, or move {log.name} away to begin anew: opening would delete it."
+            repair = f"Put the file back, or move {log.name} away to start a new database: opening would delete it."
             raise InvalidArgument(
                 "path", allowed, "no such file" if not self.path.exists() else "an empty file", repair
             )
         if for_writing and self.path.exists() and (n_names := self.path.stat().st_nlink) > 1:
-            repair = "Remove the other hard links, or copy the file: SQLite keeps its write-ahead log by name."
-            raise InvalidArgument("path", "a file that has one name", f"{self.name} with {n_names} names", repair)
+            repair = "Remove the other hard links, or copy the file: SQLite finds its write-ahead log by name."
+            raise InvalidArgument("path", "a file with one hard link", f"{self.name} with {n_names}", repair)
 
     def make_private(self) -> None:
-        """Make the file, if it is not there, for its owner alone; SQLite gives its own files the same mode."""
+        """Create a missing file that only its owner can read; SQLite gives its own files the same mode."""
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
 
@@ -55,14 +55,14 @@ class DatabaseFiles:
         return bool(self.path.stat().st_mode & 0o077)
 
     def remember(self, *, only_grows: bool) -> None:
-        """These are the files that are open now; the main one gets no shorter, as nobody else writes to it."""
+        """Remember which files are open now; `only_grows`: the main one will not shrink."""
         files = (self.name, Path(f"{self.path}{LOG}"), Path(f"{self.path}{INDEX}"))
         found = {str(file): os.stat(file) for file in files if file.exists()}
         self._opened = {file: (each.st_dev, each.st_ino) for file, each in found.items()}
         self._n_bytes = found[str(self.name)].st_size if only_grows else None
 
     def check(self) -> None:
-        """Raise `Unavailable` if a file was deleted, moved, replaced or cut since it was opened."""
+        """Raise `Unavailable` if a file was deleted, moved, replaced or truncated since it was opened."""
         n_bytes = None
         for file, opened in self._opened.items():
             try:
@@ -77,7 +77,7 @@ class DatabaseFiles:
                 n_bytes = found.st_size
         if self._n_bytes is not None and n_bytes is not None:
             if n_bytes < self._n_bytes:
-                raise Unavailable(f"{self.name} was cut off while it was in use. {RESTORE}")
+                raise Unavailable(f"{self.name} was truncated while it was in use. {RESTORE}")
             self._n_bytes = n_bytes
 
 
@@ -86,13 +86,13 @@ def _lost(file: str, happened: str) -> Unavailable:
 
 
 def lock_of(path: Path) -> Path:
-    """The file that whoever writes to a database holds a lock on, beside the file that the path leads to."""
+    """Return the file that the writer of a database locks; it lies beside the database itself."""
     found = path.resolve()
     return found.with_name(found.name + ".lock")
 
 
 def take_lock(handle: int, path: Path) -> None:
-    """Lock the file that `lock_of` names, or say which process has."""
+    """Lock an open lock file, or raise `Unavailable` with the process that holds it."""
     try:
         import fcntl
     except ImportError as problem:  # pragma: no cover - Windows
@@ -102,13 +102,12 @@ def take_lock(handle: int, path: Path) -> None:
     except OSError:
         holder = os.read(handle, 64).decode(errors="replace").strip() or "unknown"
         raise Unavailable(
-            f"{path} has a writer already: process {holder}. "
-            "Stop it first, or open the file with read_only=True beside it."
+            f"{path} has a writer already: process {holder}. Stop it first, or open the file with read_only=True."
         ) from None
 
 
 def open_lock(path: Path) -> int:
-    """The lock's file, made if it is not there; a link is not followed, since it would be written through."""
+    """Open the lock file, and create a missing one. Symbolic links are not followed: their target would be written."""
     lock = lock_of(path)
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
@@ -122,26 +121,26 @@ def open_lock(path: Path) -> int:
         raise
     except OSError as problem:
         if problem.errno == errno.ELOOP:
-            raise Unavailable(f"{lock} is a link, which the lock of a database is not: remove it.") from None
+            raise Unavailable(f"{lock} must be a regular file; it is a symbolic link. Remove it.") from None
         raise Unavailable(f"{path} cannot be opened for writing: {problem.strerror}") from problem
 
 
 def _check_lock(handle: int, lock: Path, path: Path) -> None:
-    """Refuse a lock that somebody else made, who could hold it for ever, or that is another file by a second name."""
+    """Refuse a lock file that another user owns and could hold forever, or that has a second name."""
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-        raise Unavailable(f"{lock} is a link or no file, which the lock of a database is not: remove it.")
+        raise Unavailable(f"{lock} must be a regular file with one hard link. Remove it.")
     owners = {0, os.getuid()}
     with contextlib.suppress(FileNotFoundError):
-        owners.add(path.stat().st_uid)  # whose database root looks after
+        owners.add(path.stat().st_uid)  # root may open the database of another user
     if found.st_uid not in owners:
-        raise Unavailable(f"{lock} belongs to user {found.st_uid}, who could keep everybody from writing: remove it.")
+        raise Unavailable(f"{lock} belongs to user {found.st_uid}, who could block every writer. Remove it.")
     if found.st_mode & 0o077 and found.st_uid == os.getuid():
-        os.fchmod(handle, PRIVATE)  # one that an older version has made: whoever can read it could hold it
+        os.fchmod(handle, PRIVATE)  # made by an older version: any user who can read it could lock it
 
 
 class WriterLock:
-    """One writer per file, across processes; the system drops the lock of a process that dies."""
+    """One writer per file across processes; the system releases the lock of a process that dies."""
 
     def __init__(self, path: Path) -> None:
         self._handle = open_lock(path)
@@ -150,7 +149,7 @@ class WriterLock:
         except BaseException:
             os.close(self._handle)
             raise
-        with contextlib.suppress(OSError):  # a full disk: others are then told of an unknown process
+        with contextlib.suppress(OSError):  # a full disk: other processes then see an unknown holder
             os.ftruncate(self._handle, 0)
             os.write(self._handle, f"{os.getpid()}\n".encode())
 

@@ -1,7 +1,7 @@
-"""The schema of a database: the numbered steps that lead to it, and whether a file has it, to the letter.
+"""The schema of a database: numbered migrations, and a check that a file has exactly the schema of its version.
 
-A file may come from somebody else. A trigger, a view or an expression in its schema would run when we write to it, so a
-schema that differs from what our own steps lead to is refused before anything else is read.
+A file may come from somebody else. A trigger, a view or an expression in its schema would run when it is written to, so
+a schema that differs from what the migrations make is refused before anything else is read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from importlib import resources
 from alphafair import __version__
 from alphafair.errors import InvalidArgument
 
-Step = tuple[int, str, str]  # number, name, SQL
+Migration = tuple[int, str, str]  # number, name, SQL
 RECORDS = "create table migration (number integer primary key, name text, code_version text, at integer) strict"
 _FAIR_TO_GROUPS = ("alpha-fair-adaptive", "alpha-fair", "alpha-fair-bandit")
-_TOKEN = re.compile(r"""--[^\n]*|"(?:[^"]|"")*"|'(?:[^']|'')*'|\w+|\S""")  # a comment is none within quotes
-_QUOTED = re.compile(r'"\w+"')  # quotes around names come and go when a table is altered
+_TOKEN = re.compile(r"""--[^\n]*|"(?:[^"]|"")*"|'(?:[^']|'')*'|\w+|\S""")  # quoted text is not searched for comments
+_QUOTED = re.compile(r'"\w+"')  # SQLite adds and removes quotes around names when a table is altered
 
 
-def schema() -> list[Step]:
-    """The numbered SQL files: number, name, text."""
+def schema() -> list[Migration]:
+    """Return the numbered SQL files: number, name, text."""
     files = sorted(
         (
             file
@@ -37,8 +37,8 @@ def schema() -> list[Step]:
     return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
 
 
-def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only: bool = False) -> None:
-    """Bring a file up to date, one numbered step after the other, each written down in its own transaction."""
+def migrate(connection: sqlite3.Connection, known: Sequence[Migration], *, read_only: bool = False) -> None:
+    """Migrate a file to the current version, each migration recorded in its own transaction."""
     newest = known[-1][0]
     done = _done(connection)
     if done > newest:
@@ -48,7 +48,7 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only:
         )
     if read_only and done < newest:
         raise InvalidArgument(
-            "path", f"a file of version {newest}", done, "Open it for writing once: that brings it up to date."
+            "path", f"a file of version {newest}", done, "Open it for writing once, which migrates it."
         )
     if done < newest:
         connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
@@ -70,10 +70,10 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Step], *, read_only:
 
 
 def with_present_names(body: str) -> str:
-    """The body of a change that created an experiment, with the settings that step 9 renames.
+    """Return the body of a change that created an experiment, with the settings that migration 9 renames.
 
     `groups`, `entitlements` and `pull_floor` became `groups` with three fields, and the `pull_floor` of FairCB, a share
-    of all rounds, its `pull_share`. What is not a body at all is left to the checks of whoever reads it.
+    of all rounds, became `pull_share`. A body that cannot be parsed is returned unchanged, for its reader to refuse.
     """
     try:
         fields = json.loads(body)
@@ -94,28 +94,28 @@ def check_schema(connection: sqlite3.Connection, path: object) -> None:
     known = tuple(schema())
     done = _done(connection)
     if done > known[-1][0]:
-        return  # of a later version: `migrate` says so
-    expected = _expected(tuple(step for step in known if step[0] <= done))
+        return  # of a later version: `migrate` refuses it
+    expected = _expected(tuple(migration for migration in known if migration[0] <= done))
     found = _objects(connection)
     differing = sorted({name for (_, name), _ in expected.items() ^ found.items()})
     if differing:
-        repair = "Somebody has changed it: restore a backup that you have made yourself."
+        repair = "The schema was changed: restore a backup that you made yourself."
         raise InvalidArgument("path", "a file with the schema that alphafair made", f"{path}: {differing[:5]}", repair)
 
 
 @functools.cache
-def _expected(steps: tuple[Step, ...]) -> dict[tuple[str, str], str]:
+def _expected(migrations: tuple[Migration, ...]) -> dict[tuple[str, str], str]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        if steps:
-            migrate(connection, steps)
+        if migrations:
+            migrate(connection, migrations)
         return _objects(connection)
     finally:
         connection.close()
 
 
 def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """Everything in the schema: kind, name and SQL, as words and signs, without comments."""
+    """Return everything in the schema by kind and name: its SQL as tokens, without comments."""
     rows = connection.execute("select type, name, ifnull(sql, tbl_name) from sqlite_master")
     return {(kind, name): " ".join(_tokens(sql)) for kind, name, sql in rows}
 
@@ -132,7 +132,7 @@ def _has_records(connection: sqlite3.Connection) -> bool:
 
 
 def _done(connection: sqlite3.Connection) -> int:
-    """The number of the last step that a file has."""
+    """Return the number of the last migration that a file has had."""
     if not _has_records(connection):
         return 0
     ((number,),) = connection.execute("select ifnull(max(number), 0) from migration")
@@ -140,7 +140,7 @@ def _done(connection: sqlite3.Connection) -> int:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """One by one: `executescript` would commit on its own."""
+    """Yield statements one by one: `executescript` would commit on its own."""
     statement = ""
     for line in text.splitlines(keepends=True):
         statement += line

@@ -1,97 +1,202 @@
-"""From the log to the state: recovery, rollback and verification are the same fold, over more or less of it.
+"""From the event log to the state: recovery, rollback and verification repeat the same steps, over more or less of it.
 
-Steps are done in the order in which they took effect, so every logged propensity can be asked for again from the very
-state it came from.
+Steps are repeated in the order in which they took effect: a reward at its own position, a draw at the position that had
+been processed when it was made. So every logged propensity can be recomputed from the state that it came from.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
-from alphafair.engine.chunks import DECIDED, NOTHING, Chunk, chunks
-from alphafair.engine.events import Change
-from alphafair.engine.experiment import COUNTED_AS, LOG, Experiment, Tally, same_state
-from alphafair.engine.follow import Steps, follow
-from alphafair.engine.integrity import impossible_number
-from alphafair.engine.ledger import Ledger
-from alphafair.engine.snapshots import whole
+from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
+from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, NOTHING, Steps, Tally, follow
+from alphafair.engine.store import Change, SqliteStore
 from alphafair.errors import Mismatch, Unavailable
-from alphafair.policy.loops import DRAW, FORGO, LEARN
 from alphafair.values import State, Vector
-from alphafair.values.available import unpacked
 
-UNDONE = """select d.context, d.arm, d.propensity from decision d
-    left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
-    where d.experiment = ? and d.seq <= ? and (d.deferred = 0 or a.seq <= ?) and r.seq > ? and r.seq < ?
-    order by d.seq"""
-FIRST_SHOWN = "select probabilities is not null from decision where experiment = ? limit 1"
-EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
-    where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
-STATES = """select seq, tally, state, true from snapshot where experiment = ?1 and seq <= ?2
-    union all select seq, json_extract(body, '$.tally'), state, false from change
-    where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
-
-
-CHANGE = ", ".join(Change._fields)
-
+CHUNK = 100_000  # events read at a time
+LARGEST = 2**31 - 1  # number of a context or an arm
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
+Item = TypeVar("Item")
+
+
+# reading steps
+
+
+class Chunk(NamedTuple):
+    """Steps of all experiments up to a position, sorted by the position at which they took effect (`order` / 2)."""
+
+    end: int
+    order: NDArray[np.int64]
+    experiment: NDArray[np.int64]
+    steps: Steps
+
+
+def chunks(store: SqliteStore, start: int, until: int, *, draws: bool, full: bool) -> Iterator[Chunk]:
+    """Yield the log between two positions; `draws` adds a DRAWN step per decision, `full` the rewards of all arms."""
+    return _one_ahead(_chunks(store, start, until, draws, full))
+
+
+def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the same items, each made by another thread while the one before is in use."""
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = other.submit(next, items, None)
+            yield item
+
+
+def _chunks(store: SqliteStore, start: int, until: int, draws: bool, full: bool) -> Iterator[Chunk]:
+    while start < until:
+        end = min(start + CHUNK, until)
+        if draws:  # no draw of a later chunk may take effect before the end of this one
+            least = store.least_state_version(end, end + CHUNK)
+            if least is not None and start < least < end:
+                end = least
+        yield _read(store, start, end, draws, full)
+        start = end
+
+
+def _read(store: SqliteStore, start: int, end: int, draws: bool, full: bool) -> Chunk:
+    found = store.columns(start, end)
+    decided = found.decided
+    _check_possible(decided[:, 0], decided[:, 2:4])
+    parts = [decided[:, :5]]
+    kinds = [np.where(decided[:, 5] == 0, DECIDED, DEFERRED)]
+    rewards = [np.zeros(len(decided))]
+    for table, events, earlier, kind, reward in (
+        ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0),
+        ("reward", found.settled, found.settled_earlier, found.settled[:, 3], found.settled[:, 2]),
+    ):
+        parts.append(_with_decisions(table, events, decided, earlier, start))
+        kinds.append(np.broadcast_to(kind, len(events)))
+        rewards.append(np.broadcast_to(reward, len(events)))
+    orders = [2 * part[:, 0] for part in parts]
+    if draws:
+        parts.append(decided[:, :5])
+        kinds.append(np.full(len(decided), DRAWN))
+        rewards.append(np.zeros(len(decided)))
+        orders.append(2 * store.state_versions(start, end) + 1)
+    order = np.concatenate(orders).astype(np.int64)
+    sort = np.argsort(order, kind="stable")
+    seq, experiment, context, arm, propensity = (np.concatenate([part[:, k] for part in parts])[sort] for k in range(5))
+    steps = Steps(
+        seq.astype(np.int64),
+        np.concatenate(kinds).astype(np.int8)[sort],
+        context.astype(np.int32),
+        arm.astype(np.int32),
+        propensity,
+        np.concatenate(rewards)[sort],
+        store.masks(start, end) if draws else {},
+        store.full_rewards(start, end) if full else {},
+    )
+    if steps.full:
+        _set_full_rewards(steps)
+    return Chunk(end, order[sort], experiment.astype(np.int64), steps)
+
+
+def _with_decisions(
+    table: str,
+    events: NDArray[np.float64],
+    decided: NDArray[np.float64],
+    earlier: NDArray[np.float64],
+    start: int,
+) -> NDArray[np.float64]:
+    """Return seq, experiment, context, arm, propensity of events whose second column is their decision."""
+    rows = np.empty((len(events), 5))
+    rows[:, 0] = events[:, 0]
+    here = events[:, 1] > start  # the decision is in the same chunk
+    at = np.searchsorted(decided[:, 0], events[here, 1])
+    _check_found(table, events[here], np.append(decided[:, 0], np.nan)[at] == events[here, 1])
+    _check_found(table, events[~here], np.isin(events[~here, 0], earlier[:, 0]))
+    _check_possible(earlier[:, 0], earlier[:, 2:4])
+    rows[here, 1:] = decided[at, 1:5]
+    rows[~here, 1:] = earlier[:, 1:]
+    return rows
+
+
+def _check_found(table: str, events: NDArray[np.float64], found: NDArray[np.bool_]) -> None:
+    for seq, decision in events[~found, :2][:1].tolist():
+        raise without_decision(table, int(seq), int(decision))
+
+
+def _check_possible(seq: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+    possible = ((numbers >= 0) & (numbers <= LARGEST)).all(axis=1)
+    for each in seq[~possible][:1].tolist():
+        raise impossible_number(int(each))
+
+
+def _set_full_rewards(steps: Steps) -> None:
+    """Set the reward of the drawn arm where the rewards of all arms are known."""
+    paid = np.flatnonzero(steps.kind < EXPIRED)
+    for t, seq, arm in zip(paid.tolist(), steps.seq[paid].tolist(), steps.arm[paid].tolist(), strict=True):
+        if seq in steps.full:
+            values = np.frombuffer(steps.full[seq][1], dtype="<f8")
+            if arm >= len(values):
+                raise impossible_number(seq)
+            steps.reward[t] = values[arm]
+
+
+def impossible_number(seq: int) -> Mismatch:
+    return Mismatch(f"event {seq} has an impossible context or arm.")
+
+
+def without_decision(table: str, seq: int, decision: int) -> Mismatch:
+    return Mismatch(f"{table} {seq} belongs to decision {decision}, but there is no such decision before it.")
+
+
+# repeating them
 
 
 class Stop(NamedTuple):
-    """Where folding stops for a change to apply, a state to keep for a rollback, or one to compare with a snapshot."""
+    """Where a replay stops to apply a change, to keep a state for a rollback, or to compare it with a snapshot."""
 
     seq: int
     why: int
     change: Change | None = None
 
 
-def _target(rollback: Change) -> int:
-    """The position to go back to."""
-    return int(json.loads(rollback.body)["position"])
-
-
 class Replay:
-    """Folds the log from the start, or from snapshots, up to a position."""
+    """Repeats the log from the start, or from saved states, up to a position."""
 
-    def __init__(self, ledger: Ledger, until: int, *, check: bool = False, only: int | None = None) -> None:
-        self.ledger, self.until, self.check = ledger, until, check
+    def __init__(self, store: SqliteStore, until: int, *, check: bool = False, only: int | None = None) -> None:
+        self.store, self.until, self.check = store, until, check
         self.experiments: dict[int, Experiment] = {}
-        self.unproved: set[int] = set()  # experiments of which not all could be done again
-        self.changes = [
-            Change(*row)
-            for row in ledger.rows(f"select {CHANGE} from change where seq <= ? order by seq", (until,))  # noqa: S608 - ours
-            if only is None or row[1] == only
-        ]
-        self.start: dict[int, int] = {}  # the position from which each experiment is folded
-        self._kept: dict[tuple[int, int], State] = {}  # for rollbacks to come
+        self.unproved: set[int] = set()  # experiments of which some steps could not be repeated
+        self.changes = store.changes(until, only)
+        self.start: dict[int, int] = {}  # the position from which each experiment is replayed
+        self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}
-        self._most_arms: dict[int, int] = {}  # at any time
+        self._most_arms: dict[int, int] = {}
 
     def from_snapshots(self) -> Replay:
-        """Begin at the last state of each experiment that is written down and can be read."""
+        """Start each experiment at its last saved state that can be loaded."""
         for change in self.changes:
             if change.kind == "create":
-                for seq, tally, state, in_pieces in self.ledger.each(STATES, (change.seq, self.until)):
-                    try:
-                        if in_pieces:
-                            state = whole(self.ledger, change.seq, seq, state)
-                        self._begin(change, seq, tally, load_policy(State.from_bytes(state)))
-                        break
-                    except MemoryError:
-                        raise
-                    except Exception as problem:  # a memory of another layout, say: the log tells the same
-                        LOG.info("The state at position %d is not used: %s", seq, problem)
+                self._begin_at_last_state(change)
         return self
 
+    def _begin_at_last_state(self, created: Change) -> None:
+        with contextlib.closing(self.store.states(created.seq, self.until)) as states:
+            for seq, tally, state in states:
+                try:
+                    self._begin(created, seq, tally, load_policy(State.from_bytes(state)))
+                    return
+                except MemoryError:
+                    raise
+                except Exception as problem:  # of an older layout, for example: the log leads to the same state
+                    LOG.info("The state at position %d is not used: %s", seq, problem)
+
     def from_upgrades(self) -> Replay:
-        """Begin where other code wrote its last word: what it did cannot be done again by this code."""
+        """Start where other code saved its last state: this code cannot repeat what other code did."""
         created = {change.seq: change for change in self.changes if change.kind == "create"}
         for change in self.changes:
             if change.kind == "upgrade":
@@ -106,18 +211,19 @@ class Replay:
         for change in self.changes:
             if change.experiment == created.seq and created.seq < change.seq <= position:
                 experiment.note(change)
-        experiment.tally = Tally(**json.loads(tally))
-        experiment.tally.make_room(len(experiment.arms))
-        if "earned" not in json.loads(tally):  # written before it was counted
-            for arm, reward, rewards in self.ledger.each(EARNED, (created.seq, position)):
-                experiment.tally.earned[arm] += reward if rewards is None else np.frombuffer(rewards, dtype="<f8")[arm]
+        counts = json.loads(tally)
+        experiment.tally = Tally(**counts)
+        experiment.tally.add_arms(len(experiment.arms))
+        if "earned" not in counts:  # saved by a version that did not count it
+            for arm, reward in self.store.earned(created.seq, position):
+                experiment.tally.earned[arm] += reward
         if policy is not None:
             experiment.policy = policy
         self.experiments[created.seq], self.start[created.seq] = experiment, position
 
     @contextlib.contextmanager
     def _guarded(self, experiment: Experiment, doing: str) -> Iterator[None]:
-        """Whatever a policy raises concerns its own experiment alone."""
+        """Drop the policy of one experiment if it raises, and go on with the others."""
         try:
             yield
         except (Mismatch, Unavailable):
@@ -126,31 +232,31 @@ class Replay:
             experiment.drop_policy(doing, problem)
 
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
-        """All experiments as they stood at the end."""
+        """Return all experiments as they were at the end; `advance` is called with the events of every chunk."""
         for change in self.changes:
             if change.kind == "create" and change.seq not in self.experiments:
                 experiment = self.experiments[change.seq] = Experiment(change)
                 self.start[change.seq] = change.seq
-                with self._guarded(experiment, "being made"):
+                with self._guarded(experiment, "being created"):
                     experiment.policy = experiment.first_policy()
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         position = min(self.start.values(), default=self.until)
         for experiment in self.experiments.values():
-            if not experiment.has_policy:  # what it was shown is known from its decisions
-                first = self.ledger.rows(FIRST_SHOWN, (experiment.key,))
-                experiment.full = bool(first and first[0][0])
+            if not experiment.has_policy:  # its decisions tell which feedback it has
+                experiment.full = self.store.has_full_information(experiment.key)
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.traits.contexts_apart for policy in policies)
         full = any(experiment.full for experiment in self.experiments.values())
-        for chunk in chunks(self.ledger, position, self.until, draws=draws, full=full):
-            self._fold(chunk)
+        for chunk in chunks(self.store, position, self.until, draws=draws, full=full):
+            for key, experiment in self.experiments.items():
+                self._repeat(key, experiment, chunk)
             advance(chunk.end - position)
             position = chunk.end
         return self.experiments
 
     def _plan(self) -> None:
-        """Where to stop on the way, and why."""
+        """Find out where to stop on the way, and why."""
         stops: dict[int, list[Stop]] = {key: [] for key in self.experiments}
         self._most_arms = dict.fromkeys(self.experiments, 0)
         for change in self.changes:
@@ -162,10 +268,78 @@ class Replay:
                 if change.kind == "rollback" and _target(change) >= self.start[change.experiment]:
                     stops[change.experiment].append(Stop(_target(change), KEEP))
         if self.check:
-            for key, seq in self.ledger.rows("select experiment, seq from snapshot where seq <= ?", (self.until,)):
+            for key, seq in self.store.snapshot_positions(self.until):
                 if seq > self.start[key]:
                     stops[key].append(Stop(seq, COMPARE))
         self._stops = {key: sorted(mine, key=lambda stop: stop[:2]) for key, mine in stops.items()}
+
+    def _repeat(self, key: int, experiment: Experiment, chunk: Chunk) -> None:
+        """Count the steps of one experiment, and repeat them up to every stop."""
+        which = (chunk.experiment == key) & (chunk.steps.seq > self.start[key])
+        steps, order = chunk.steps[which], chunk.order[which]
+        self._check_numbers(steps, self._most_arms[key], experiment.n_contexts)
+        experiment.tally.add_arms(int(steps.arm.max(initial=-1)) + 1)
+        experiment.tally.count(steps)
+        if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
+            which = steps.kind != DRAWN
+            steps, order = steps[which], order[which]
+        stops, first = self._stops[key], 0
+        while stops and stops[0].seq <= chunk.end:
+            stop = stops.pop(0)
+            before = int(np.searchsorted(order, 2 * stop.seq, side="right"))
+            self._learn(experiment, steps[first:before])
+            first = before
+            self._stop(experiment, stop)
+        self._learn(experiment, steps[first:])
+
+    def _check_numbers(self, steps: Steps, n_arms: int, n_contexts: int) -> None:
+        """Refuse numbers that compiled code would use as indices, or that would ask for much memory."""
+        for seq in steps.seq[(steps.arm >= n_arms) | (steps.context >= n_contexts + self.until)][:1].tolist():
+            raise impossible_number(seq)
+
+    def _learn(self, experiment: Experiment, steps: Steps) -> None:
+        if not len(steps):
+            return
+        self._check_numbers(steps, len(experiment.arms), experiment.n_contexts)
+        experiment.n_contexts = max(experiment.n_contexts, int(steps.context.max()) + 1)
+        if not experiment.has_policy:
+            if (steps.kind == DRAWN).any():
+                self._leave_unproved(experiment)
+            return
+        first, last = int(steps.seq.min()), int(steps.seq.max())
+        with self._guarded(experiment, f"learning from events {first} to {last}"):
+            policy = experiment.policy
+            if policy.traits.contexts_apart:
+                policy.grow(n_contexts=max(policy.n_contexts, experiment.n_contexts))
+            steps = steps[steps.actions != NOTHING]
+            drawn = np.full(len(steps), np.nan)
+            try:
+                follow(policy, steps, experiment.to_unit, drawn)
+            except Exception:
+                self._check_drawn(experiment, steps, drawn, ~np.isnan(drawn))
+                raise
+            self._check_drawn(experiment, steps, drawn)
+
+    def _check_drawn(
+        self, experiment: Experiment, steps: Steps, drawn: Vector, reached: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Raise `Mismatch` if a decision was logged with another probability; only `reached` ones are checked."""
+        if not self.check:
+            return
+        draws = steps.kind == DRAWN
+        if reached is not None:
+            if (draws & ~reached).any():
+                self._leave_unproved(experiment)
+            draws &= reached
+        for t in np.flatnonzero(draws & (drawn != steps.propensity))[:1]:
+            raise Mismatch(
+                f"{experiment.name}: decision {steps.seq[t]} was logged with propensity "
+                f"{float(steps.propensity[t])!r}, but the log before it leads to {float(drawn[t])!r}."
+            )
+
+    def _leave_unproved(self, experiment: Experiment) -> None:
+        if self.check:
+            self.unproved.add(experiment.key)
 
     def _stop(self, experiment: Experiment, stop: Stop) -> None:
         if stop.why == APPLY and stop.change is not None:
@@ -178,151 +352,64 @@ class Replay:
             with self._guarded(experiment, f"being kept at position {stop.seq}"):
                 self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
         else:
-            of = experiment.key, stop.seq
-            ((last,),) = self.ledger.rows("select state from snapshot where experiment = ? and seq = ?", of)
-            self._compare(experiment, whole(self.ledger, *of, last), f"the snapshot at position {stop.seq}")
+            state = State.from_bytes(self.store.snapshot_state(experiment.key, stop.seq))
+            compare_state(experiment, state, f"the snapshot at position {stop.seq}")
 
     def _roll_back(self, experiment: Experiment, change: Change) -> None:
-        """The policy goes back, whatever has become of it since."""
-        position, state = _target(change), change.state or b""
-        then = self._kept.get((experiment.key, position))
+        """Repeat a rollback from the state that was kept, or load the state that was saved with it."""
+        position = _target(change)
+        kept = self._kept.get((experiment.key, position))
         with self._guarded(experiment, f"being rolled back at position {change.seq}"):
-            if then is None:
-                experiment.policy = load_policy(State.from_bytes(state))
+            saved = State.from_bytes(change.state or b"")
+            if kept is None:
+                experiment.policy = load_policy(saved)
             else:
-                policy = load_policy(then)
-                put_back(self.ledger, experiment, policy, position, change.seq)
-                experiment.policy = policy
+                experiment.policy = rolled_back(self.store, experiment, load_policy(kept), position, change.seq)
                 if self.check:
-                    self._compare(experiment, state, f"the rollback at position {change.seq}")
-
-    def _leave_unproved(self, experiment: Experiment) -> None:
-        if self.check:
-            self.unproved.add(experiment.key)
-
-    def _compare(self, experiment: Experiment, state: bytes, what: str) -> None:
-        self.compare(experiment, State.from_bytes(state), what)
-
-    @staticmethod
-    def compare(experiment: Experiment, state: State, what: str) -> None:
-        """Refuse a state that is not what the log leads to; it may have room for a context whose draw was refused."""
-        policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
-        if policy.traits.contexts_apart and n_contexts > policy.n_contexts:
-            policy.grow(n_contexts=n_contexts)
-        if not same_state(state, policy.snapshot()):
-            raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
-
-    def _fold(self, chunk: Chunk) -> None:
-        for key, experiment in self.experiments.items():
-            mine = chunk.steps[(chunk.steps["experiment"] == key) & (chunk.steps["seq"] > self.start[key])]
-            self._check_numbers(mine, self._most_arms[key], experiment.n_contexts + self.until)
-            self._count(experiment, mine, chunk.full)
-            if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
-                mine = mine[mine["step"] != DRAW]
-            stops = self._stops[key]
-            while stops and stops[0][0] <= chunk.end:
-                stop = stops.pop(0)
-                before = int(np.searchsorted(mine["order"], 2 * stop.seq, side="right"))
-                self._do(experiment, mine[:before], chunk)
-                mine = mine[before:]
-                self._stop(experiment, stop)
-            self._do(experiment, mine, chunk)
-
-    @staticmethod
-    def _check_numbers(steps: NDArray[Any], n_arms: int, most_contexts: int) -> None:
-        """Compiled code looks where it is told to, and a context number asks for memory."""
-        impossible = (steps["arm"] >= n_arms) | (steps["context"] >= most_contexts)
-        for seq in steps["seq"][impossible][:1].tolist():
-            raise impossible_number(seq)
-
-    @staticmethod
-    def _count(experiment: Experiment, steps: NDArray[Any], full: Mapping[int, tuple[bytes, bytes]]) -> None:
-        tally, source = experiment.tally, steps["source"]
-        drawn = steps["arm"][source == DECIDED]
-        tally.decisions += len(drawn)
-        tally.pending += len(drawn)
-        settled = np.bincount(source[source >= 0], minlength=len(COUNTED_AS)).tolist()
-        tally.settle(dict(zip(COUNTED_AS, settled, strict=True)))
-        tally.make_room(int(drawn.max(initial=-1)) + 1)
-        tally.pulls = (np.array(tally.pulls) + np.bincount(drawn, minlength=len(tally.pulls))).tolist()
-        paid, earned = steps[steps["step"] == LEARN], np.array(tally.earned)
-        for t, (seq, arm) in enumerate(zip(paid["seq"].tolist(), paid["arm"].tolist(), strict=True) if full else ()):
-            if seq in full:
-                values = np.frombuffer(full[seq][1], dtype="<f8")
-                if arm >= len(values):
-                    raise impossible_number(seq)
-                paid["reward"][t] = values[arm]
-        np.add.at(earned, paid["arm"], paid["reward"])  # one after the other: the same bits as when they came
-        tally.earned = earned.tolist()
-
-    def _do(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> None:
-        if not len(steps):
-            return
-        self._check_numbers(steps, len(experiment.arms), experiment.n_contexts + self.until)
-        experiment.n_contexts = max(experiment.n_contexts, int(steps["context"].max()) + 1)
-        if not experiment.has_policy:
-            if (steps["step"] == DRAW).any():
-                self._leave_unproved(experiment)
-            return
-        first, last = int(steps["seq"].min()), int(steps["seq"].max())
-        with self._guarded(experiment, f"learning from events {first} to {last}"):
-            if experiment.policy.traits.contexts_apart:
-                experiment.policy.grow(n_contexts=max(experiment.policy.n_contexts, experiment.n_contexts))
-            steps = steps[steps["step"] != NOTHING]
-            if len(steps):
-                log, drawn = self._log(experiment, steps, chunk), np.full(len(steps), np.nan)
-                try:
-                    follow(experiment.policy, log, drawn)
-                except Exception:
-                    self._check_drawn(experiment, steps, drawn, ~np.isnan(drawn))
-                    raise
-                self._check_drawn(experiment, steps, drawn)
-
-    def _check_drawn(
-        self, experiment: Experiment, steps: NDArray[Any], drawn: Vector, reached: NDArray[np.bool_] | None = None
-    ) -> None:
-        """Every decision was drawn with the probability that was logged, or at least those that were reached."""
-        if not self.check:
-            return
-        draws = steps["step"] == DRAW
-        if reached is not None:
-            if (draws & ~reached).any():
-                self._leave_unproved(experiment)
-            draws &= reached
-        wrong = np.flatnonzero(draws & (drawn != steps["propensity"]))
-        if len(wrong):
-            t = wrong[0]
-            raise Mismatch(
-                f"{experiment.name}: decision {steps['seq'][t]} was logged with propensity "
-                f"{float(steps['propensity'][t])!r}, but the log before it leads to {float(drawn[t])!r}."
-            )
-
-    def _log(self, experiment: Experiment, steps: NDArray[Any], chunk: Chunk) -> Steps:
-        n_arms, masks, full = len(experiment.arms), chunk.masks, chunk.full
-        numbered = list(enumerate(steps["seq"].tolist())) if masks or full else []
-        masked = {t: unpacked(masks[seq], n_arms) for t, seq in numbered if seq in masks}
-        seen = {}
-        for t, seq in numbered:
-            if seq in full and steps["step"][t] == LEARN:
-                used, rewards = (np.frombuffer(blob, dtype="<f8") for blob in full[seq])
-                seen[t] = used, experiment.to_unit(rewards)
-        return Steps(
-            np.ascontiguousarray(steps["step"]),
-            np.ascontiguousarray(steps["context"]),
-            np.ascontiguousarray(steps["arm"]),
-            np.ascontiguousarray(steps["propensity"]),
-            np.ascontiguousarray(experiment.to_unit(steps["reward"])),
-            {t: mask for t, mask in masked.items() if steps["step"][t] == DRAW},
-            seen,
-        )
+                    compare_state(experiment, saved, f"the rollback at position {change.seq}")
 
 
-def put_back(ledger: Ledger, experiment: Experiment, policy: BasePolicy, position: int, now: int) -> None:
-    """What was learned goes back to a position; rewards that were on their way then and have come since, never will."""
-    experiment.catch_up(policy, position)
-    undone = ledger.rows(UNDONE, (experiment.key, position, position, position, now))
-    if undone:
-        contexts, arms, propensities = (np.array(column) for column in zip(*undone, strict=True))
-        steps = np.full(len(undone), FORGO, dtype=np.int8)
-        rewards = np.zeros(len(undone))
-        follow(policy, Steps(steps, contexts.astype(np.int32), arms.astype(np.int32), propensities, rewards))
+def compare_state(experiment: Experiment, state: State, what: str) -> None:
+    """Raise `Mismatch` if a state is not what the log leads to; memory for a context whose draw failed is allowed."""
+    policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
+    if policy.traits.contexts_apart and n_contexts > policy.n_contexts:
+        policy.grow(n_contexts=n_contexts)
+    if not same_state(state, policy.snapshot()):
+        raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
+
+
+# rollback
+
+
+def _target(rollback: Change) -> int:
+    return int(json.loads(rollback.body)["position"])
+
+
+def rollback_position(experiment: Experiment, position: int) -> int:
+    """Return a position to roll back to: after the decisions that an earlier rollback closed, if it is among them."""
+    for change in experiment.changes:
+        if change.kind == "rollback" and change.seq <= position:
+            position = max(position, change.seq + json.loads(change.body)["closed"])
+    return position
+
+
+def policy_at(store: SqliteStore, experiment: Experiment, position: int) -> BasePolicy:
+    """Return the policy of an experiment as it was at a position."""
+    with store.reader() as reader:
+        return Replay(reader, position, only=experiment.key).from_snapshots().run()[experiment.key].policy
+
+
+def rolled_back(store: SqliteStore, experiment: Experiment, policy: BasePolicy, position: int, seq: int) -> BasePolicy:
+    """Bring the policy of a position to the arms, alpha and contexts of the rollback at `seq`; what it learned stays.
+
+    Decisions that were open at the position and have been settled since will not be rewarded again.
+    """
+    policy.grow(n_contexts=max(experiment.n_contexts, policy.n_contexts))
+    for change in experiment.changes:
+        if change.seq > position:
+            change_policy(policy, change)
+    settled = store.settled_between(experiment.key, position, seq)
+    if settled:
+        rows = [(decision, EXPIRED, context, arm, propensity, 0.0) for decision, context, arm, propensity in settled]
+        follow(policy, Steps.of(rows, {}), lambda rewards: rewards)
+    return policy

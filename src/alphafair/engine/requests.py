@@ -1,18 +1,20 @@
-"""What an engine is asked and what it answers."""
+"""Requests to an engine, its answers, and the queue of callers that wait for a commit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-from alphafair.engine.experiment import Experiment, GroupStatus
+from datetime import datetime
+from typing import Any, NamedTuple
 
 Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
 
 
 class Decide(NamedTuple):
-    """Draw an arm. The same id again is answered with the same arm."""
+    """Draw an arm. Repeating an id returns the same arm."""
 
     experiment: str
     context: str
@@ -22,7 +24,7 @@ class Decide(NamedTuple):
 
 
 class Reward(NamedTuple):
-    """What the arm of a decision has earned."""
+    """Report the reward of a decision."""
 
     id: str
     reward: Value
@@ -30,7 +32,7 @@ class Reward(NamedTuple):
 
 
 class Activate(NamedTuple):
-    """A deferred decision was carried out."""
+    """Report that a deferred decision was carried out."""
 
     id: str
     experiment: str | None = None
@@ -40,7 +42,7 @@ Request = Decide | Reward | Activate
 
 
 class Receipt(NamedTuple):
-    """An arm was drawn, and it is on the disk."""
+    """An arm was drawn, and the decision is on the disk."""
 
     id: str
     arm: str
@@ -49,9 +51,18 @@ class Receipt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a reward or activation: applied, activated, repeated, conflict, unknown, expired, rolled_back."""
+    """Result of a reward or activation: applied, activated, repeated, conflict, unknown, expired, rolled_back."""
 
     outcome: str
+
+
+@dataclass(frozen=True)
+class GroupStatus:
+    """The groups of an experiment, by label; None where nothing was set."""
+
+    labels: dict[str, str] | None  # the group of every arm
+    entitlements: dict[str, float] | None  # of every group, or of every arm where there are no groups
+    pull_floor: float | dict[str, float] | None  # the same for every arm, or by group, or by arm
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class Status:
     policy: str
     feedback: str
     alpha: float | None
-    arms: tuple[str, ...]  # those that can be drawn, masked ones included
+    arms: tuple[str, ...]  # arms that are not retired, masked ones included
     retired_arms: tuple[str, ...]
     masked_arms: tuple[str, ...]
     paused: bool
@@ -80,37 +91,85 @@ class Status:
     rolled_back: int
     pending: int
     pulls: dict[str, int]
-    cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`; what the log sums up to
-    accounts: dict[str, float]  # R of every group, or arm: 1, and the rewards that count, mapped onto [0, 1]
-    groups: GroupStatus | None  # whom it is fair to; None where every arm is on its own
-    unhealthy: str | None  # what its policy failed at, and why; None while all is well
+    cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`: the sum of rewards in the log
+    accounts: dict[str, float]  # R of every group, or arm: 1 plus the rewards that count, mapped onto [0, 1]
+    groups: GroupStatus | None  # None where every arm is on its own, with equal entitlements and no floor
+    unhealthy: str | None  # what its policy failed at, and why; None while it works
 
-    @classmethod
-    def of(cls, experiment: Experiment, max_contexts: int) -> Status:
-        tally = experiment.tally
-        about_policy = experiment.about_policy()
-        return cls(
-            name=experiment.name,
-            policy=experiment.policy_name,
-            arms=tuple(experiment.live_arms),
-            retired_arms=tuple(experiment.arms[number] for number in sorted(experiment.retired)),
-            masked_arms=tuple(experiment.arms[number] for number in sorted(experiment.masked)),
-            paused=experiment.paused,
-            reward_range=(experiment.low, experiment.high),
-            reward_wait=experiment.reward_wait,
-            default_reward=experiment.default_reward,
-            policy_version=experiment.version,
-            contexts=experiment.n_contexts,
-            max_contexts=max_contexts,
-            decisions=tally.decisions,
-            rewards=tally.rewards,
-            defaulted=tally.defaulted,
-            expired=tally.expired,
-            lapsed=tally.lapsed,
-            rolled_back=tally.rolled_back,
-            pending=tally.pending,
-            pulls=dict(zip(experiment.arms, tally.pulls, strict=True)),
-            cumulative_rewards=dict(zip(experiment.arms, tally.earned, strict=True)),
-            **about_policy,
-            unhealthy=experiment.unhealthy,
-        )
+
+class ChangeRecord(NamedTuple):
+    """One change of an experiment: `position` in the log, and `by` whom (None: not recorded)."""
+
+    position: int
+    at: datetime
+    kind: str
+    by: str | None
+    details: dict[str, Any]
+
+
+class Ticket:
+    """The requests of one call, and their answers once they are on the disk."""
+
+    __slots__ = ("answers", "leads", "problem", "requests", "woken")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.answers: list[Any] | None = None
+        self.problem: BaseException | None = None
+        self.leads = False  # its caller serves all waiting tickets
+        self.woken = threading.Event()  # set when the ticket is served, or when its caller must lead
+
+    @property
+    def served(self) -> bool:
+        return self.answers is not None or self.problem is not None
+
+
+class Queue:
+    """Waiting tickets: one caller at a time serves them all in one commit, the others wait for their answers.
+
+    So threads that call an engine at the same time share the cost of a commit: 16 threads with two requests per call
+    get about eight times as many answers per second as one thread.
+    """
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket] = deque()
+        self._lock = threading.Lock()
+        self._led = False
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def wait(self, ticket: Ticket, lead: Callable[[Ticket], None]) -> None:
+        """Wait until the ticket is served: by another caller, or by `lead` when this caller's turn comes."""
+        try:
+            with self._lock:
+                self._tickets.append(ticket)
+                ticket.leads, self._led = not self._led, True
+            if not ticket.leads:
+                ticket.woken.wait()
+            if ticket.leads:
+                lead(ticket)
+        except BaseException:  # interrupted: the caller no longer waits for an answer
+            with self._lock, contextlib.suppress(ValueError):
+                self._tickets.remove(ticket)
+            raise
+        finally:
+            if ticket.leads:
+                self._pass_on()
+
+    def take(self, most: int) -> list[Ticket]:
+        """Remove and return the first tickets, up to `most` requests in all, but at least one ticket if any waits."""
+        batch, size = list[Ticket](), 0
+        with self._lock:
+            while self._tickets and size < most:
+                batch.append(self._tickets.popleft())
+                size += len(batch[-1].requests)
+        return batch
+
+    def _pass_on(self) -> None:
+        """Let the caller that has waited longest lead next."""
+        with self._lock:
+            self._led = bool(self._tickets)
+            if self._led:
+                self._tickets[0].leads = True
+                self._tickets[0].woken.set()

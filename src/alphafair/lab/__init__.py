@@ -1,1 +1,1 @@
-"""Experiments as values, the paper's among them; running them; what they show."""
+"""The lab: experiments as values, one runner, the paper's reproduction, the arena, and their reports."""

@@ -1,151 +1,150 @@
-"""The arena: all policies on all courses, how much of the gap each closes, and a page of it."""
+"""The arena: all policies in all scenarios, and how much of the gap to the optimum each closes."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import polars as pl
+from alphafair.lab import measure, paper
+from alphafair.lab.plan import Contender, Experiment, Generated, Plan
+from alphafair.lab.results import ArenaResults, Match
+from alphafair.lab.runner import Progress, Run, no_progress, run_plan
+from alphafair.pages import versions
+from alphafair.values import Vector
 
-from alphafair import metrics
-from alphafair.lab.claims import joint_leads
-from alphafair.lab.courses import (
-    ADAPTIVE,
-    ALPHAS,
-    BANDIT,
-    CONTENDERS,
-    COURSES,
-    DESCRIBED_CONTENDERS,
-    DESCRIBED_COURSES,
-    GUARANTEED,
+ALPHAS = (0.0, 0.5, 0.9)
+ADAPTIVE = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "bandit"),))
+ADAPTIVE_FULL = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "full"),))
+GUARANTEED = Contender("guaranteed alone", "guaranteed-learner")
+RIVAL = Contender("Frank-Wolfe UCB", "optimistic-frank-wolfe")
+FAIR_CB, FAIR_CB_FULL = (replace(contender, label="FairCB") for contender in (paper.FAIR_CB, paper.FAIR_CB_FULL))
+BANDIT = (ADAPTIVE, GUARANTEED, paper.ALPHA_FAIR_BANDIT, RIVAL, FAIR_CB, paper.SCALE_FREE, paper.UNIFORM_BANDIT)
+FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.INDEPENDENT, paper.HEDGE, FAIR_CB_FULL, paper.UNIFORM)
+MARGIN = 0.05  # of the gap: the adaptive policy may be below its guaranteed learner by so much
+
+N_FEATURES, N_CLUSTERS = 8, 32
+FEATURES = tuple(
+    Contender(label, "alpha-fair-adaptive", (("feedback", feedback), *more))
+    for feedback in ("bandit", "full")
+    for label, more in (("features and clusters", (("n_features", N_FEATURES),)), ("clusters alone", ()))
 )
-from alphafair.lab.experiment import Contender
-from alphafair.lab.match import Match
-from alphafair.lab.measured import Tables, about, band
-from alphafair.lab.paper import ALPHA_FAIR_BANDIT, BANDIT_FEEDBACK
-from alphafair.lab.pictures import GAP_CLOSED
-from alphafair.lab.report import write_page
-from alphafair.lab.results import Arena, Meeting, Score
-from alphafair.lab.run import Started, run, untold, versions
-from alphafair.values import Adversary, Vector
 
-MARGIN = 0.05  # of the gap: so much the adaptive policy may be below its guaranteed learner alone
-LONGEST = ("ratings", "stationary-large")
+SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))
+LARGE = (("n_rounds", 100_000), ("n_contexts", 50), ("n_arms", 100))
+MANY = (("n_rounds", 30_000), ("n_contexts", 300), ("n_arms", 19))
+CLICKS = (("n_rounds", 100_000), ("n_contexts", 12), ("n_arms", 10))
+SEEN = (("n_rounds", 30_000), ("n_contexts", 6), ("n_arms", 10))
 
 
-def plan(*, smoke: bool = False, n_seeds: int | None = None, described: bool = False) -> tuple[Match, ...]:
-    """All courses, or those with features, whose contenders are others; or the same, small."""
-    courses, contenders = (DESCRIBED_COURSES, DESCRIBED_CONTENDERS) if described else (COURSES, CONTENDERS)
-    courses = tuple(course.smoke() if smoke else course for course in courses)
-    if n_seeds is not None:
-        courses = tuple(replace(course, n_seeds=n_seeds) for course in courses)
-    return tuple(Match(course, contenders, ALPHAS) for course in courses)
+def _scenario(name: str, title: str, rounds: Generated, delay: int | None = None) -> Experiment:
+    contenders = FEATURES if rounds.n_clusters else (*BANDIT, *FULL)
+    return Experiment(f"arena-{name}", title, rounds, contenders, ALPHAS, n_seeds=20, n_records=1, delay=delay)
 
 
-def short_plan(*, smoke: bool = False) -> tuple[Match, ...]:
-    """For the report: bandit feedback at the paper's alpha, five seeds, neither the longest courses nor late ones."""
-    courses = [course for course in COURSES if course.delay is None and course.name not in LONGEST]
-    (alpha,) = BANDIT_FEEDBACK.alphas
-    shorter = [course.smoke() if smoke else replace(course, n_seeds=5) for course in courses]
-    return tuple(Match(course, BANDIT, (alpha,)) for course in shorter)
-
-
-def measure(
-    folder: Path,
-    *,
-    smoke: bool = False,
-    n_seeds: int | None = None,
-    jobs: int | None = None,
-    command: str = "alphafair arena",
-    started: Started = untold,
-) -> Arena:
-    """Run what has not been run. The tables are kept in the folder; `started` as in `run.Started`.
-
-    Without scikit-learn there are no clusters of features, so the courses with features are left out.
-    """
-    matches, described = (plan(smoke=smoke, n_seeds=n_seeds, described=which) for which in (False, True))
-    if find_spec("sklearn") is None:
-        described = ()
-
-    def met(matches: tuple[Match, ...]) -> tuple[Meeting, ...]:
-        compiled = cache(lambda: compile_all(matches, started("Compiling", len(matches[0].contenders))))
-        ran = partial(run, home=folder, jobs=jobs, started=started, prepare=compiled)
-        return tuple(meeting(match, ran(match.work)) for match in matches)
-
-    return Arena(command, versions(), ALPHAS, met(matches), met(described))
-
-
-def compile_all(matches: tuple[Match, ...], advance: Callable[[int], None]) -> None:
-    """Every loop of every contender, on a few rounds: rewards at once, late, from an adversary."""
-    kinds = {(match.course.maker == "adversary", match.course.delay is None): match for match in matches}
-    for contender in matches[0].contenders:
-        for match in kinds.values():
-            replace(match, course=match.course.smoke(), contenders=(contender,), alphas=match.alphas[:1]).played(0)
-        advance(1)
-
-
-def meeting(match: Match, tables: Tables) -> Meeting:
-    """What a course has come to: every contender at every alpha, with bands over the seeds."""
-    table = pl.concat(tables.values())  # seed by seed
-    made = match.course.made(0)
-    stream = made.stream if isinstance(made, Adversary) else made
-    scores = [score(table, contender, alpha) for alpha in match.alphas for contender in match.contenders]
-    several = isinstance(made, Adversary) and match.course.n_seeds > 1  # one seed alone decides nothing
-    promised = dict(promises(table, match.alphas)) if several else {}
-    return Meeting(
-        **about(match.work, stream, match.course.n_seeds),
-        name=match.course.name,
-        delay=match.course.delay,
-        scores=tuple(scores),
-        promises=tuple(joint_leads(promised)),
+SCENARIOS = Plan(
+    (
+        _scenario("ratings-5000", "ratings 5,000", Generated("movielens_small", n_first=5_000)),
+        _scenario("ratings-20000", "ratings 20,000", Generated("movielens_small", n_first=20_000)),
+        _scenario("ratings", "ratings, all", Generated("movielens_small")),
+        _scenario("stationary-small", "stationary 12 x 10", Generated("stationary", SMALL)),
+        _scenario("stationary-large", "stationary 50 x 100", Generated("stationary", LARGE)),
+        _scenario("drift-slow", "drift, 6 phases", Generated("phases", (*SMALL, ("n_phases", 6)))),
+        _scenario("drift-fast", "drift, 20 phases", Generated("phases", (*SMALL, ("n_phases", 20)))),
+        _scenario("day-and-night", "day and night", Generated("day_and_night", SMALL)),
+        _scenario("zipf-contexts", "zipf contexts", Generated("zipf_contexts", MANY)),
+        _scenario("clicks-one-best", "clicks, one best", Generated("sparse_clicks", CLICKS)),
+        _scenario(
+            "clicks", "clicks 0 to 5%", Generated("sparse_clicks", (*CLICKS, ("rates", (0.0, 0.05)), ("best", None)))
+        ),
+        _scenario(
+            "impossibility", "impossibility", Generated("impossibility", (("n_half", 5_000), ("reward_floor", 0.2)))
+        ),
+        _scenario("tiny", "tiny rewards", Generated("stationary", SMALL, reward_scale=2.0**-20)),
+        _scenario("late-100", "100 rounds late", Generated("stationary", SMALL), delay=100),
+        _scenario("late-1000", "1,000 rounds late", Generated("stationary", SMALL), delay=1_000),
+        _scenario("ratings-late", "ratings, 10 late", Generated("movielens_small", n_first=20_000), delay=10),
+        _scenario("settled", "settled lowered", Generated("adversary", (("kind", "settled"), *SEEN))),
+        _scenario("largest", "largest p lowered", Generated("adversary", (("kind", "largest"), *SEEN))),
+        _scenario("halving", "favourite halved", Generated("adversary", (("kind", "halving"), *SEEN))),
     )
-
-
-def score(table: pl.DataFrame, contender: Contender, alpha: float) -> Score:
-    closed, performance = by_seed(table, contender, alpha)
-    return Score(
-        label=contender.label,
-        policy=contender.policy,
-        feedback=contender.feedback.value,
-        alpha=alpha,
-        n_seeds=len(performance),
-        alpha_performance=band(performance),
-        gap_closed=None if closed is None else band(closed),
+)
+FEATURE_SCENARIOS = Plan(
+    tuple(
+        _scenario(f"described-{kind}", title, Generated("described", settings, n_clusters=N_CLUSTERS))
+        for kind, title in (
+            ("linear", "linear"),
+            ("changing", "changing halfway"),
+            ("quadratic", "quadratic"),
+            ("clusters", "hidden clusters"),
+        )
+        for settings in [(("kind", kind), ("n_rounds", 30_000), ("n_arms", 10), ("n_features", N_FEATURES))]
     )
+)
+SHORT = Plan(  # for the report: bandit feedback at the paper's alpha, without the longest and the late scenarios
+    tuple(
+        replace(each, contenders=BANDIT, alphas=paper.BANDIT_FEEDBACK.alphas, n_seeds=5)
+        for each in SCENARIOS
+        if each.delay is None and each.name not in ("arena-ratings", "arena-stationary-large")
+    )
+)
 
 
-def by_seed(table: pl.DataFrame, contender: Contender, alpha: float) -> tuple[Vector | None, Vector]:
-    """(ALG - UNI) / (OPT - UNI), uniform play as expected, the optimum of the rounds that were met; and ALG.
+def match(run: Run) -> Match:
+    """The results of one scenario, with the promises where an adversary plays; one seed cannot decide those."""
+    source = run.experiment.rounds
+    is_adversary = isinstance(source, Generated) and source.maker == "adversary"
+    return measure.match(run, dict(promises(run)) if is_adversary and run.experiment.n_seeds > 1 else {})
 
-    The first is None where a seed has no gap to close.
+
+def promises(run: Run) -> Iterator[tuple[str, Vector]]:
+    """How far the adaptive policy is above each limit against an adversary that sees the distribution, by seed.
+
+    The limits are its guaranteed learner alone, less a margin, and the paper's bandit policy, each against the same
+    adversary.
     """
-    mine = table.filter(contender=contender.key, alpha=alpha)
-    earned, uniform, best, gaps = (mine[name].to_numpy() for name in ("accounts", "uniform", "optimum", "gap"))
-    seeds = zip(best, uniform, gaps, strict=True)
-    learnable = all(metrics.has_gap(top, even, alpha, certified=gap) for top, even, gap in seeds)
-    closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else None
-    return closed, metrics.alpha_performance(earned, alpha)
-
-
-def promises(table: pl.DataFrame, alphas: tuple[float, ...]) -> Iterator[tuple[str, Vector]]:
-    """Against an adversary that sees the distribution: how far the adaptive policy is above what it must not be below.
-
-    That is its guaranteed learner alone, less a margin, and the paper's bandit, each against the same adversary.
-    """
-    for alpha in alphas:
-        ours, _ = by_seed(table, ADAPTIVE, alpha)
-        for other, margin in ((GUARANTEED, MARGIN), (ALPHA_FAIR_BANDIT, 0.0)):
-            theirs, _ = by_seed(table, other, alpha)
+    for alpha in run.experiment.alphas:
+        ours, _ = measure.gap_closed_by_seed(run, ADAPTIVE, alpha)
+        for other, margin in ((GUARANTEED, MARGIN), (paper.ALPHA_FAIR_BANDIT, 0.0)):
+            theirs, _ = measure.gap_closed_by_seed(run, other, alpha)
             if ours is None or theirs is None:
                 continue  # no gap to close
             less = f" less {margin:.0%} of the gap" if margin else ""
             yield f"above {other.label}{less} at \u03b1 = {alpha:g}", ours - theirs + margin
 
 
-def arena(folder: Path, *, started: Started = untold, **options: Any) -> Arena:
-    """Measure, then write the page, the picture in three formats and results.json. Options are those of `measure`."""
-    found = measure(folder / "runs", started=started, **options)
-    write_page(folder, "arena.html", found, found.meetings, [GAP_CLOSED._replace(of="")], started)
+def run_arena(
+    folder: Path,
+    *,
+    smoke: bool = False,
+    n_seeds: int | None = None,
+    command: str = "alphafair arena",
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    progress: Progress = no_progress,
+) -> ArenaResults:
+    """Run every scenario that has not been run; `executor`, `jobs` and `progress` as in `run_plan`.
+
+    Scenarios with features need scikit-learn for clusters and are left out where it is not installed.
+    """
+    play = partial(run_plan, folder=folder, executor=executor, jobs=jobs, progress=progress)
+
+    def matches(plan: Plan) -> tuple[Match, ...]:
+        plan = plan.smoke() if smoke else plan
+        return tuple(map(match, play(plan if n_seeds is None else plan.with_seeds(n_seeds))))
+
+    with_features = matches(FEATURE_SCENARIOS) if find_spec("sklearn") is not None else ()
+    return ArenaResults(command, versions(), ALPHAS, matches(SCENARIOS), with_features)
+
+
+def write_arena(folder: Path, *, progress: Progress = no_progress, **options: Any) -> ArenaResults:
+    """Run the arena, and write its page, its figure in three formats and results.json; options as in `run_arena`."""
+    from alphafair.lab.report import write_arena_page
+
+    found = run_arena(folder / "runs", progress=progress, **options)
+    write_arena_page(found, folder, progress)
     return found

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from alphafair.lab.atomic_write import atomic_write
-from alphafair.lab.report import render, save_picture
-from alphafair.lab.run import versions
+from alphafair.pages import atomic_write, render, save_figure, versions
 
 
 class LogReport(NamedTuple):
@@ -31,7 +29,7 @@ class LogReport(NamedTuple):
 
 def write_log_report(report: LogReport, figure: Figure, folder: Path) -> Path:
     """Write NAME.html, NAME.json and the picture in three formats; say where the page is."""
-    drawings = {report.name: save_picture(figure, folder, report.name, report.title)}
+    drawings = {report.name: save_figure(figure, folder, report.name, report.title)}
     page = folder / f"{report.name}.html"
     atomic_write(page, render("log.html", report=report, drawings=drawings, versions=versions()))
     atomic_write(folder / f"{report.name}.json", json.dumps(report.numbers, indent=2, allow_nan=False) + "\n")

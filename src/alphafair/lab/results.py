@@ -1,84 +1,61 @@
-"""What the experiments found, as values: made from tables by `measured`, shown by the report, kept by `serialize`."""
+"""Results as values, and as JSON. `measure` makes them from tables; the report shows them."""
 
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
 from alphafair import metrics
-from alphafair.values import Matrix, Vector
+from alphafair.errors import InvalidArgument
+from alphafair.values import Interval, Matrix, Vector
 
 Floats = tuple[float, ...]
 
 
-class Band(NamedTuple):
-    """A mean over seeds and its 95% confidence interval; without width where nothing is random.
-
-    All three are numbers, or arrays along the recorded rounds or along floors.
-    """
-
-    mean: Any
-    low: Any
-    high: Any
-
-    @classmethod
-    def exact(cls, values: Any) -> "Band":
-        """Where nothing is random."""
-        return cls(values, values, values)
-
-    @property
-    def end(self) -> "Band":
-        return Band(*(side[-1] for side in self))
-
-    @property
-    def random(self) -> bool:
-        return bool(np.any(self.high > self.low))
-
-    @property
-    def size(self) -> "Band":
-        """How far from zero, without a sign."""
-        return self if self.mean > 0.0 else Band(-self.mean, -self.high, -self.low)
-
-    def minus(self, level: Any) -> "Band":
-        return Band(*(side - level for side in self))
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """What one contender did in an experiment over time."""
+    """The results of one contender at the recorded rounds; intervals are confidence intervals over the seeds."""
 
     label: str
     policy: str
     feedback: str
     settings: dict[str, Any]
     n_seeds: int
-    alpha_performance: Band
-    jain_index: Band
-    average_reward: Band
-    standard_regret: Band
-    approximate_regret: Band
-    ratio: Band
+    alpha_performance: Interval
+    jain_index: Interval
+    average_reward: Interval
+    standard_regret: Interval
+    approximate_regret: Interval
+    ratio: Interval
     final_accounts: Vector  # per arm
     pull_shares: Vector  # per arm
-    gap_closed: Band | None = None  # where there is no gap to close
-    certificates: dict[str, float] | None = None  # with full information: what some of these are at most, by metric
-    vacuous: bool | None = None  # True where certificates say nothing
+    gap_closed: Interval | None = None  # None: there is no gap to close
+    certificates: dict[str, float] | None = None  # under full information: upper bounds, by metric
+    vacuous: bool | None = None  # True: the certificates are above any attainable score
 
     @property
-    def learned(self) -> Band | None:
-        """The gap closed to a millionth: uniform play closes nothing, not 1e-15."""
+    def learned(self) -> Interval | None:
+        """The gap closed, rounded to a millionth: uniform play closes 0, not 1e-15."""
         if self.gap_closed is None:
             return None
-        return Band(*(round(side, 6) + 0.0 for side in self.gap_closed))
+        return Interval(*(round(side, 6) + 0.0 for side in self.gap_closed))
 
     @property
     def least(self) -> float:
-        """What the worst-off arm has earned."""
+        """The account of the worst-off arm."""
         return float(self.final_accounts.min())
 
 
 @dataclass(frozen=True)
 class Section:
+    """What all results have. The digest names the tables that they were computed from."""
+
     title: str
     digest: str
     seeds: tuple[int, ...]
@@ -94,12 +71,12 @@ class OnRounds(Section):
 @dataclass(frozen=True)
 class OnRatings(OnRounds):
     arm_labels: tuple[str, ...]
-    settings: dict[str, Any]  # which part of the ratings was played
+    settings: dict[str, Any]  # which part of the ratings was used
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best fixed policy in hindsight at every recorded round, and how far its value may be off at most."""
+    """The value of the best fixed policy in hindsight at every recorded round, and the gap of its certificate."""
 
     values: Vector
     gaps: Vector
@@ -107,7 +84,7 @@ class Optimum:
 
 @dataclass(frozen=True)
 class OverTime(OnRatings):
-    """Contenders at one alpha, round by round."""
+    """Contenders at one alpha, over the recorded rounds."""
 
     alpha: float
     rounds: tuple[int, ...]
@@ -132,37 +109,37 @@ class OverTime(OnRatings):
         return list(self.contenders.values())
 
     def ranked(self, metric: str) -> list[Outcome]:
-        """By where they end, the best first: regrets are better the lower they are."""
+        """The contenders by their final value, the best first; of a regret the lowest is best."""
         sign = 1.0 if metric.endswith("regret") else -1.0
-        return sorted(self.outcomes, key=lambda each: (sign * getattr(each, metric).end.mean, each.label))
+        return sorted(self.outcomes, key=lambda each: (sign * getattr(each, metric).last.value, each.label))
 
     def of(self, policy: str, feedback: str | None = None) -> Outcome:
-        """The contender that is this policy, with this feedback if given."""
+        """The contender with this policy, and with this feedback if given."""
         return next(each for each in self.outcomes if each.policy == policy and feedback in (None, each.feedback))
 
     def reward_per_arm(self, performance: float) -> float:
-        """What every arm would have earned if all had earned alike."""
+        """The reward of each arm if all arms had the same and scored this alpha-performance."""
         power = 1.0 - self.alpha
         return float((performance * power / self.n_arms) ** (1.0 / power))
 
     def early_leads(self, ours: str) -> list[tuple[str, int]]:
-        """Who was more equal than one of them earlier but is not at the end, and when last."""
+        """Contenders with a higher Jain index than `ours` at some round but not at the end, and the last such round."""
         found = []
         for each in self.ranked("jain_index"):
-            ahead = np.flatnonzero(each.jain_index.mean > self.contenders[ours].jain_index.mean)
+            ahead = np.flatnonzero(each.jain_index.value > self.contenders[ours].jain_index.value)
             if len(ahead) and ahead[-1] < len(self.rounds) - 1:
                 found.append((each.label, self.rounds[ahead[-1]]))
         return found
 
-    def differences(self, metric: str) -> dict[str, Band]:
-        """Every contender less the first, by their labels."""
-        first = getattr(self.outcomes[0], metric).mean
-        return {each.label.replace("_", " "): getattr(each, metric).minus(first) for each in self.outcomes}
+    def differences(self, metric: str) -> dict[str, Interval]:
+        """The difference of every contender to the first, by label."""
+        first = getattr(self.outcomes[0], metric).value
+        return {each.label.replace("_", " "): getattr(each, metric) - first for each in self.outcomes}
 
     def largest_difference(self) -> tuple[float, str, str]:
-        """From the first at any round in either metric, as a part of the first's value; whose, and in which."""
+        """The largest relative difference to the first contender at any round: its size, contender and metric."""
         return max(
-            (float(np.abs(found.mean / getattr(self.outcomes[0], metric).mean).max()), label, metric)
+            (float(np.abs(found.value / getattr(self.outcomes[0], metric).value).max()), label, metric)
             for metric in ("alpha_performance", "jain_index")
             for label, found in self.differences(metric).items()
         )
@@ -170,14 +147,14 @@ class OverTime(OnRatings):
 
 @dataclass(frozen=True)
 class First:
-    """Who ends best in one metric, and how far ahead of each of the others, seed by seed."""
+    """The contender that ends best in one metric, and its lead over each of the others, paired by seed."""
 
     label: str
-    ahead: dict[str, Band]
+    ahead: dict[str, Interval]
 
     @property
     def close(self) -> list[str]:
-        """Whom the seeds do not tell from it."""
+        """The contenders whose difference to it is not significant."""
         return [label for label, ahead in sorted(self.ahead.items()) if ahead.low <= 0.0]
 
 
@@ -188,10 +165,10 @@ class Compared(OverTime):
 
 @dataclass(frozen=True)
 class PullShares(OnRounds):
-    """How often arms of fixed pay are pulled."""
+    """How often arms with constant rewards are pulled."""
 
     alpha: float
-    arms: Vector  # what each pays, the best first
+    arms: Vector  # their rewards, the best first
     shares: dict[str, Vector]  # by contender, per arm
 
 
@@ -202,7 +179,7 @@ class Sign(OverTime):
 
 @dataclass(frozen=True)
 class OverAlpha(OnRatings):
-    """Where one policy ends, for every alpha."""
+    """The final results of one policy, for every alpha."""
 
     data: str
     alphas: Floats
@@ -211,32 +188,32 @@ class OverAlpha(OnRatings):
     final_accounts: Matrix  # per arm
 
     def steps_back(self, metric: str) -> list[tuple[float, float]]:
-        """Of the steps of a metric along alpha those that go against its whole change: by how much, and after which."""
+        """Steps of a metric along alpha against the direction of its whole change: the size of each, and its alpha."""
         values = getattr(self, metric)
         moves = np.diff(values) * (1.0 if values[-1] >= values[0] else -1.0)
         return [(-float(move), alpha) for move, alpha in zip(moves, self.alphas, strict=False) if move < 0.0]
 
     def half_way(self) -> int | None:
-        """The place of the first alpha with half of the equality that the last one has more than the first."""
+        """The position of the first alpha with at least half of the whole rise in Jain's index."""
         jain = self.jain_index - self.jain_index[0]
         return int(np.flatnonzero(jain >= jain[-1] / 2.0)[0]) if jain[-1] > 0.0 else None
 
 
 @dataclass(frozen=True)
 class OverFloor(OnRatings):
-    """Where FairCB ends along its floor, against alpha-FairCB, which has none; by feedback, "full" and "bandit"."""
+    """The final results of FairCB for every pull floor, and of alpha-FairCB, which has none; by feedback."""
 
     alpha: float
     floors: Floats
-    fair_cb: dict[str, dict[str, Band]]  # by metric
-    alpha_fair: dict[str, dict[str, Band]]
-    ahead: dict[str, Band]  # of alpha-FairCB over FairCB, seed by seed
-    maxima: Vector  # over the seeds of FairCB (bandit): what the published code plots
+    fair_cb: dict[str, dict[str, Interval]]  # by metric
+    alpha_fair: dict[str, dict[str, Interval]]
+    ahead: dict[str, Interval]  # of alpha-FairCB over FairCB, paired by seed
+    maxima: Vector  # over the seeds of FairCB (bandit), which the published code plots
 
 
 @dataclass(frozen=True)
 class Limits(Section):
-    """OPT/ALG on the two-context instance, by alpha and length, and the limit that no online policy can beat."""
+    """OPT/ALG on the two-context instance, by alpha and length, and the limit for any online policy."""
 
     halves: tuple[int, ...]
     alphas: Floats
@@ -245,37 +222,29 @@ class Limits(Section):
 
     @property
     def distances(self) -> Vector:
-        """The largest distance to a limit at every length, as a part of it."""
+        """The largest relative distance to a limit, at every length."""
         away: Vector = np.abs(self.ratios / self.limits[:, None] - 1.0).max(axis=0)
         return away
 
 
 @dataclass(frozen=True)
-class Lead:
-    """What a claim says is above zero: the mean over seeds and its confidence interval."""
-
-    what: str
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Claim:
+    """A claim, and what was measured. `leads` are the differences that it says are above zero."""
+
     id: str
     experiment: str
     source: str
     claim: str
     measured: str
     verdict: str
-    leads: tuple[Lead, ...]
+    leads: dict[str, Interval]
     data: str
     independent: bool = True
 
 
 @dataclass(frozen=True)
 class Part:
-    """How many ratings of a known data set were found."""
+    """An incomplete copy of a known data set: how many of its ratings were found."""
 
     of: str
     found: int
@@ -284,7 +253,7 @@ class Part:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """`stand_in`: whether it is anything else than the paper's data; `part`: if it is a part of a known data set."""
+    """The data set: whether it stands in for the paper's data, and whether it is a part of a known one."""
 
     name: str
     stand_in: bool
@@ -294,25 +263,25 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Score:
-    """What one contender did on one course of the arena."""
+    """The result of one contender in one scenario of the arena."""
 
     label: str
     policy: str
     feedback: str
     alpha: float
     n_seeds: int
-    alpha_performance: Band
-    gap_closed: Band | None = None  # where there is no gap to close
+    alpha_performance: Interval
+    gap_closed: Interval | None = None  # None: there is no gap to close
 
 
 @dataclass(frozen=True)
-class Meeting(OnRounds):
-    """All contenders on one course."""
+class Match(OnRounds):
+    """All contenders in one scenario of the arena."""
 
     name: str
     delay: int | None
     scores: tuple[Score, ...]
-    promises: tuple[Lead, ...] = ()  # of the adaptive policy against an adversary that sees the distribution
+    promises: dict[str, Interval]  # leads of the adaptive policy against an adversary that sees the distribution
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
@@ -329,13 +298,13 @@ class Experiments:
     step: OverTime
     readings: OverTime
     delta: OverTime
-    arena: tuple[Meeting, ...]
+    arena: tuple[Match, ...]
 
     def sections(self) -> list[tuple[str, Any]]:
-        """All of them by name, in order of their names, the toy, and every course of the arena."""
+        """All sections with their names in alphabetical order, then the toy experiment and the matches of the arena."""
         names = sorted(field.name for field in fields(self) if field.name != "arena")
-        courses = (("arena", each) for each in self.arena)
-        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy), *courses]
+        matches = (("arena", each) for each in self.arena)
+        return [*((name, getattr(self, name)) for name in names), ("toy", self.sign.toy), *matches]
 
 
 @dataclass(frozen=True)
@@ -348,9 +317,38 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Arena:
+class ArenaResults:
     command: str
     versions: dict[str, str]
     alphas: Floats
-    meetings: tuple[Meeting, ...]
-    described: tuple[Meeting, ...]  # on rounds with features, where 100% is who knows every mean
+    matches: tuple[Match, ...]
+    with_features: tuple[Match, ...]  # on rounds with features, where 100% is the policy that knows every mean
+
+
+# JSON
+
+NUMBERS = re.compile(r"\[\n\s*([-+.\deE,\s]+?)\s*\n\s*\]")
+
+
+def plain(value: Any, where: str = "results") -> Any:
+    """A value as JSON types: objects, lists, strings and finite numbers. Optional fields that are None are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        optional = {field.name for field in fields(value) if field.default is None}
+        value = {name: each for name, each in vars(value).items() if each is not None or name not in optional}
+    if isinstance(value, Interval):
+        value = value._asdict()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(each, f"{where}[{key!r}]") for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(each, f"{where}[{place}]") for place, each in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgument(where, "finite", value, "Run that experiment again.")
+    return value
+
+
+def as_json(results: Results | ArenaResults) -> str:
+    """Results as JSON, in the order of the fields, with each list of numbers on one line."""
+    text = json.dumps(plain(results), indent=1, ensure_ascii=False, allow_nan=False)
+    return NUMBERS.sub(lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"

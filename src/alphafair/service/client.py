@@ -1,31 +1,114 @@
-"""Python clients of the service, one that blocks and one that is awaited, with the names of the engine.
+"""Python clients of the service, blocking and asynchronous, with the names and return types of the engine.
 
-A request whose answer got lost is sent again where that does no harm: decisions get their id before they are sent, and
-a reward counts once. `client_calls` decides what is sent and when, `client_http` sends it.
+Every call is written once, in `_Calls`, as a generator: it yields what to send and how long to pause, receives the
+replies, and returns the result. `Client` runs these generators with blocking sockets, `AsyncClient` with asyncio; see
+`client_http`. Paths, methods, answer types and what may be sent twice come from the table of routes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import email.utils
+import functools
+import inspect
+import json
+import math
+import numbers
 import os
+import random
+import re
+import reprlib
+import secrets
 import ssl
 import time
-from collections.abc import Iterable
-from contextlib import closing
-from typing import Any, Self, TypeVar
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC
+from decimal import Decimal
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO, Concatenate, NamedTuple, ParamSpec, Self, SupportsFloat, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+
+try:
+    import msgspec
+
+    from alphafair.service.client_http import AsyncPool, Endpoint, HttpRequest, Lost, Reply, ThreadPool
+except ModuleNotFoundError as missing:
+    raise ImportError(f'The client needs {missing.name}. Run: pip install "alphafair[client]"') from None
 
 from alphafair import validate
-from alphafair.service import client_calls as calls
-from alphafair.service.client_calls import Drawn as Drawn
-from alphafair.service.client_calls import Failure, Pause, Plan, Reward, Terms
-from alphafair.service.client_calls import ServiceError as ServiceError
-from alphafair.service.client_http import AsyncPool, Endpoint, Lost, ThreadPool
+from alphafair.engine.requests import Outcome, Receipt
+from alphafair.errors import InvalidArgument
+from alphafair.groups import Groups
+from alphafair.service import routes
+from alphafair.service.errors import status_of
+from alphafair.service.messages import JSON_FORMS, ChangeItem, ExperimentAnswer, NewExperiment
+from alphafair.service.routes import Route
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds
+LONGEST_TIMEOUT = 1e6  # seconds
+EXPORT_TIMEOUT = 600.0  # seconds
+BATCH_ITEMS, BATCH_BYTES = 1000, 500_000  # of one request; the service accepts 1,000 items and by default 1 MB
+NOTHING_DONE = (429, 503)  # statuses with which the service says that it has done nothing
+TEMPORARY = (408, 429, 502, 503, 504)  # statuses after which another attempt may succeed, whoever sent them
+CHECK_URL = "Check the url, and any proxy between this program and the service."
+
+P = ParamSpec("P")
 Result = TypeVar("Result")
+Reward = SupportsFloat | Mapping[str, SupportsFloat]
+
+
+class ServiceError(Exception):
+    """A call that failed: the status of the answer, and the parts of its error.
+
+    Arguments that cannot be sent, such as a reward that is not a number, raise it too, with status 422. `code` is the
+    service's code, `bad_answer` for a success that cannot be read, and for an answer that is not from the service the
+    name of its status, such as `bad_gateway`.
+    """
+
+    def __init__(self, status: int, code: str, message: str, argument: str | None = None, repair: str | None = None):
+        super().__init__(status, code, message, argument, repair)
+        self.status, self.code, self.message, self.argument, self.repair = status, code, message, argument, repair
+
+    def __str__(self) -> str:
+        where = f" ({self.argument})" if self.argument else ""
+        repair = "" if self.repair is None or self.repair in self.message else f" {self.repair}"
+        return f"{self.status} {self.code}{where}: {self.message}{repair}"
+
+
+Failure = ServiceError | ConnectionError
+
+
+class Attempt(NamedTuple):
+    """Send a request: wait for a connection until the deadline, then at most `longest` seconds for the reply."""
+
+    request: HttpRequest
+    deadline: float
+    longest: float
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+
+class Terms(NamedTuple):
+    """How long a call may take, its deadline (of `time.monotonic`), and how often it may be repeated."""
+
+    timeout: float
+    deadline: float
+    retries: int
+
+
+Call = Generator[Attempt | Pause, Reply | None, Result]
 
 
 class _Settings:
-    """What both clients are made with."""
+    """What both clients are created with."""
 
     def __init__(
         self,
@@ -38,8 +121,7 @@ class _Settings:
         unix_socket: str | os.PathLike[str] | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        high = calls.LONGEST_TIMEOUT
-        self._timeout = validate.number("timeout", timeout, low=0.0, high=high, low_open=True)
+        self._timeout = validate.number("timeout", timeout, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
         self._retries = validate.integer("retries", retries, low=0)
         endpoint = Endpoint(url, key=key, unix_socket=unix_socket, ssl_context=ssl_context)
         self._open(endpoint, validate.integer("max_connections", max_connections, low=1))
@@ -48,98 +130,250 @@ class _Settings:
         raise NotImplementedError
 
     def _terms(self, timeout: float | None) -> Terms:
-        return calls.terms(self._timeout if timeout is None else timeout, self._retries)
+        try:
+            seconds = self._timeout if timeout is None else timeout
+            seconds = validate.number("timeout", seconds, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
+        except InvalidArgument as problem:
+            raise ServiceError(422, "bad_request", str(problem), problem.argument, problem.repair) from None
+        return Terms(seconds, time.monotonic() + seconds, self._retries)
+
+    def _change(self, name: str, timeout: float | None, **change: Any) -> Call[ExperimentAnswer]:
+        return _call(self._terms(timeout), routes.CHANGE, change, name=name)
 
 
-class Client(_Settings):
-    """Talk to a service, waiting for every answer.
+class _Calls(_Settings):
+    """The calls of both clients, as generators. Both take them over one by one."""
 
-    A call returns or raises within `timeout` seconds, all its attempts included; methods take another `timeout` for one
-    call. It raises `ServiceError` if it was refused, and `ConnectionError` if there was no answer. Within this time a
-    request is sent again, at most `retries` times, after pauses that double and are shortened at random:
-
-    - decisions, rewards, activations and whatever only reads: if the connection is lost, and after 408, 429, 502, 503
-      and 504, from whomever. A decision without an id gets one first, so that every attempt asks for the same decision;
-    - `create` and `change`: if nothing was sent, or after a 429 or 503 of the service itself, which then has done
-      nothing. Otherwise the failure is raised at once: whether they were carried out is not known.
-
-    One client may serve many threads, and may be used after a fork. It keeps up to `max_connections` connections open;
-    further calls wait for one of them. `ssl_context` is for https, in place of the system's defaults.
-    """
-
-    def create(
-        self, name: str, arms: Iterable[str], *, timeout: float | None = None, **settings: Any
-    ) -> dict[str, Any]:
-        """Begin an experiment: the arguments of `Engine.create`, those of the policy as `settings={...}`."""
-        return self._run(calls.create(self._terms(timeout), name, arms, settings))
-
-    def experiments(self, *, timeout: float | None = None) -> list[str]:
-        """The names of all experiments."""
-        return self._run(calls.experiments(self._terms(timeout)))
-
-    def experiment(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
-        """One experiment as it stands."""
-        return self._run(calls.experiment(self._terms(timeout), name))
-
-    def change(self, name: str, *, timeout: float | None = None, **change: Any) -> dict[str, Any]:
-        """One change: `alpha=0.5`, `add_arm="cyd"`, `retire_arm="ben"`, `paused=True`."""
-        return self._run(calls.change(self._terms(timeout), name, change))
+    # decisions and rewards
 
     def decide(
         self,
         experiment: str,
         context: str,
-        *,
         id: str | None = None,
         available: Iterable[str] | None = None,
         deferred: bool = False,
+        *,
         timeout: float | None = None,
-    ) -> Drawn:
-        """An arm for a context."""
-        return self._run(calls.decide(self._terms(timeout), experiment, context, id, available, deferred))
+    ) -> Call[Receipt]:
+        """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision."""
+        body = _decision(context, id, available, deferred)
+        return _call(self._terms(timeout), routes.DECIDE, body, name=experiment)
 
-    def reward(self, experiment: str, id: str, reward: Reward, *, timeout: float | None = None) -> str:
-        """Report what came of a decision: "applied" or "repeated"."""
-        return self._run(calls.reward(self._terms(timeout), experiment, id, reward))
+    def reward(self, id: str, reward: Reward, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
+        """Report the reward of a decision: "applied" or "repeated"; any other outcome raises `ServiceError`."""
+        return _call(self._terms(timeout), routes.REWARD, _reward(id, reward), name=experiment)
 
-    def activate(self, experiment: str, id: str, *, timeout: float | None = None) -> str:
-        """Report that a deferred decision was shown: "activated" or "repeated"."""
-        return self._run(calls.activate(self._terms(timeout), experiment, id))
+    def activate(self, id: str, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
+        """Report that a deferred decision was carried out: "activated" or "repeated"."""
+        return _call(self._terms(timeout), routes.ACTIVATE, {"id": _label("id", id)}, name=experiment)
 
     def decide_many(
         self,
         experiment: str,
         contexts: Iterable[str],
-        *,
         ids: Iterable[str | None] | None = None,
         available: Iterable[str] | Iterable[Iterable[str] | None] | None = None,
         deferred: bool | Iterable[bool] = False,
+        *,
         timeout: float | None = None,
-    ) -> list[Drawn | Failure]:
-        """An arm for each of any number of contexts, in order, or the exception that `decide` would raise for it.
+    ) -> Call[list[Receipt | Failure]]:
+        """Draw an arm for each context, in order; an item that fails has the exception that `decide` would raise.
 
-        `ids` has one entry per context; `available` is a list of arms for all of them, or one list or None per context;
-        `deferred` is for all of them, or one per context. More than 1,000 contexts are sent in several requests, one
-        after the other. If the first fails, its exception is raised; if a later one does, that exception is the answer
-        to its contexts and to all after them.
+        `ids` has one entry per context. `available` is one list of arms for all contexts, or one list or None per
+        context. `deferred` is one value for all contexts, or one per context. More than 1,000 contexts are sent in
+        several requests, one after the other. If the first request fails, its exception is raised; if a later one
+        fails, its exception is the result of its contexts and of all after them.
         """
-        terms = self._terms(timeout)
-        return self._run(calls.decide_many(terms, experiment, contexts, ids, available, deferred))
+        labels = _list("contexts", contexts)
+        arms: Any = None if available is None else _list("available", available)
+        if arms is None or all(isinstance(arm, str) for arm in arms):
+            arms = [arms] * len(labels)
+        one = isinstance(deferred, bool | np.bool_)
+        columns = {
+            "ids": [None] * len(labels) if ids is None else _list("ids", ids),
+            "available": arms,
+            "deferred": [deferred] * len(labels) if one else _list("deferred", deferred),
+        }
+        for name, column in columns.items():
+            if len(column) != len(labels):
+                repair = f"There are {len(labels)} contexts."
+                raise _invalid(name, "as many as contexts", f"{len(column)} of them", repair)
+        items = [_item(_decision, *row) for row in zip(labels, *columns.values(), strict=True)]
+        return _batch(self._terms(timeout), routes.DECIDE_MANY, experiment, items, Receipt)
 
     def reward_many(
-        self, experiment: str, rewards: Iterable[tuple[str, Reward]], *, timeout: float | None = None
-    ) -> list[str | Failure]:
-        """The outcome of each pair of id and reward, in order, or what `reward` would raise; as `decide_many`."""
-        return self._run(calls.reward_many(self._terms(timeout), experiment, rewards))
+        self, rewards: Iterable[tuple[str, Reward]], *, experiment: str, timeout: float | None = None
+    ) -> Call[list[Outcome | Failure]]:
+        """Report pairs of id and reward; an item that fails has the exception that `reward` would raise."""
+        items = [_item(_reward, *_pair(pair)) for pair in _list("rewards", rewards)]
+        return _batch(self._terms(timeout), routes.REWARD_MANY, experiment, items, Outcome)
 
-    def download_log(
-        self, experiment: str, path: str | os.PathLike[str], *, format: str = "parquet", timeout: float = 600.0
-    ) -> None:
-        """The exploration log, into a file: "parquet", "csv" or "jsonl". Until it is complete, an older file stays."""
-        self._run(calls.download_log(self._terms(timeout), experiment, path, format))
+    # experiments
+
+    def create(
+        self, /, name: str, *, arms: Iterable[str], timeout: float | None = None, **settings: Any
+    ) -> Call[ExperimentAnswer]:
+        """Create an experiment, with the arguments of `Engine.create`; settings of the policy are arguments too."""
+        body: dict[str, Any] = {"name": _label("name", name), "arms": _list("arms", arms)}
+        of_policy = {key: value for key, value in settings.items() if key not in NewExperiment.__struct_fields__}
+        body |= {key: value for key, value in settings.items() if key not in of_policy}
+        if of_policy:
+            body["settings"] = of_policy
+        if isinstance(body.get("groups"), Groups):
+            body["groups"] = vars(body["groups"])
+        return _call(self._terms(timeout), routes.CREATE, body)
+
+    def experiments(self, *, timeout: float | None = None) -> Call[list[str]]:
+        """The names of the experiments that the key may see."""
+        found: Any = yield from _call(self._terms(timeout), routes.LIST)
+        return list(found.experiments)
+
+    def experiment(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """The current state of an experiment: the fields of `Engine.experiment`, and two measures of fairness."""
+        return _call(self._terms(timeout), routes.SHOW, name=name)
+
+    def history(self, name: str, *, timeout: float | None = None) -> Call[list[ChangeItem]]:
+        """Every change of an experiment: position, time, kind, author and details."""
+        found: Any = yield from _call(self._terms(timeout), routes.HISTORY, name=name)
+        return list(found.items)
+
+    def add_arm(
+        self,
+        name: str,
+        arm: str,
+        *,
+        group: str | None = None,
+        entitlement: float | None = None,
+        timeout: float | None = None,
+    ) -> Call[ExperimentAnswer]:
+        """Add an arm; where arms have groups, pass its `group`, and for a new group its `entitlement`."""
+        options = {"group": group, "entitlement": entitlement}
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._change(name, timeout, add_arm=arm, **given)
+
+    def retire_arm(self, name: str, arm: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Never draw an arm again; late rewards for it are still accepted."""
+        return self._change(name, timeout, retire_arm=arm)
+
+    def mask_arm(self, name: str, arm: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Do not draw an arm until it is unmasked."""
+        return self._change(name, timeout, mask_arm=arm)
+
+    def unmask_arm(self, name: str, arm: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Draw a masked arm again."""
+        return self._change(name, timeout, unmask_arm=arm)
+
+    def set_alpha(self, name: str, alpha: float, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Use another alpha from now on."""
+        return self._change(name, timeout, alpha=alpha)
+
+    def pause(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Reject decisions until `resume`; rewards are still accepted."""
+        return self._change(name, timeout, paused=True)
+
+    def resume(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Accept decisions again."""
+        return self._change(name, timeout, paused=False)
+
+    def rollback(self, name: str, position: int, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Forget what was learned after a position of the event log; decisions made since are closed."""
+        return self._change(name, timeout, rollback=position)
+
+    def erase(self, name: str, context: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Erase a context's label and the ids of its decisions for good; the numbers stay."""
+        query = f"?label={quote(_label('context', context), safe='')}"
+        return _call(self._terms(timeout), routes.ERASE, query=query, name=name)
+
+    def export(
+        self, name: str, path: str | os.PathLike[str], format: str | None = None, *, timeout: float = EXPORT_TIMEOUT
+    ) -> Call[None]:
+        """Download the log into a file as "parquet", "csv" or "jsonl", by default what the path ends with.
+
+        An existing file is replaced when the download is complete, and stays if it fails.
+        """
+        target = Path(os.path.realpath(path))
+        form = target.suffix.removeprefix(".") if format is None else str(format)
+        terms, address = self._terms(timeout), _path(routes.LOG, {"name": name}) + f"?format={quote(form, safe='')}"
+        with _replaced_at_the_end(target) as file:
+            request = HttpRequest(routes.LOG.method, address, save_to=file)
+            reply = yield from _reply(request, terms)
+            if not 200 <= reply.status < 300:
+                raise _error(reply)
+            if reply.headers.get("content-type", "").startswith("text/html"):
+                message = f"The answer to GET {address} is a web page, not a log."
+                raise ServiceError(reply.status, "bad_answer", message, repair=CHECK_URL)
+
+
+def _signature(call: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a call for users: it returns the result, not a generator."""
+    signature = inspect.signature(call)
+    result = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
+    return signature.replace(return_annotation=result)
+
+
+def _blocking(call: Callable[Concatenate[Any, P], Call[Result]]) -> Callable[Concatenate[Client, P], Result]:
+    """A call of `Client`."""
+
+    @functools.wraps(call)
+    def run(self: Client, /, *arguments: P.args, **options: P.kwargs) -> Result:
+        return self._run(call(self, *arguments, **options))
+
+    run.__signature__ = _signature(call)  # type: ignore[attr-defined]
+    return run
+
+
+def _awaited(
+    call: Callable[Concatenate[Any, P], Call[Result]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, Result]]:
+    """A call of `AsyncClient`."""
+
+    @functools.wraps(call)
+    async def run(self: AsyncClient, /, *arguments: P.args, **options: P.kwargs) -> Result:
+        return await self._run(call(self, *arguments, **options))
+
+    run.__signature__ = _signature(call)  # type: ignore[attr-defined]
+    return run
+
+
+class Client(_Settings):
+    """A blocking client of the service.
+
+    A call returns or raises within `timeout` seconds, including all attempts; each method takes its own `timeout` too.
+    It raises `ServiceError` if the service rejects it, and `ConnectionError` if there is no answer. Within this time a
+    request is sent again, at most `retries` times, after randomised pauses that double:
+
+    - decisions, rewards, activations and requests that only read: after a lost connection, and after 408, 429, 502,
+      503 and 504 from the service or a proxy;
+    - `create` and changes: if nothing was sent, or after a 429 or 503 from the service itself, which then has done
+      nothing. Otherwise the failure is raised at once: whether the request was carried out is unknown.
+
+    A client can be used from many threads, and after a fork. It keeps up to `max_connections` connections open;
+    further calls wait for one of them. `ssl_context` replaces the system's defaults for https.
+    """
+
+    decide = _blocking(_Calls.decide)
+    reward = _blocking(_Calls.reward)
+    activate = _blocking(_Calls.activate)
+    decide_many = _blocking(_Calls.decide_many)
+    reward_many = _blocking(_Calls.reward_many)
+    create = _blocking(_Calls.create)
+    experiments = _blocking(_Calls.experiments)
+    experiment = _blocking(_Calls.experiment)
+    history = _blocking(_Calls.history)
+    add_arm = _blocking(_Calls.add_arm)
+    retire_arm = _blocking(_Calls.retire_arm)
+    mask_arm = _blocking(_Calls.mask_arm)
+    unmask_arm = _blocking(_Calls.unmask_arm)
+    set_alpha = _blocking(_Calls.set_alpha)
+    pause = _blocking(_Calls.pause)
+    resume = _blocking(_Calls.resume)
+    rollback = _blocking(_Calls.rollback)
+    erase = _blocking(_Calls.erase)
+    export = _blocking(_Calls.export)
 
     def close(self) -> None:
-        """Close the connections; calls from now on raise `ConnectionError`."""
+        """Close the connections; later calls raise `ConnectionError`."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -151,89 +385,55 @@ class Client(_Settings):
     def _open(self, endpoint: Endpoint, max_connections: int) -> None:
         self._pool = ThreadPool(endpoint, max_connections)
 
-    def _run(self, plan: Plan[Result]) -> Result:
-        with closing(plan):
+    def _run(self, call: Call[Result]) -> Result:
+        with closing(call):
             try:
-                step = next(plan)
+                step = next(call)
                 while True:
                     if isinstance(step, Pause):
                         time.sleep(step.seconds)
-                        step = next(plan)
+                        step = next(call)
                         continue
                     try:
                         reply = self._pool.exchange(*step)
                     except Lost as lost:
-                        step = plan.throw(lost)
+                        step = call.throw(lost)
                     else:
-                        step = plan.send(reply)
+                        step = call.send(reply)
             except StopIteration as end:
                 result: Result = end.value
                 return result
 
 
 class AsyncClient(_Settings):
-    """The same to be awaited: every method of `Client`, as a coroutine. A cancelled call stays cancelled.
+    """An asynchronous client: every method of `Client` as a coroutine. A cancelled call stays cancelled.
 
-    Any number of calls may be in flight; `max_connections` of them have a connection, the others wait for one.
-    Connections belong to the event loop that they were opened in; in another one the client opens new ones.
+    Any number of calls can be in flight; `max_connections` of them have a connection, the others wait for one.
+    Connections belong to the event loop in which they were opened; in another loop the client opens new ones.
     """
 
-    async def create(
-        self, name: str, arms: Iterable[str], *, timeout: float | None = None, **settings: Any
-    ) -> dict[str, Any]:
-        return await self._run(calls.create(self._terms(timeout), name, arms, settings))
-
-    async def experiments(self, *, timeout: float | None = None) -> list[str]:
-        return await self._run(calls.experiments(self._terms(timeout)))
-
-    async def experiment(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
-        return await self._run(calls.experiment(self._terms(timeout), name))
-
-    async def change(self, name: str, *, timeout: float | None = None, **change: Any) -> dict[str, Any]:
-        return await self._run(calls.change(self._terms(timeout), name, change))
-
-    async def decide(
-        self,
-        experiment: str,
-        context: str,
-        *,
-        id: str | None = None,
-        available: Iterable[str] | None = None,
-        deferred: bool = False,
-        timeout: float | None = None,
-    ) -> Drawn:
-        return await self._run(calls.decide(self._terms(timeout), experiment, context, id, available, deferred))
-
-    async def reward(self, experiment: str, id: str, reward: Reward, *, timeout: float | None = None) -> str:
-        return await self._run(calls.reward(self._terms(timeout), experiment, id, reward))
-
-    async def activate(self, experiment: str, id: str, *, timeout: float | None = None) -> str:
-        return await self._run(calls.activate(self._terms(timeout), experiment, id))
-
-    async def decide_many(
-        self,
-        experiment: str,
-        contexts: Iterable[str],
-        *,
-        ids: Iterable[str | None] | None = None,
-        available: Iterable[str] | Iterable[Iterable[str] | None] | None = None,
-        deferred: bool | Iterable[bool] = False,
-        timeout: float | None = None,
-    ) -> list[Drawn | Failure]:
-        terms = self._terms(timeout)
-        return await self._run(calls.decide_many(terms, experiment, contexts, ids, available, deferred))
-
-    async def reward_many(
-        self, experiment: str, rewards: Iterable[tuple[str, Reward]], *, timeout: float | None = None
-    ) -> list[str | Failure]:
-        return await self._run(calls.reward_many(self._terms(timeout), experiment, rewards))
-
-    async def download_log(
-        self, experiment: str, path: str | os.PathLike[str], *, format: str = "parquet", timeout: float = 600.0
-    ) -> None:
-        await self._run(calls.download_log(self._terms(timeout), experiment, path, format))
+    decide = _awaited(_Calls.decide)
+    reward = _awaited(_Calls.reward)
+    activate = _awaited(_Calls.activate)
+    decide_many = _awaited(_Calls.decide_many)
+    reward_many = _awaited(_Calls.reward_many)
+    create = _awaited(_Calls.create)
+    experiments = _awaited(_Calls.experiments)
+    experiment = _awaited(_Calls.experiment)
+    history = _awaited(_Calls.history)
+    add_arm = _awaited(_Calls.add_arm)
+    retire_arm = _awaited(_Calls.retire_arm)
+    mask_arm = _awaited(_Calls.mask_arm)
+    unmask_arm = _awaited(_Calls.unmask_arm)
+    set_alpha = _awaited(_Calls.set_alpha)
+    pause = _awaited(_Calls.pause)
+    resume = _awaited(_Calls.resume)
+    rollback = _awaited(_Calls.rollback)
+    erase = _awaited(_Calls.erase)
+    export = _awaited(_Calls.export)
 
     async def close(self) -> None:
+        """Close the connections; later calls raise `ConnectionError`."""
         await self._pool.close()
 
     async def __aenter__(self) -> Self:
@@ -245,21 +445,394 @@ class AsyncClient(_Settings):
     def _open(self, endpoint: Endpoint, max_connections: int) -> None:
         self._pool = AsyncPool(endpoint, max_connections)
 
-    async def _run(self, plan: Plan[Result]) -> Result:
-        with closing(plan):
+    async def _run(self, call: Call[Result]) -> Result:
+        with closing(call):
             try:
-                step = next(plan)
+                step = next(call)
                 while True:
                     if isinstance(step, Pause):
                         await asyncio.sleep(step.seconds)
-                        step = next(plan)
+                        step = next(call)
                         continue
                     try:
                         reply = await self._pool.exchange(*step)
                     except Lost as lost:
-                        step = plan.throw(lost)
+                        step = call.throw(lost)
                     else:
-                        step = plan.send(reply)
+                        step = call.send(reply)
             except StopIteration as end:
                 result: Result = end.value
                 return result
+
+
+# sending, and sending again
+
+
+def _call(
+    terms: Terms, route: Route, body: Mapping[str, Any] | None = None, *, query: str = "", **parameters: str
+) -> Call[Any]:
+    """Send a request of a route, and read its answer as the type in the table."""
+    encoded = None if body is None else _encoded(body)
+    request = HttpRequest(route.method, _path(route, parameters) + query, encoded, route.repeatable)
+    reply = yield from _reply(request, terms)
+    return _result(request, reply, route.answer)
+
+
+def _reply(request: HttpRequest, terms: Terms) -> Call[Reply]:
+    """The reply to a request, after as many attempts as needed and allowed.
+
+    Pauses double from 50 ms to 2 s and are shortened at random; a `Retry-After` is added to them. A pause that would
+    reach the deadline is not started: the call ends there. One attempt of a repeatable request may take half of the
+    time, so that a silently dead connection leaves time for another one. Any other request is sent again only if it
+    certainly had no effect: it was never sent, or the service itself says so.
+    """
+    longest = terms.timeout / 2 if request.repeatable else terms.timeout
+    bound, attempts = FIRST_PAUSE, 0
+    while True:
+        attempts += 1
+        outcome: Reply | Lost
+        try:
+            received = yield Attempt(request, terms.deadline, longest)
+            assert received is not None  # noqa: S101 - for mypy
+            outcome = received
+            again, asked = _is_temporary(outcome, request), _retry_after(outcome)
+        except Lost as lost:
+            outcome = lost
+            again, asked = lost.temporary and (request.repeatable or not lost.sent), 0.0
+        pause = asked + random.uniform(0.5, 1.0) * bound  # noqa: S311 - so that clients do not return together
+        bound = min(2.0 * bound, LONGEST_PAUSE)
+        if not again or attempts > terms.retries or time.monotonic() + pause >= terms.deadline:
+            if isinstance(outcome, Reply):
+                return outcome
+            raise ConnectionError(_no_answer(request, outcome, attempts, terms)) from outcome
+        yield Pause(pause)
+
+
+def _is_temporary(reply: Reply, request: HttpRequest) -> bool:
+    if reply.status in NOTHING_DONE and _service_error(_json_of(reply)) is not None:
+        return True
+    return reply.status in TEMPORARY and request.repeatable
+
+
+def _retry_after(reply: Reply) -> float:
+    """The seconds to wait that a reply asks for: a number, or a date by the sender's clock."""
+    asked = reply.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", asked):
+        return float(asked)
+    until = _timestamp(asked)
+    if until is None:
+        return 0.0
+    now = _timestamp(reply.headers.get("date", ""))
+    return max(until - (time.time() if now is None else now), 0.0)
+
+
+def _timestamp(date: str) -> float | None:
+    try:
+        found = email.utils.parsedate_to_datetime(date)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (IndexError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _no_answer(request: HttpRequest, lost: Lost, attempts: int, terms: Terms) -> str:
+    count = "one attempt" if attempts == 1 else f"{attempts} attempts"
+    text = f"No answer to {request.method} {request.path} after {count} within {terms.timeout:g} s: {lost}."
+    if lost.sent and not request.repeatable:
+        text += " Whether it was carried out is unknown: check the experiment before sending it again."
+    return text
+
+
+# answers
+
+
+def _result(request: HttpRequest, reply: Reply, kind: Any) -> Any:
+    """The answer in a reply as a value of `kind`; everything but a success is raised."""
+    body = _json_of(reply)
+    if not 200 <= reply.status < 300 or _service_error(body) is not None:
+        raise _error(reply)
+    try:
+        return _value(body, kind)
+    except msgspec.ValidationError as problem:
+        reason = f"{problem}; {_beginning(reply)}"
+        message = f"The answer to {request.method} {request.path} cannot be read: {reason}."
+        raise ServiceError(reply.status, "bad_answer", message, repair=CHECK_URL) from None
+
+
+def _value(body: Any, kind: Any) -> Any:
+    """JSON as a message or a value of the engine; unknown fields are ignored."""
+    form = JSON_FORMS.get(kind)
+    return msgspec.convert(body, kind) if form is None else kind(*msgspec.structs.astuple(msgspec.convert(body, form)))
+
+
+def _json_of(reply: Reply) -> Any:
+    """The body; None if it is not JSON."""
+    try:
+        return json.loads(reply.body)
+    except (RecursionError, ValueError):
+        return None
+
+
+def _service_error(body: Any, status: int | None = None) -> ServiceError | None:
+    """The error in a body of the service, if it is one; without a status of its own, the code tells it."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
+        return None
+    message, argument, repair = (
+        text if isinstance(text := error.get(field), str) else None for field in ("message", "argument", "repair")
+    )
+    code = error["code"]
+    status = status_of(code) if status is None else status
+    return ServiceError(status, code, message or "The service gives no reason.", argument, repair)
+
+
+def _error(reply: Reply) -> ServiceError:
+    """The error for a reply that is not a success, whoever sent it."""
+    own = _service_error(_json_of(reply), reply.status)
+    if own is not None:
+        return own
+    try:
+        phrase = HTTPStatus(reply.status).phrase
+    except ValueError:
+        phrase = "Unknown Status"
+    code = phrase.lower().replace(" ", "_").replace("-", "_").replace("'", "")
+    if 300 <= reply.status < 400:
+        place = reprlib.repr(reply.headers.get("location", ""))
+        message, repair = f"The url redirects to {place}.", "Pass the address of the service itself as url."
+    else:
+        message, repair = f"This answer is not from the service; {_beginning(reply)}.", CHECK_URL
+    return ServiceError(reply.status, code, message, repair=repair)
+
+
+def _beginning(reply: Reply) -> str:
+    text = " ".join(reply.body[:400].decode("utf-8", "replace").split())[:100]
+    return f"it begins with {text!r}" if text else "it is empty"
+
+
+# requests
+
+
+def _plain(value: Any) -> Any:
+    """The JSON form of values that `json` does not know: numbers and arrays of NumPy, mappings, iterables."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real | Decimal):
+        return float(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
+_CANNOT_ENCODE = (OverflowError, RecursionError, TypeError, ValueError)
+
+
+def _encoded(fields: Mapping[str, Any]) -> bytes:
+    try:
+        return _encode(fields).encode()
+    except _CANNOT_ENCODE as problem:
+        name, value = next(((name, value) for name, value in fields.items() if not _is_json(value)), (None, fields))
+        message = f"{name or 'The call'} cannot be sent as JSON ({problem}); got {reprlib.repr(value)}."
+        repair = "Pass finite numbers, strings, and lists and mappings of these."
+        raise ServiceError(422, "bad_request", message, name, repair) from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return bool(_encode(value).encode())
+    except _CANNOT_ENCODE:
+        return False
+
+
+def _invalid(argument: str, allowed: str, value: object, repair: str, code: str = "bad_request") -> ServiceError:
+    return ServiceError(422, code, f"{argument} must be {allowed}; got {reprlib.repr(value)}.", argument, repair)
+
+
+def _path(route: Route, parameters: Mapping[str, Any]) -> str:
+    for name in parameters.values():
+        try:
+            if name in ("", ".", ".."):  # which would be another address
+                raise ValueError
+            return route.path.format(name=quote(name, safe=""))
+        except (TypeError, ValueError):
+            message = f"experiment must be the name of an experiment; got {reprlib.repr(name)}."
+            repair = "Pass one of the names that experiments() returns."
+            raise ServiceError(404, "unknown_experiment", message, "experiment", repair) from None
+    return route.path
+
+
+def _label(argument: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _invalid(argument, "a non-empty string", value, "Pass a short name, such as str(value).")
+    return value
+
+
+def _list(argument: str, values: Any) -> list[Any]:
+    try:
+        if isinstance(values, str | bytes | Mapping):
+            raise TypeError
+        return list(values)
+    except TypeError:
+        raise _invalid(argument, "a list", values, f"Pass {argument} as a list, even if it has one item.") from None
+
+
+def _number(argument: str, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, str | bytes | bool | np.bool_) else float(value)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        repair = 'Pass a float, or under full information one per arm: {"ada": 0.2, "ben": 1.0}.'
+        raise _invalid(argument, "a finite number", value, repair, "bad_reward")
+    return number
+
+
+def _new_id() -> str:
+    """An id like the engine's: 96 random bits after a time stamp, so that new ids are close together in its index."""
+    return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
+
+
+def _decision(context: Any, id: Any, available: Any, deferred: Any) -> dict[str, Any]:
+    return {
+        "context": _label("context", context),
+        "id": _new_id() if id is None else _label("id", id),
+        "available": None if available is None else [_label("available", arm) for arm in _list("available", available)],
+        "deferred": deferred,
+    }
+
+
+def _reward(id: Any, reward: Any) -> dict[str, Any]:
+    if isinstance(reward, Mapping):
+        return {"id": _label("id", id), "reward": {arm: _number("reward", value) for arm, value in reward.items()}}
+    return {"id": _label("id", id), "reward": _number("reward", reward)}
+
+
+@contextmanager
+def _replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
+    """A file beside `path` that replaces it if nothing fails."""
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+# batches: any number of items, in requests of a size that the service accepts
+
+_LOCATION = re.compile(r"items\[(\d+)\]\.?(.*)")
+
+
+def _item(fields: Callable[..., Mapping[str, Any]], *values: Any) -> bytes | ServiceError:
+    """An item as JSON, or why it cannot be sent."""
+    try:
+        return _encoded(fields(*values))
+    except ServiceError as problem:
+        return problem
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    """An id and a reward; anything else is rejected as a reward."""
+    try:
+        id, reward = [pair] if isinstance(pair, str | bytes) else pair
+    except (TypeError, ValueError):
+        return "?", pair
+    return id, reward
+
+
+def _batch(
+    terms: Terms, route: Route, experiment: str, items: Sequence[bytes | ServiceError], kind: Any
+) -> Call[list[Any]]:
+    """One result per item, in order; requests are sent one after the other.
+
+    The first request that fails ends it: if nothing was answered before, its failure is raised; otherwise it is the
+    result of its own items and of those that were not sent. Two failures concern single items, and nothing of the
+    request was done: if the service rejects an item while it reads the request (422), the others are sent without it;
+    if a request is too long (413), it is sent in halves, down to the item that is too long by itself.
+    """
+    path = _path(route, {"name": experiment})
+    results: list[Any] = [item if isinstance(item, ServiceError) else None for item in items]
+    waiting = deque(_slices(items))
+    answered = False
+    while waiting:
+        indices = waiting.popleft()
+        sent = [item for k in indices if isinstance(item := items[k], bytes)]
+        request = HttpRequest(route.method, path, b'{"items":[%s]}' % b",".join(sent), route.repeatable)
+        try:
+            reply = yield from _reply(request, terms)
+            found = _item_results(request, reply, len(indices), kind)
+        except (ServiceError, ConnectionError) as problem:
+            rejected = _rejected_item(problem, len(indices))
+            if rejected is not None:
+                position, error = rejected
+                results[indices.pop(position)] = error
+                waiting.extendleft([indices] if indices else [])
+            elif isinstance(problem, ServiceError) and problem.status == 413:
+                half = len(indices) // 2
+                waiting.extendleft([indices[half:], indices[:half]])
+            elif answered:
+                for k in [*indices, *(k for rest in waiting for k in rest)]:
+                    results[k] = problem
+                break
+            else:
+                raise
+        else:
+            answered = True
+            for k, result in zip(indices, found, strict=True):
+                results[k] = result
+    return results
+
+
+def _slices(items: Sequence[bytes | ServiceError]) -> Iterator[list[int]]:
+    """The indices of the items of each request."""
+    indices, size = list[int](), 0
+    for k, item in enumerate(items):
+        if isinstance(item, ServiceError):
+            continue
+        if indices and (len(indices) == BATCH_ITEMS or size + len(item) > BATCH_BYTES):
+            yield indices
+            indices, size = [], 0
+        indices.append(k)
+        size += len(item) + 1
+    if indices:
+        yield indices
+
+
+def _rejected_item(problem: Failure, n: int) -> tuple[int, ServiceError] | None:
+    """The position of the item that a request was rejected for, and the error as its own."""
+    if isinstance(problem, ServiceError) and problem.status == 413 and n == 1:
+        return 0, problem
+    if not isinstance(problem, ServiceError) or problem.status != 422:
+        return None
+    place = _LOCATION.fullmatch(problem.argument or "")
+    if place is None or int(place[1]) >= n:
+        return None
+    return int(place[1]), ServiceError(422, problem.code, problem.message, place[2] or None, problem.repair)
+
+
+class _Items(msgspec.Struct):
+    """The answer to a batch, before its items are read one by one."""
+
+    items: list[Any]
+
+
+def _item_results(request: HttpRequest, reply: Reply, n: int, kind: Any) -> list[Any]:
+    items = _result(request, reply, _Items).items
+    if len(items) != n:
+        message = f"The answer to {request.method} {request.path} has {len(items)} items for {n}."
+        raise ServiceError(reply.status, "bad_answer", message, repair=CHECK_URL)
+    return [_item_result(item, kind) for item in items]
+
+
+def _item_result(item: Any, kind: Any) -> Any:
+    error = _service_error(item)
+    if error is not None:
+        return error
+    try:
+        return _value(item, kind)
+    except msgspec.ValidationError as problem:
+        return ServiceError(200, "bad_answer", f"The answer to this item cannot be read: {problem}.", repair=CHECK_URL)

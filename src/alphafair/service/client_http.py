@@ -1,7 +1,7 @@
-"""HTTP/1.1 for the clients: h11 reads and writes messages, two pools of connections move the bytes.
+"""HTTP/1.1 for the clients: h11 parses and formats messages, two pools of connections send and receive the bytes.
 
-`ThreadPool` blocks, `AsyncPool` is awaited; what they have in common is in `Endpoint` and `Exchange`, which do no I/O.
-Both return a `Reply`, whatever its status, or raise `Lost`, and do one of them before the time they are given is over.
+`ThreadPool` blocks, `AsyncPool` is awaited. What they share is in `Endpoint` and `Exchange`, which do no I/O. Both
+return a `Reply`, whatever its status, or raise `Lost`, within the time they are given.
 """
 
 from __future__ import annotations
@@ -19,33 +19,30 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
-try:
-    import h11
-except ModuleNotFoundError:
-    raise ImportError('The client needs h11. Run: pip install "alphafair[client]"') from None
+import h11
 
 from alphafair import __version__
 from alphafair.errors import InvalidArgument
 
 CHUNK_BYTES = 1 << 16
-MAX_REPLY_BYTES = 1 << 26  # of a reply that is kept in memory
+MAX_REPLY_BYTES = 1 << 26  # of a reply in memory
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _UNCHANGED_IN_PATHS = "/%!$&'()*+,;=:@~"
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """A request; `repeatable` if sending it twice has the effect of sending it once."""
 
     method: str
     path: str
     body: bytes | None = None
     repeatable: bool = True
-    save_to: BinaryIO | None = None  # where the body of a success goes, in place of memory
+    save_to: BinaryIO | None = None  # where the body of a success is written, instead of into memory
 
 
 class Reply(NamedTuple):
-    """A complete answer, whoever it came from."""
+    """A complete answer, whoever sent it."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +52,7 @@ class Reply(NamedTuple):
 class Lost(Exception):
     """There was no complete answer.
 
-    Unless `sent`, no byte of the request has left; unless `temporary`, another attempt would end in the same way.
+    Unless `sent`, no byte of the request was sent; unless `temporary`, another attempt would fail in the same way.
     """
 
     def __init__(self, reason: str, *, sent: bool, temporary: bool = True) -> None:
@@ -64,7 +61,7 @@ class Lost(Exception):
 
 
 class Endpoint:
-    """Where requests go, and the headers that all of them have; checked here, once."""
+    """The address of the service and the headers of every request, checked when a client is created."""
 
     def __init__(
         self,
@@ -78,7 +75,7 @@ class Endpoint:
         self.port = port or {"http": 80, "https": 443}[scheme]
         self.unix_socket = _unix_socket(unix_socket)
         if ssl_context is not None and (scheme != "https" or not isinstance(ssl_context, ssl.SSLContext)):
-            repair = "Leave it out, or begin the url with https://."
+            repair = "Leave it out, or use an https:// url."
             raise InvalidArgument("ssl_context", "an ssl.SSLContext, for an https url", ssl_context, repair)
         self.ssl_context = (ssl_context or ssl.create_default_context()) if scheme == "https" else None
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -90,12 +87,12 @@ class Endpoint:
         ]
         if key is not None:
             if not isinstance(key, str) or not _VISIBLE.fullmatch(key):
-                allowed, repair = "a string of visible ASCII characters", "Pass the key without spaces and line ends."
-                raise InvalidArgument("key", allowed, type(key).__name__, repair)  # its value is not shown
+                allowed, repair = "a string of visible ASCII characters", "Pass the key without spaces and line breaks."
+                raise InvalidArgument("key", allowed, type(key).__name__, repair)  # the value is a secret
             self.headers.append((b"authorization", f"Bearer {key}".encode()))
 
     def numeric_addresses(self) -> list[Any] | None:
-        """The address of a host that is given as one; None for a name that has to be resolved."""
+        """The address of a numeric host; None for a name that has to be resolved."""
         try:
             return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except OSError:
@@ -114,7 +111,7 @@ def _unix_socket(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def _parsed(url: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port if there is one, and the path that everything is below."""
+    """Scheme, host, port if given, and the path prefix."""
     allowed = "an address such as 'http://127.0.0.1:8000' or 'https://example.org/prefix'"
     if not isinstance(url, str):
         raise InvalidArgument("url", allowed, url, "Pass a string.")
@@ -125,11 +122,11 @@ def _parsed(url: str) -> tuple[str, str, int | None, str]:
     except ValueError as problem:
         raise InvalidArgument("url", allowed, url, f"It cannot be read: {problem}.") from None
     if "@" in parts.netloc:
-        raise InvalidArgument("url", allowed, "one with a user or password", "Pass a key of the service as key.")
+        raise InvalidArgument("url", allowed, "an address with a user or password", "Pass a key of the service as key.")
     if parts.scheme not in ("http", "https") or not _is_host(host):
-        raise InvalidArgument("url", allowed, url, "Begin it with http:// or https:// and the name of a host.")
+        raise InvalidArgument("url", allowed, url, "Start it with http:// or https:// and the name of a host.")
     if parts.query or parts.fragment:
-        raise InvalidArgument("url", allowed, url, "Leave out what begins with ? or #.")
+        raise InvalidArgument("url", allowed, url, "Remove the part from ? or # on.")
     return parts.scheme, host, port, path
 
 
@@ -145,7 +142,7 @@ def _is_host(host: str) -> bool:
 class Exchange:
     """One request and its reply on a connection: bytes to send, bytes received."""
 
-    def __init__(self, parser: h11.Connection, endpoint: Endpoint, request: Request) -> None:
+    def __init__(self, parser: h11.Connection, endpoint: Endpoint, request: HttpRequest) -> None:
         self._parser, self._save_to = parser, request.save_to
         self._status, self._headers, self._body, self._size = 0, dict[str, str](), list[bytes](), 0
         headers = list(endpoint.headers)
@@ -156,7 +153,7 @@ class Exchange:
         self.outgoing = b"".join(parser.send(event) or b"" for event in events)
 
     def receive(self, data: bytes) -> Reply | None:
-        """Take bytes, or b"" for the end of the connection; the reply, once it is complete."""
+        """Process received bytes, b"" for the end of the connection; return the reply when it is complete."""
         try:
             self._parser.receive_data(data)
             while (event := self._parser.next_event()) is not h11.NEED_DATA:
@@ -189,7 +186,7 @@ class Exchange:
         self._body.append(data)
 
     def can_be_followed(self) -> bool:
-        """Prepare the parser for another exchange on the same connection, if there can be one."""
+        """Whether the connection can be used again; if so, its parser is reset."""
         done = self._parser.our_state is h11.DONE and self._parser.their_state is h11.DONE
         if not done or self._parser.trailing_data != (b"", False):
             return False
@@ -198,7 +195,7 @@ class Exchange:
 
 
 def _remaining(until: float) -> float:
-    """Seconds until then, as a timeout: TimeoutError if there are none."""
+    """Seconds until then; raises TimeoutError if there are none left."""
     if (seconds := until - time.monotonic()) <= 0.0:
         raise TimeoutError
     return seconds
@@ -222,7 +219,7 @@ def _all_in_use(n: int) -> Lost:
     return Lost(f"all {n} connections are in use", sent=False)
 
 
-CLOSED = "This client is closed. Make a new one, or close it later."
+CLOSED = "This client is closed. Create a new one, or close it later."
 
 
 class _Connection(NamedTuple):
@@ -230,7 +227,7 @@ class _Connection(NamedTuple):
     parser: h11.Connection
 
     def is_alive(self) -> bool:
-        """Whether an idle connection is still open; data that nobody asked for is a reason not to use it."""
+        """Whether an idle connection is still open, without unexpected data."""
         try:
             self.socket.settimeout(0.0)
             socket.socket.recv(self.socket, 1, socket.MSG_PEEK)  # below TLS, which cannot peek
@@ -242,7 +239,7 @@ class _Connection(NamedTuple):
 
 
 class ThreadPool:
-    """Connections for any number of threads."""
+    """Connections for any number of threads; they block."""
 
     def __init__(self, endpoint: Endpoint, max_connections: int) -> None:
         self._endpoint, self._max = endpoint, max_connections
@@ -256,14 +253,14 @@ class ThreadPool:
         self._process = os.getpid()
 
     def _restart_after_fork(self) -> None:
-        """The parent goes on using its connections; what its other threads have locked stays locked here."""
+        """A forked child opens its own connections: the parent uses the old ones, and its locks may be held forever."""
         if self._process != os.getpid():
             for connection in self._idle:
                 connection.socket.close()
             self._start()
 
-    def exchange(self, request: Request, deadline: float, longest: float) -> Reply:
-        """Wait for a connection until the deadline; from then on, not longer than `longest` seconds."""
+    def exchange(self, request: HttpRequest, deadline: float, longest: float) -> Reply:
+        """Wait for a connection until the deadline, then at most `longest` seconds for the reply."""
         self._restart_after_fork()
         slots = self._slots
         if not slots.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
@@ -302,7 +299,7 @@ class ThreadPool:
         return reply
 
     def _take_idle(self) -> _Connection | None:
-        """The one used last: it is the least likely to have been closed at the other end."""
+        """The connection used last, which is the least likely to be closed by the server."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -338,7 +335,7 @@ class ThreadPool:
         return _Connection(connection, h11.Connection(h11.CLIENT))
 
     def _resolved(self, until: float) -> list[Any]:
-        """Addresses of a host by its name, in a thread: the system's own call has no time limit."""
+        """Addresses of a host name, resolved in a thread: the system call has no time limit."""
         found: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
 
         def resolve() -> None:
@@ -352,7 +349,7 @@ class ThreadPool:
 
     @staticmethod
     def _first_to_connect(addresses: list[Any], until: float) -> socket.socket:
-        """One address after the other, each in its share of the time."""
+        """Try one address after the other, each in its share of the time."""
         for left in range(len(addresses), 0, -1):
             family, _, _, _, address = addresses[-left]
             try:
@@ -385,7 +382,7 @@ def _opened(family: int, address: Any, seconds: float) -> socket.socket:
 
 
 class _AsyncConnection(asyncio.Protocol):
-    """A connection with at most one exchange on its way."""
+    """A connection with at most one exchange in progress."""
 
     transport: asyncio.Transport
 
@@ -406,11 +403,11 @@ class _AsyncConnection(asyncio.Protocol):
         return not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # those of uvloop are not derived from it
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transports are not derived from asyncio's
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is None or self._outcome is None or self._outcome.done():
-            self.transport.abort()  # nobody asked for it
+            self.transport.abort()  # unexpected data
             return
         try:
             outcome: Reply | Exception | None = self._exchange.receive(data)
@@ -428,7 +425,7 @@ class _AsyncConnection(asyncio.Protocol):
 
 
 class AsyncPool:
-    """Connections for any number of tasks of one event loop; with another loop, it begins anew."""
+    """Connections for any number of tasks of one event loop; in another loop, new ones are opened."""
 
     def __init__(self, endpoint: Endpoint, max_connections: int) -> None:
         self._endpoint, self._max = endpoint, max_connections
@@ -436,8 +433,8 @@ class AsyncPool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: list[_AsyncConnection] = []
 
-    async def exchange(self, request: Request, deadline: float, longest: float) -> Reply:
-        """Wait for a connection until the deadline; from then on, not longer than `longest` seconds."""
+    async def exchange(self, request: HttpRequest, deadline: float, longest: float) -> Reply:
+        """Wait for a connection until the deadline, then at most `longest` seconds for the reply."""
         if self._loop is not asyncio.get_running_loop():
             self._loop, self._idle, self._slots = asyncio.get_running_loop(), [], asyncio.Semaphore(self._max)
         slots = self._slots
@@ -456,7 +453,7 @@ class AsyncPool:
         finally:
             slots.release()
 
-    async def _exchange(self, request: Request, seconds: float) -> Reply:
+    async def _exchange(self, request: HttpRequest, seconds: float) -> Reply:
         idle = self._idle  # of this event loop
         connection = self._take_idle() if request.repeatable else None
         try:
@@ -515,4 +512,4 @@ class AsyncPool:
             connection = self._idle.pop()
             if self._loop is asyncio.get_running_loop():
                 connection.transport.abort()
-        await asyncio.sleep(0)  # which is when the sockets are closed
+        await asyncio.sleep(0)  # lets the loop close the sockets

@@ -1,94 +1,104 @@
-"""Every error in the one form: what went wrong, with which argument, what to do about it; never a stack trace."""
+"""Errors of the HTTP API: every exception becomes a status and `{"error": {"code", "message", ...}}`, no traceback."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
-from litestar.exceptions import HTTPException
 
-from alphafair.engine import Mismatch, RequestError, Unavailable
-from alphafair.errors import InvalidArgument
-from alphafair.service.codes import status_of
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
 from alphafair.service.messages import ErrorAnswer, Problem
 
-LOST = {
-    "unknown": ("There is no such decision here.", "Send the id that the decision was answered with."),
-    "conflict": ("Another reward was booked for this decision.", "The first one stands; send each reward once."),
-    "expired": ("The waiting time of this decision is over.", "Send rewards sooner, or raise reward_wait."),
-    "rolled_back": ("A rollback of the experiment has closed this decision.", "Go on with new decisions."),
+STATUSES = {  # by error code; every other code of a request that was understood has 422
+    "unknown_experiment": 404,
+    "unknown_arm": 404,
+    "unknown_context": 404,
+    "unknown_key": 404,
+    "unknown_decision": 404,
+    "experiment_exists": 409,
+    "arm_exists": 409,
+    "paused": 409,
+    "too_many_contexts": 409,
+    "id_taken": 409,
+    "not_activated": 409,
+    "conflict_decision": 409,
+    "expired_decision": 410,
+    "rolled_back_decision": 410,
+    "policy_failed": 503,
 }
-OVERSIGHT = "Try again later; whoever runs the service finds the request id of this answer in its log."
-LONGEST = 600  # characters of a message, an argument or a repair
-_PLACE = re.compile(r"(?P<what>.*) - at `(key in )?\$\.?(?P<where>.*)`")
+FAILED_OUTCOMES = {
+    "unknown": ("There is no decision with this id.", "Send the id from the answer to the decision."),
+    "conflict": ("This decision already has a different reward.", "The first reward counts; send each reward once."),
+    "expired": ("The waiting time of this decision has ended.", "Send rewards sooner, or use a longer reward_wait."),
+    "rolled_back": ("This decision was closed by a rollback of the experiment.", "Continue with new decisions."),
+}
+SEND_AGAIN = "Nothing was written and nothing is lost: send the same request again."
+SEE_LOG = "Try again later. The service's log has the details under this answer's request id."
+MAX_LENGTH = 600  # characters of a message, an argument or a repair, whatever they quote
+_LOCATION = re.compile(r"(?P<message>.*) - at `(key in )?\$\.?(?P<argument>.*)`")
 
 
 class Failure(Exception):
-    """A request that is not served, with the answer it gets."""
+    """A request that fails, with the answer to send."""
 
     def __init__(
         self, status: int, problem: Problem, *, outcome: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(problem.message)
-        error = Problem(problem.code, *map(_cut, (problem.message, problem.argument, problem.repair)))
+        error = Problem(problem.code, _cut(problem.message) or "", _cut(problem.argument), _cut(problem.repair))
         self.status, self.answer, self.headers = status, ErrorAnswer(error, outcome), headers or {}
 
 
-def _cut(text: Any) -> Any:
-    """What is no longer than any sentence of ours, whatever of the caller's stands in it."""
-    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of an error code; clients need it for items of batches, which have no status of their own."""
+    return STATUSES.get(code, 422)
 
 
 def failure(status: int, code: str, message: str, *, repair: str | None = None, **headers: str) -> Failure:
-    """One without an argument to blame; headers are written with underscores."""
+    """A failure without an argument; underscores in names of headers become dashes."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Failure(status, Problem(code, message, None, repair), headers=named)
 
 
+def http_failure(status: int, *, repair: str | None = None, headers: Mapping[str, str] | None = None) -> Failure:
+    """A failure that HTTP has a phrase for, such as 404 Not Found."""
+    phrase = HTTPStatus(status).phrase
+    return Failure(status, Problem(phrase.lower().replace(" ", "_"), f"{phrase}.", None, repair), headers=headers)
+
+
+def outcome_failure(outcome: str) -> Failure | None:
+    """The failure for the outcome of a reward or an activation; None for a success."""
+    if outcome not in FAILED_OUTCOMES:
+        return None
+    code, (message, repair) = f"{outcome}_decision", FAILED_OUTCOMES[outcome]
+    return Failure(status_of(code), Problem(code, message, "id", repair), outcome=outcome)
+
+
+def out_of_memory() -> Failure:
+    return failure(503, "unavailable", "The service is short of memory.", repair=SEND_AGAIN, retry_after="1")
+
+
 def as_failure(problem: Exception) -> Failure:
-    """What a client is told about an exception; one that nobody expected is told nothing about."""
+    """The failure for any exception; an unexpected exception becomes 500 without details."""
     if isinstance(problem, Failure):
         return problem
     if isinstance(problem, InvalidArgument):
         code = problem.code if isinstance(problem, RequestError) else "bad_request"
         return Failure(status_of(code), Problem(code, str(problem), problem.argument, problem.repair))
     if isinstance(problem, Unavailable | Mismatch):
-        repair = "Nothing was written and nothing is lost: send the same again."
-        return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
+        return failure(503, "unavailable", str(problem), repair=SEND_AGAIN, retry_after="1")
     if isinstance(problem, MemoryError):
-        return no_memory()
+        return out_of_memory()
     if isinstance(problem, msgspec.ValidationError):
-        said = _PLACE.fullmatch(str(problem))
-        what, where = (said["what"], said["where"] or None) if said else (str(problem), None)
-        return Failure(422, Problem("bad_request", what, where, "See /docs for what is expected here."))
+        located = _LOCATION.fullmatch(str(problem))
+        message, argument = (located["message"], located["argument"] or None) if located else (str(problem), None)
+        return Failure(422, Problem("bad_request", message, argument, "See /docs for the expected format."))
     if isinstance(problem, msgspec.DecodeError | UnicodeDecodeError):
-        return failure(400, "bad_json", "The body is no JSON in UTF-8.", repair="Send one JSON object.")
-    if isinstance(problem, HTTPException) and problem.status_code < 500:
-        cause = problem.__cause__  # what a body is refused for is told in the same words with and without the framework
-        if isinstance(cause, msgspec.ValidationError | msgspec.DecodeError):
-            return as_failure(cause)
-        return http_failure(problem.status_code, headers=problem.headers)
-    return failure(500, "internal", "Something went wrong here.", repair=OVERSIGHT)
-
-
-def no_memory() -> Failure:
-    """What a client is told where there is too little memory to read its request or to answer it."""
-    repair = "Nothing was written and nothing is lost: send the same again."
-    return failure(503, "unavailable", "There is too little memory.", repair=repair, retry_after="1")
-
-
-def http_failure(status: int, *, repair: str | None = None, headers: Mapping[str, str] | None = None) -> Failure:
-    """What HTTP has a phrase for: no such page, not this method, too much."""
-    phrase = HTTPStatus(status).phrase
-    return Failure(status, Problem(phrase.lower().replace(" ", "_"), f"{phrase}.", None, repair), headers=headers)
-
-
-def lost(outcome: str) -> Failure | None:
-    """The failure that an outcome is, if it is one."""
-    if outcome not in LOST:
-        return None
-    code, (message, repair) = f"{outcome}_decision", LOST[outcome]
-    return Failure(status_of(code), Problem(code, message, "id", repair), outcome=outcome)
+        return failure(400, "bad_json", "The body must be JSON in UTF-8.", repair="Send one JSON object.")
+    return failure(500, "internal", "An internal error occurred.", repair=SEE_LOG)

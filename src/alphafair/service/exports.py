@@ -1,8 +1,8 @@
-"""Exports beside the requests: few at a time, each written by a process of its own straight to its client.
+"""Downloads of logs: few at a time, each written by a process of its own, streamed to its client.
 
-A process reads the log page by page and writes into a pipe; the pipe is passed on as fast as the client reads. So an
-export needs the memory of some pages, no room on a disk, and none of the turns of Python that requests need. A client
-that does not read loses its connection (see `connections`), and its place is for the next one.
+The process reads the log page by page and writes into a pipe, which is forwarded as fast as the client reads. So an
+export needs memory for a few pages, no disk space, and none of the interpreter's time. A client that does not read
+loses its connection (see `connections`), which frees its place.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from alphafair.engine import Unavailable
-from alphafair.engine.export_job import ExportJob
+from alphafair.engine.export import ExportJob
 from alphafair.service.errors import failure
 
-MOST = 2  # at a time
-STALLED = 60.0  # seconds in which the process writes nothing
-LONGEST = 3600.0  # seconds
-UNASKED = 10.0  # seconds in which nobody asks for what is there, as the answer has failed before
+MAX_EXPORTS = 2  # at a time
+STALLED = 60.0  # seconds without a byte from the process
+LONGEST = 3600.0  # seconds for a whole export
+NOT_STARTED = 10.0  # seconds until the first chunk is read, which never happens if the response failed
 RETRY_AFTER = 5  # seconds
 CHUNK = 1 << 18  # bytes
 
 
 class Exports:
-    """Those that are being written, and how many were not."""
+    """All exports of a service, and how many were rejected or aborted."""
 
     def __init__(self) -> None:
         self.running: set[Export] = set()
-        self.n_refused = 0  # as too many were running
-        self.n_cut = 0  # as they took too long
-        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="export")
+        self.n_refused = 0  # because too many were running
+        self.n_cut = 0  # because they took too long
+        self._threads = ThreadPoolExecutor(MAX_EXPORTS, thread_name_prefix="export")
 
     async def begin(self, job: ExportJob) -> AsyncIterator[bytes]:
-        """The bytes of an export, once the first of them are there."""
-        if len(self.running) >= MOST:
+        """Start an export and wait for its first bytes; the chunks of the whole."""
+        if len(self.running) >= MAX_EXPORTS:
             self.n_refused += 1
-            message = f"{MOST} exports are being written, which is the most at a time."
-            repair = "Ask again later, or export from a backup."
+            message = f"{MAX_EXPORTS} exports are in progress, the most at a time."
+            repair = "Try again later, or export from a backup."
             raise failure(503, "exports_busy", message, repair=repair, retry_after=str(RETRY_AFTER))
         export = Export(self, self._threads)
         self.running.add(export)
@@ -60,27 +60,27 @@ class Exports:
 
 
 class Export:
-    """One process and its client."""
+    """One export: a process and its reader."""
 
     def __init__(self, exports: Exports, threads: ThreadPoolExecutor) -> None:
         self._exports, self._threads = exports, threads
         self._loop = asyncio.get_running_loop()
         self._process: Process | None = None
         self._longest = self._loop.call_later(LONGEST, self._cut)
-        self._unasked: asyncio.TimerHandle | None = None
+        self._not_started: asyncio.TimerHandle | None = None
 
     async def start(self, job: ExportJob) -> bytes:
-        """Begin, and wait for the first bytes: what fails before them can still be answered with an error."""
+        """Start the process and wait for its first bytes: until then a failure can be answered with an error."""
         process = await self._loop.run_in_executor(self._threads, Process, job)
         self._process = process
         first = await self._read(process)
-        self._unasked = self._loop.call_later(UNASKED, self._cut)
+        self._not_started = self._loop.call_later(NOT_STARTED, self._cut)
         return first
 
     async def chunks(self, first: bytes) -> AsyncIterator[bytes]:
-        """All of it; each is asked for when the connection has taken the one before."""
-        if self._unasked is not None:
-            self._unasked.cancel()
+        """All chunks; each is read when the connection has accepted the one before."""
+        if self._not_started is not None:
+            self._not_started.cancel()
         try:
             chunk = first
             while chunk and self._process is not None:
@@ -100,30 +100,30 @@ class Export:
             stalled.cancel()
 
     def _cut(self) -> None:
-        """It takes too long; whoever reads on finds out that it has ended early."""
+        """Abort an export that takes too long; its reader gets an error."""
         self._exports.n_cut += self in self._exports.running
         self.end()
 
     def end(self) -> None:
-        """Whatever has become of it: its place is free."""
+        """Free the place of the export, however it ended."""
         self._longest.cancel()
-        if self._unasked is not None:
-            self._unasked.cancel()
+        if self._not_started is not None:
+            self._not_started.cancel()
         if self in self._exports.running:
             self._exports.running.remove(self)
             if self._process is not None:
-                self._process.kill()  # whoever reads in a thread gets an end
+                self._process.kill()  # a thread that reads from it gets its end
                 self._threads.submit(self._process.close)
 
 
 class Process:
-    """The process that writes an export; all but `kill` may wait for it."""
+    """The process that writes an export; all methods but `kill` may block."""
 
     def __init__(self, job: ExportJob) -> None:
-        paths = os.pathsep.join(path for path in sys.path if path)  # the modules of this process, and no others
-        self._lock = threading.Lock()  # nobody reads what is being closed
-        self._popen = subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
-            [sys.executable, "-P", "-m", "alphafair.engine.export_job", json.dumps(job)],
+        paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
+        self._lock = threading.Lock()  # held while reading and closing
+        self._popen = subprocess.Popen(  # noqa: S603 - this interpreter and a module of this package
+            [sys.executable, "-P", "-m", "alphafair.engine.export", json.dumps(job)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -132,16 +132,18 @@ class Process:
         )
 
     def read(self) -> bytes:
-        """The next bytes; none at its end, if it is the right one."""
+        """The next bytes; empty at the end of a complete export."""
         with self._lock:
             out, errors = self._popen.stdout, self._popen.stderr
             if out is None or errors is None or out.closed:
                 raise Unavailable("The export was ended.")
             chunk = os.read(out.fileno(), CHUNK)
             if not chunk:
-                said, code = errors.read().decode(errors="replace").strip(), self._popen.wait()
+                message, code = errors.read().decode(errors="replace").strip(), self._popen.wait()
                 if code:
-                    raise Unavailable(f"The export ended early: {said.splitlines()[-1] if said else f'code {code}'}")
+                    raise Unavailable(
+                        f"The export ended early: {message.splitlines()[-1] if message else f'code {code}'}"
+                    )
             return chunk
 
     def kill(self) -> None:

@@ -1,7 +1,7 @@
-"""Keys: who may do what, with which experiments, until when. The database holds their hashes, never the keys.
+"""Keys of the service: role, experiments and expiry of each. The database stores their hashes, never the keys.
 
-A key is `af_<id>_<secret>`: the id finds the row, and the SHA-256 of the secret is compared in constant time. The
-secret is 256 random bits, which nobody guesses: a slow hash, made for passwords, would only slow every request down.
+A key is `af_<id>_<secret>`. The id finds the row, and the SHA-256 of the secret is compared in constant time. The
+secret has 256 random bits, so a slow password hash would add nothing but delay.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import Engine, RequestError, Unavailable
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 
 Result = TypeVar("Result")
-Permission = Literal["metrics", "read", "write", "log", "admin"]
-ROLES: Final[dict[str, frozenset[Permission]]] = {
+Role = Literal["metrics", "read", "write", "log", "admin"]
+ROLES: Final[dict[str, frozenset[Role]]] = {  # what each role includes
     "metrics": frozenset(("metrics",)),
     "read": frozenset(("metrics", "read")),
     "write": frozenset(("metrics", "read", "write")),
     "log": frozenset(("metrics", "read", "log")),
     "admin": frozenset(("metrics", "read", "write", "log", "admin")),
 }
-PATIENCE = 10.0  # seconds to wait for another process that is writing
-STALE = 5.0  # seconds after which keys that could not be read again are refused
+LOCAL = "anybody on this machine"  # the caller's name while there are no keys
+BUSY_TIMEOUT = 10.0  # seconds to wait for another process that is writing
+STALE = 5.0  # seconds after which keys that could not be read again are rejected
 FIELDS = "id, name, role, experiments, hash, created_at, created_by, expires_at, revoked_at, revoked_by"
 
 
 class Key(NamedTuple):
-    """What is known of a key: everything but its secret. Times are microseconds since 1970."""
+    """A key without its secret. Times are microseconds since 1970."""
 
     id: str
     name: str
@@ -60,18 +61,23 @@ class Key(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Whoever sent a request: a valid key, or anybody on this machine as long as there are no keys."""
+    """The sender of a request: a valid key, or anybody on this machine while there are no keys."""
 
     id: str
     name: str
     role: str
     experiments: frozenset[str] | None = None  # None: all
 
-    def may(self, permission: Permission) -> bool:
-        return permission in ROLES[self.role]
+    def may(self, role: Role) -> bool:
+        return role in ROLES[self.role]
 
     def sees(self, experiment: str) -> bool:
         return self.experiments is None or experiment in self.experiments
+
+    @property
+    def recorded_as(self) -> str:
+        """The author of this caller's changes, as `Engine.history` shows it."""
+        return LOCAL if self.name == LOCAL else f"{self.name} ({self.id})"
 
 
 def create(
@@ -83,13 +89,13 @@ def create(
     expires_in: float | None = None,
     by: str | None = None,
 ) -> str:
-    """A new key, shown once; limited to some experiments and to so many seconds, where that is asked for.
+    """Create a key and return it; only its hash is stored.
 
-    `by` is who creates it.
+    It can be limited to some experiments and to `expires_in` seconds. `by` is recorded as its creator.
     """
     validate.choice("role", role, ROLES)
     if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable():
-        raise InvalidArgument("name", "1 to 100 printable characters", name, "Write whose key it is.")
+        raise InvalidArgument("name", "1 to 100 printable characters", name, "Pass the name of the key's owner.")
     if experiments is not None:
         experiments = validate.labels("experiments", experiments, 1)
     with _connected(path) as connection, connection:
@@ -97,51 +103,52 @@ def create(
 
 
 def rotate(path: Path, id: str, *, grace: float = 0.0, by: str | None = None) -> str:
-    """A new key in the place of another, which stays valid for so many more seconds."""
+    """Replace a key by a new one of the same name, role and limits; the old key stays valid for `grace` seconds."""
     grace = validate.number("grace", grace, low=0.0, high=1e9)
     with _connected(path) as connection, connection:
         key = _find(connection, id)
         if not key.valid_at(_now()):
-            raise InvalidArgument("id", "that of a valid key", id, "Create a new one.")
+            raise InvalidArgument("id", "the id of a valid key", id, "Create a new key.")
         lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
         token = _insert(connection, key.role, key.name, key.experiments, _later(lifetime), by)
         end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
         connection.execute("update api_key set expires_at = ? where id = ?", (end, id))
     with _connected(path) as connection:
         if _find(connection, id).expires_at != end:
-            raise Unavailable(f"Key {id} is unchanged in {path}: the database does not keep what is written.")
+            raise Unavailable(f"Key {id} is unchanged in {path}: the database does not store what is written.")
     return token
 
 
 def revoke(path: Path, id: str, *, by: str | None = None) -> None:
-    """Refuse a key from now on; it stays in the list."""
+    """Revoke a key; it stays in the list."""
     with _connected(path) as connection, connection:
         _find(connection, id)
         revoked = "update api_key set revoked_at = ?, revoked_by = ? where id = ? and revoked_at is null"
         connection.execute(revoked, (_now(), by, id))
     with _connected(path) as connection:
         if _find(connection, id).revoked_at is None:
-            raise Unavailable(f"Key {id} is not revoked in {path}: the database does not keep what is written.")
+            raise Unavailable(f"Key {id} is not revoked in {path}: the database does not store what is written.")
 
 
 def all_of(path: Path) -> list[Key]:
-    """Every key that was ever made."""
+    """All keys, valid or not."""
     with _connected(path) as connection:
         return _read(connection)
 
 
 def any_valid(path: Path) -> bool:
+    """Whether at least one key is valid now."""
     now = _now()
     return any(key.valid_at(now) for key in all_of(path))
 
 
 class Keyring:
-    """The keys of a database, read again every second by a thread that waits for nobody."""
+    """The keys of a database, read again every second by a thread of its own."""
 
     def __init__(self, path: Path, *, every: float = 1.0) -> None:
         self._path, self._every = path, every
         self._reading, self._closed = threading.Lock(), threading.Event()
-        self._changing = ThreadPoolExecutor(1, thread_name_prefix="changing keys")
+        self._changing = ThreadPoolExecutor(1, thread_name_prefix="keys-change")
         self.refresh()
         self._thread = threading.Thread(target=self._keep_reading, name="keys", daemon=True)
         self._thread.start()
@@ -150,16 +157,16 @@ class Keyring:
         while not self._closed.wait(self._every):
             try:
                 self.refresh()
-            except Exception as problem:  # whatever it is, try again; meanwhile `up_to_date` becomes false
+            except Exception as problem:  # try again; meanwhile `up_to_date` becomes false
                 log(logging.WARNING, "keys cannot be read", reason=str(problem))
 
     @property
     def up_to_date(self) -> bool:
-        """Whether a key that was revoked several seconds ago is refused by now."""
+        """Whether the keys were read within the last few seconds."""
         return time.monotonic() - self._read_at < STALE
 
     def refresh(self) -> None:
-        """Read again: keys made or revoked since count from now on."""
+        """Read the keys again."""
         with self._reading:
             began = time.monotonic()
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -168,18 +175,18 @@ class Keyring:
             self._read_at = began
 
     async def change(self, work: Callable[[], Result]) -> Result:
-        """Work with keys in a thread of its own, beside whatever else is written; what it has changed counts then."""
+        """Run `work` in a thread that does not wait for the engine's writer, then read the keys again."""
 
         def work_and_read() -> Result:
             result = work()
-            with suppress(sqlite3.Error):  # it will be read again within a second
+            with suppress(sqlite3.Error):  # the other thread reads again within a second
                 self.refresh()
             return result
 
         return await asyncio.get_running_loop().run_in_executor(self._changing, work_and_read)
 
     def _take(self, keys: list[Key]) -> None:
-        self.any_made = bool(keys)  # a database that ever had keys never opens again without one
+        self.any_created = bool(keys)  # once there was a key, requests need one, even if all are revoked
         self._live = {
             key.id: (key, Caller(key.id, key.name, key.role, _as_set(key.experiments)))
             for key in keys
@@ -187,7 +194,7 @@ class Keyring:
         }
 
     def find(self, token: str) -> Caller | None:
-        """Whose key it is; None for what is not a valid key."""
+        """The caller that a key belongs to; None if it is not a valid key."""
         prefix, _, rest = token.partition("_")
         id, _, secret = rest.partition("_")
         key, caller = self._live.get(id, (None, None))
@@ -229,12 +236,12 @@ def _insert(
     id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     named = None if experiments is None else json.dumps(list(experiments))
     row = (id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
-    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - our own columns
+    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - constant columns
     return f"af_{id}_{secret}"
 
 
 def _read(connection: sqlite3.Connection) -> list[Key]:
-    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")  # noqa: S608 - the same
+    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")  # noqa: S608 - constant columns
     return [_key(*row) for row in rows]
 
 
@@ -246,18 +253,18 @@ def _find(connection: sqlite3.Connection, id: str) -> Key:
     for key in _read(connection):
         if key.id == id:
             return key
-    raise RequestError("unknown_key", "id", "that of a key", id, "Look it up with `alphafair keys list`.")
+    raise RequestError("unknown_key", "id", "the id of a key", id, "Run `alphafair keys list` for the ids.")
 
 
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, made if it is not there; a service that writes to it meanwhile is not in the way."""
+    """A connection to the database, which is created if it does not exist; a running service may write meanwhile."""
     if path.exists():
-        Ledger(path, read_only=True).close()  # refuses what is no database of ours, or of another version
+        SqliteStore(path, read_only=True).close()  # raises if it is not a ledger, or one of another version
     else:
         Engine.open(path).close()
     try:
-        with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
+        with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT)) as connection:
             connection.execute("pragma synchronous = full")
             yield connection
     except sqlite3.Error as problem:

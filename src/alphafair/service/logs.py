@@ -1,4 +1,4 @@
-"""One JSON object per line on standard error. Nothing that a client sends but its path and request id gets here."""
+"""The log of the service: one JSON object per line. Of a request it has the path and the request id, no contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG = logging.getLogger("alphafair.service")
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, what happened, and whatever fields the caller added."""
+    """Time, level, message, and the fields that the caller added."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -34,10 +34,10 @@ def log(level: int, message: str, *, exc_info: BaseException | None = None, **fi
 
 
 class LimitedLines:
-    """So many lines per second that a client can cause, and one for all that are left out. Needs an event loop."""
+    """At most so many lines per second, and one line that counts the others. Needs an event loop."""
 
-    def __init__(self, left_out: Callable[[], None], most: int = LINES_PER_SECOND) -> None:
-        self.most, self._left_out = most, left_out
+    def __init__(self, left_out: Callable[[], None], limit: int = LINES_PER_SECOND) -> None:
+        self.limit, self._left_out = limit, left_out
         self._until, self._n, self._n_left_out = 0.0, 0, 0
 
     def take(self) -> bool:
@@ -46,23 +46,23 @@ class LimitedLines:
         if now >= self._until:
             self._until, self._n = now + 1.0, 0
         self._n += 1
-        if self._n <= self.most:
+        if self._n <= self.limit:
             return True
         self._left_out()
         self._n_left_out += 1
         if self._n_left_out == 1:
-            asyncio.get_running_loop().call_later(1.0, self._tell)
+            asyncio.get_running_loop().call_later(1.0, self._report)
         return False
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         count, self._n_left_out = self._n_left_out, 0
-        log(logging.WARNING, f"more than {self.most} requests in a second: some are not logged", count=count)
+        log(logging.WARNING, f"more than {self.limit} requests in a second: some are not logged", count=count)
 
 
 def write_to_standard_error() -> None:
-    """For the program; a service inside another program is logged by that one's own settings."""
+    """Set up logging for `alphafair serve`; a service inside another program uses that program's settings."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for logger in (LOG, logging.getLogger("alphafair.engine"), logging.getLogger("uvicorn")):
+    for logger in (LOG, logging.getLogger("alphafair.engine"), logging.getLogger("asyncio")):
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)

@@ -1,14 +1,26 @@
-"""What travels over HTTP, as types: bodies are checked while they are read, and the OpenAPI page is made from them."""
+"""The messages of the HTTP API as types: msgspec checks bodies against them, and OpenAPI is generated from them.
+
+`Receipt` and `Outcome` are the engine's own values. msgspec writes named tuples as arrays, so `JSON_FORMS` has the
+JSON object for each.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine.experiment import LONGEST_LABEL, GroupStatus
+from alphafair.engine import LONGEST_LABEL, GroupStatus
+from alphafair.engine.requests import Outcome, Receipt
+from alphafair.service.keys import Caller, Role
+
+if TYPE_CHECKING:
+    from alphafair.service.routes import Route
 
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
 
@@ -17,117 +29,124 @@ Name = Annotated[
     str,
     Meta(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
-        description="Letters, digits, dots, dashes: it is part of an address.",
+        description="Letters, digits, dots, dashes and underscores: it is part of a path.",
     ),
 ]
 Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
-Alpha = Annotated[float, Meta(ge=0.0, lt=1.0)]
-OwnId = Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")]
-Available = Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")]
-Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this event of the log.")]
-Seconds = Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")]
-Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The least and the greatest reward.")]
+Alpha = Annotated[float, Meta(ge=0.0, lt=1.0, description="0: the largest sum of rewards; towards 1: equal shares.")]
+OwnId = Annotated[Label, Meta(description="Your own id: the same id again returns the same decision.")]
+DecisionId = Annotated[Label, Meta(description="The id of the decision.")]
+Available = Annotated[Arms, Meta(description="The arms that can be drawn now. Default: all.")]
+Position = Annotated[int, Meta(ge=1, description="Forget what was learned after this position of the event log.")]
+Wait = Annotated[float, Meta(gt=0.0, description="Seconds to wait for a reward.")]
+DefaultReward = Annotated[float, Meta(description="The reward of a decision whose waiting time has ended.")]
+Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The smallest and the largest reward.")]
 GroupLabels = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS, description="The group of every arm.")]
-Role = Literal["metrics", "read", "write", "log", "admin"]
 Setting = bool | int | float | str
 
 
 class Body(Struct, forbid_unknown_fields=True):
-    """What a client sends: a field that nobody knows is a mistake, not a wish."""
+    """A request body. Unknown fields are errors."""
 
 
 class DecisionRequest(Body):
-    """Who is there, and what may be shown."""
+    """A decision to make: the context, and which arms can be drawn."""
 
-    context: Annotated[Label, Meta(examples=["visitor-7"])]
-    id: (
-        Annotated[Label, Meta(description="Your own name for it: the same id again gives the same arm again.")] | None
-    ) = None
-    available: Annotated[Arms, Meta(description="The arms that can be had now; all, if left out.")] | None = None
-    deferred: Annotated[bool, Meta(description="It counts only once it is activated.")] = False
+    context: Annotated[Label, Meta(description="Who or what it is for.", examples=["visitor-7"])]
+    id: OwnId | None = None
+    available: Available | None = None
+    deferred: Annotated[bool, Meta(description="The decision counts only after it is activated.")] = False
 
 
 class RewardRequest(Body):
-    """What came of a decision: a number, or under full information one for every arm."""
+    """The reward of a decision."""
 
-    id: Label
-    reward: Annotated[float | dict[Label, float], Meta(examples=[0.8])]
+    id: DecisionId
+    reward: Annotated[
+        float | dict[Label, float],
+        Meta(description="A number; under full information, one for every arm.", examples=[0.8]),
+    ]
 
 
 class ActivationRequest(Body):
-    """A deferred decision was shown after all."""
+    """A deferred decision that was carried out."""
 
-    id: Label
+    id: DecisionId
 
 
 class DecisionBatch(Body):
-    """Many decisions, made in this order."""
+    """Decisions, made in this order."""
 
     items: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_BATCH)]
 
 
 class RewardBatch(Body):
-    """Many rewards, applied in this order."""
+    """Rewards, applied in this order."""
 
     items: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_BATCH)]
 
 
 class GroupsOfArms(Body):
-    """Whom to be fair to. Without `labels` every arm is on its own, and the numbers are those of arms."""
+    """The groups to be fair to. Without `labels`, every arm is a group of its own."""
 
     labels: (
         Annotated[
             list[Label] | dict[Label, Label],
-            Meta(description="The group of every arm, in the order of arms or by arm."),
+            Meta(description="The group of every arm: a list in the order of arms, or an object from arm to group."),
         ]
         | None
     ) = None
     entitlements: (
-        Annotated[dict[Label, float], Meta(description="What groups are entitled to; those left out to 1.")] | None
+        Annotated[dict[Label, float], Meta(description="What each group is entitled to. Default: 1 each.")] | None
     ) = None
     pull_floor: (
-        Annotated[float | dict[Label, float], Meta(description="Least share of every draw: of each arm, or by group.")]
+        Annotated[
+            float | dict[Label, float],
+            Meta(description="The least probability: one number for each arm, or one per group."),
+        ]
         | None
     ) = None
 
 
 class NewExperiment(Body):
-    """The arguments of `Engine.create`; `settings` go to the policy."""
+    """The arguments of `Engine.create`; `settings` are passed to the policy."""
 
     name: Annotated[Name, Meta(examples=["home"])]
-    arms: Annotated[Arms, Meta(examples=[["ada", "ben"]])]
-    policy: str = "alpha-fair-adaptive"
+    arms: Annotated[Arms, Meta(description="The labels of the arms.", examples=[["ada", "ben"]])]
+    policy: Annotated[str, Meta(description="The name of a policy.")] = "alpha-fair-adaptive"
     alpha: Alpha | UnsetType = UNSET
     groups: GroupLabels | GroupsOfArms | UnsetType = UNSET
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
-    reward_wait: (
-        Annotated[float, Meta(gt=0.0, description="Seconds until a reward is no longer waited for.")] | None
-    ) = None
-    default_reward: Annotated[float, Meta(description="What is then taken as the reward.")] | None = None
-    settings: dict[str, Setting] = {}
+    reward_wait: Wait | None = None
+    default_reward: DefaultReward | None = None
+    settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
 class Change(Body):
-    """One change of an experiment that runs; exactly one field, but `group` and `entitlement` go with `add_arm`."""
+    """One change of a running experiment: exactly one field, but `group` and `entitlement` go with `add_arm`."""
 
     alpha: Alpha | UnsetType = UNSET
-    add_arm: Label | UnsetType = UNSET
-    group: Label | UnsetType = UNSET
-    entitlement: float | UnsetType = UNSET
-    retire_arm: Label | UnsetType = UNSET
-    mask_arm: Label | UnsetType = UNSET
-    unmask_arm: Label | UnsetType = UNSET
-    paused: bool | UnsetType = UNSET
+    add_arm: Annotated[Label, Meta(description="Add this arm.")] | UnsetType = UNSET
+    group: Annotated[Label, Meta(description="The group of the added arm.")] | UnsetType = UNSET
+    entitlement: Annotated[float, Meta(description="What a new group is entitled to.")] | UnsetType = UNSET
+    retire_arm: Annotated[Label, Meta(description="Never draw this arm again.")] | UnsetType = UNSET
+    mask_arm: Annotated[Label, Meta(description="Do not draw this arm until it is unmasked.")] | UnsetType = UNSET
+    unmask_arm: Annotated[Label, Meta(description="Draw this arm again.")] | UnsetType = UNSET
+    paused: Annotated[bool, Meta(description="Reject decisions, or accept them again.")] | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
 
 
 class NewKey(Body):
-    """Who gets a key, for what and for how long."""
+    """A key to create: its role, its owner, and optional limits."""
 
     role: Role
-    name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose key it is.", examples=["the shop"])]
-    experiments: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | None = None
-    expires_in: Annotated[float, Meta(ge=1.0, le=1e9, description="Seconds; null: until it is revoked.")] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=100, description="The key's owner.", examples=["the shop"])]
+    experiments: (
+        Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES, description="Default: all.")] | None
+    ) = None
+    expires_in: Annotated[float, Meta(ge=1.0, le=1e9, description="Seconds. Default: until it is revoked.")] | None = (
+        None
+    )
 
 
 class Rotation(Body):
@@ -136,8 +155,20 @@ class Rotation(Body):
     grace: Annotated[float, Meta(ge=0.0, le=1e9, description="Seconds.")] = 0.0
 
 
+class ContextQuery(Struct):
+    """The query of a request that erases a context."""
+
+    label: Annotated[str, Meta(description="The context to erase.")]
+
+
+class LogQuery(Struct):
+    """The query of a request for a log."""
+
+    format: Annotated[Literal["parquet", "csv", "jsonl"], Meta(description="The file format.")] = "parquet"
+
+
 class Problem(Struct, omit_defaults=True):
-    """What went wrong, in the one form used everywhere."""
+    """What went wrong, with which argument, and how to repair it."""
 
     code: str
     message: str
@@ -146,35 +177,33 @@ class Problem(Struct, omit_defaults=True):
 
 
 class ErrorAnswer(Struct, omit_defaults=True):
-    """Every answer that is no success; `outcome` where a reward or an activation came to nothing."""
+    """Every answer that is not a success; `outcome` only for rewards and activations without effect."""
 
     error: Problem
     outcome: str | None = None
 
 
-class DecisionAnswer(Struct):
-    """The arm to show, and the probability with which it was drawn."""
-
-    id: str
-    arm: str
-    propensity: Annotated[float, Meta(gt=0.0, le=1.0)]
-    context: str
+Outcomes = Literal["applied", "activated", "repeated", "conflict", "unknown", "expired", "rolled_back"]
 
 
-class RewardAnswer(Struct):
-    """The reward was booked, now or before."""
+def _json_form(kind: type, doc: str, **exact: Any) -> type[Struct]:
+    """A struct with the fields of a named tuple, some of them with more exact types."""
+    fields = [(name, exact.get(name, hint)) for name, hint in get_type_hints(kind).items()]
+    return msgspec.defstruct(kind.__name__, fields, namespace={"__doc__": doc})
 
-    outcome: Literal["applied", "repeated"]
 
-
-class ActivationAnswer(Struct):
-    """The decision counts, from now on or already."""
-
-    outcome: Literal["activated", "repeated"]
+JSON_FORMS: dict[type, type[Struct]] = {
+    Receipt: _json_form(
+        Receipt,
+        "The arm that was drawn, and its probability.",
+        propensity=Annotated[float, Meta(gt=0.0, le=1.0)],
+    ),
+    Outcome: _json_form(Outcome, "What became of a reward or an activation.", outcome=Outcomes),
+}
 
 
 class DecisionItem(Struct, omit_defaults=True):
-    """A decision, or an error and nothing else."""
+    """The fields of a receipt, or an error."""
 
     id: str | None = None
     arm: str | None = None
@@ -186,7 +215,7 @@ class DecisionItem(Struct, omit_defaults=True):
 class RewardItem(Struct, omit_defaults=True):
     """An outcome, an error, or both."""
 
-    outcome: Literal["applied", "repeated", "conflict", "unknown", "expired", "rolled_back"] | None = None
+    outcome: Outcomes | None = None
     error: Problem | None = None
 
 
@@ -203,15 +232,15 @@ class RewardAnswers(Struct):
 
 
 class ExperimentAnswer(Struct):
-    """An experiment as it stands: totals, and per arm what it has earned and how often it was drawn.
+    """The current state of an experiment.
 
-    `decisions` is the sum of `rewards` (sent and booked), `defaulted` (got the default reward when their waiting time
-    ended), `expired` (closed without a reward then), `lapsed` (deferred and not activated before then), `rolled_back`
-    (closed by a rollback) and `pending` (wait for a reward, or to be activated).
+    `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended),
+    `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed
+    by a rollback) and `pending` (waiting for a reward or an activation).
 
-    `cumulative_rewards` has the sum of each arm's rewards, in the units of `reward_range`; `accounts` what fairness is
-    about: 1, and rewards mapped onto [0, 1], of every group, or arm. `groups` says whom it is fair to; null where every
-    arm is on its own. `unhealthy` says what the policy has failed at, and why; null while all is well.
+    `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the
+    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `groups` is null if every arm is a
+    group of its own. `unhealthy` is null, or why the policy failed.
     """
 
     name: str
@@ -244,7 +273,7 @@ class ExperimentAnswer(Struct):
 
 
 class ChangeItem(Struct):
-    """A change of an experiment: its place in the log, when, what, by whom (null: not recorded), and how."""
+    """A change of an experiment; `by` is null if it was not recorded."""
 
     position: int
     at: datetime
@@ -254,13 +283,13 @@ class ChangeItem(Struct):
 
 
 class History(Struct):
-    """Oldest first."""
+    """All changes, oldest first."""
 
     items: list[ChangeItem]
 
 
 class KeyAnswer(Struct):
-    """What is known of a key, but for its secret. Times are null where something never happened or will."""
+    """A key without its secret. A time is null if the event has not happened or never will."""
 
     id: str
     name: str
@@ -282,27 +311,84 @@ class CreatedKey(Struct):
 
 
 class Keys(Struct):
-    """All keys that were ever made."""
+    """All keys, valid or not."""
 
     items: list[KeyAnswer]
 
 
 class Experiments(Struct):
+    """The names of experiments."""
+
     experiments: list[str]
 
 
 class Health(Struct):
+    """The process answers."""
+
     status: Literal["ok"]
     version: str
 
 
 class Readiness(Struct, omit_defaults=True):
-    """Whether decisions are made now; to those who have a key also why not, and how far the clock is behind the log.
+    """Whether decisions are made now. Callers with a key also get the reason and the state of the clock.
 
-    `unhealthy` has the experiments whose policies fail, and at what: all others are served meanwhile.
+    `unhealthy` maps experiments whose policies fail to the reason; the other experiments are served.
     """
 
     ready: bool
     reason: str | None = None
     clock_behind_seconds: float | None = None
     unhealthy: dict[str, str] = {}
+
+
+# requests and responses as a whole
+
+
+class Request:
+    """A request, from the end of its head on; the body is added while it arrives."""
+
+    __slots__ = (
+        "address",
+        "body",
+        "caller",
+        "chunked",
+        "complete",
+        "expects_continue",
+        "failure",
+        "headers",
+        "id",
+        "keep_alive",
+        "method",
+        "parameters",
+        "path",
+        "problem",
+        "query",
+        "route",
+        "started",
+        "target",
+    )
+
+    def __init__(self, method: str, target: bytes, headers: Mapping[bytes, bytes], address: str) -> None:
+        self.method, self.target, self.headers, self.address = method, target, headers, address
+        self.started = time.perf_counter()
+        self.body = bytearray()
+        self.complete = self.expects_continue = False
+        self.keep_alive = self.chunked = True  # chunked: whether the client understands a chunked answer
+        self.path = self.query = ""
+        self.id = b""
+        self.route: Route | None = None
+        self.parameters: Mapping[str, str] = {}
+        self.caller: Caller | None = None
+        self.failure: Exception | None = None  # known before the handler runs
+        self.problem: Exception | None = None  # for the log
+
+
+@dataclass(slots=True)
+class Response:
+    """A response; `stream`, if there is one, is sent after the body. Security headers are added unless given here."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    content_type: bytes = b"application/json"
+    stream: AsyncIterator[bytes] | None = None

@@ -1,78 +1,207 @@
-"""The table of routes: which handler answers what, and the role that it needs.
+"""The table of routes. Routing, roles, OpenAPI, /docs, the table in docs/service.md and the clients follow from it.
 
-A path is compared segment by segment, with its escapes decoded, and never tidied up: one with another slash, dot or
-capital is another path. So a route needs the same role however its address is written.
+Paths are compared segment by segment after their escapes are decoded, and are not normalised: a path with another
+slash, dot or capital is another path. So a route needs the same role however its address is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
 
-from alphafair.service import decisions, experiments, key_routes, pages
-from alphafair.service.keys import Permission
+from alphafair.engine.requests import Outcome, Receipt
+from alphafair.service import handlers
+from alphafair.service.errors import Failure
+from alphafair.service.keys import Role
+from alphafair.service.messages import (
+    ActivationRequest,
+    Change,
+    ContextQuery,
+    CreatedKey,
+    DecisionAnswers,
+    DecisionBatch,
+    DecisionRequest,
+    ErrorAnswer,
+    ExperimentAnswer,
+    Experiments,
+    Health,
+    History,
+    KeyAnswer,
+    Keys,
+    LogQuery,
+    NewExperiment,
+    NewKey,
+    Problem,
+    Readiness,
+    RewardAnswers,
+    RewardBatch,
+    RewardRequest,
+    Rotation,
+)
 
-NEEDED: dict[Permission | None, tuple[HTTPRouteHandler, ...]] = {
-    None: (pages.health, pages.ready),  # anybody
-    "metrics": (pages.prometheus,),
-    "read": (
-        *(experiments.experiments, experiments.experiment, experiments.history),
-        *(pages.openapi, pages.docs),
-    ),
-    "write": (decisions.decide, decisions.decide_many, decisions.reward, decisions.reward_many, decisions.activate),
-    "log": (experiments.download_log,),
-    "admin": (
-        *(experiments.create, experiments.change, experiments.erase),
-        *(key_routes.create, key_routes.keys, key_routes.rotate, key_routes.revoke),
-    ),
-}
-HANDLERS = [handler for handlers in NEEDED.values() for handler in handlers]
+PARAMETERS = {"name": "The name of an experiment.", "id": "The id of a key: the part after af_."}
 
 
-class Route(NamedTuple):
-    """A method and a path, such as `/v1/experiments/{name}/log`, and what answers them."""
+@dataclass(frozen=True, eq=False)
+class Route:
+    """One row: a method and a path, who may use it, its messages, and what it does."""
 
     method: str
     path: str
-    needed: Permission | None  # None: no key at all
-    status: int
-    takes_body: bool
-    decode: Callable[[bytes], Any]  # of that body
+    role: Role | None  # None: open to everybody
     handler: Callable[..., Awaitable[Any]]
+    group: str  # the heading on /docs
+    summary: str
+    answer: type | str  # a message, or a media type
+    body: type[Struct] | None = None
+    example: Mapping[str, Any] | None = None  # of the body
+    query: type[Struct] | None = None
+    status: int = 200
+    other_answers: Mapping[int, type] = field(default_factory=dict)  # besides those in `errors`
+    busy: bool = False  # logged only with --log-requests, unless it fails
+    repeatable: bool = True  # whether sending it twice has the effect of sending it once
+
+    @cached_property
+    def decode(self) -> Callable[[bytes | bytearray], Any]:
+        """Read a body; raises `msgspec.DecodeError` if it is not one."""
+        return msgspec.json.Decoder(self.body).decode
+
+    def decode_query(self, query: str) -> Struct:
+        """Read the query of an address; parameters that the route does not have are ignored."""
+        assert self.query is not None  # noqa: S101 - for mypy
+        given = dict(parse_qsl(query, keep_blank_values=True))
+        for each in msgspec.structs.fields(self.query):
+            if each.required and each.name not in given:
+                message = f"The query must have the parameter {each.name!r}."
+                raise Failure(400, Problem("bad_request", message, each.name, "See /docs for the expected format."))
+        return msgspec.convert(given, self.query)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in braces in the path."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    @property
+    def errors(self) -> list[int]:
+        """The statuses of `ErrorAnswer`."""
+        named = [404, 422] if self.parameters or self.body else []
+        return sorted([400, 401, 403, 429, 500, 503, *named, *([409, 413] if self.body else [])])
+
+
+# fmt: off
+_EXPERIMENTS, _DECISIONS, _KEYS, _SERVICE = "experiments", "decisions and rewards", "keys", "the service"
+
+LIST = Route("GET", "/v1/experiments", "read", handlers.experiments, _EXPERIMENTS,
+    "List the names of the experiments that the key may see.", Experiments)
+CREATE = Route("POST", "/v1/experiments", "admin", handlers.create, _EXPERIMENTS,
+    "Create an experiment.", ExperimentAnswer,
+    NewExperiment, {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9}, status=201, repeatable=False)
+SHOW = Route("GET", "/v1/experiments/{name}", "read", handlers.experiment, _EXPERIMENTS,
+    "Show the current state of an experiment.", ExperimentAnswer)
+CHANGE = Route("PATCH", "/v1/experiments/{name}", "admin", handlers.change, _EXPERIMENTS,
+    "Change a running experiment: exactly one change per request.", ExperimentAnswer,
+    Change, {"alpha": 0.5}, repeatable=False)
+ERASE = Route("DELETE", "/v1/experiments/{name}/contexts", "admin", handlers.erase, _EXPERIMENTS,
+    "Erase a context's label and the ids of its decisions for good; the numbers stay.", ExperimentAnswer,
+    query=ContextQuery, repeatable=False)
+HISTORY = Route("GET", "/v1/experiments/{name}/history", "read", handlers.history, _EXPERIMENTS,
+    "List every change of an experiment: when, what, and by which key.", History)
+LOG = Route("GET", "/v1/experiments/{name}/log", "log", handlers.log, _EXPERIMENTS,
+    "Download the log: context, arm, propensity and reward of every decision. Two downloads at a time.",
+    "application/octet-stream", query=LogQuery)
+
+DECIDE = Route("POST", "/v1/experiments/{name}/decisions", "write", handlers.decide, _DECISIONS,
+    "Draw an arm for a context. The same id again returns the same decision.", Receipt,
+    DecisionRequest, {"context": "visitor-7"}, busy=True)
+REWARD = Route("POST", "/v1/experiments/{name}/rewards", "write", handlers.reward, _DECISIONS,
+    "Report the reward of a decision. The same reward again has no effect; another one is a conflict.", Outcome,
+    RewardRequest, {"id": "order-1", "reward": 0.8}, other_answers={410: ErrorAnswer}, busy=True)
+ACTIVATE = Route("POST", "/v1/experiments/{name}/activations", "write", handlers.activate, _DECISIONS,
+    "Report that a deferred decision was carried out: from then on it counts.", Outcome,
+    ActivationRequest, {"id": "order-1"}, other_answers={410: ErrorAnswer}, busy=True)
+DECIDE_MANY = Route("POST", "/v1/experiments/{name}/decisions/batch", "write", handlers.decide_many, _DECISIONS,
+    "Make up to 1,000 decisions: one answer per item, in order. An item with an error does not affect the others.",
+    DecisionAnswers, DecisionBatch, {"items": [{"context": "visitor-7"}, {"context": "visitor-8"}]}, busy=True)
+REWARD_MANY = Route("POST", "/v1/experiments/{name}/rewards/batch", "write", handlers.reward_many, _DECISIONS,
+    "Report up to 1,000 rewards: one answer per item, in order.", RewardAnswers,
+    RewardBatch, {"items": [{"id": "order-1", "reward": 0.8}]}, busy=True)
+
+CREATE_KEY = Route("POST", "/v1/keys", "admin", handlers.create_key, _KEYS,
+    "Create a key. Only this answer shows it.", CreatedKey,
+    NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False)
+LIST_KEYS = Route("GET", "/v1/keys", "admin", handlers.list_keys, _KEYS,
+    "List all keys without their secrets.", Keys)
+ROTATE_KEY = Route("POST", "/v1/keys/{id}/rotations", "admin", handlers.rotate_key, _KEYS,
+    "Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds.",
+    CreatedKey, Rotation, {"grace": 3600.0}, status=201, repeatable=False)
+REVOKE_KEY = Route("DELETE", "/v1/keys/{id}", "admin", handlers.revoke_key, _KEYS,
+    "Revoke a key.", KeyAnswer)
+
+HEALTH = Route("GET", "/health", None, handlers.health, _SERVICE,
+    "Report that the process is running.", Health, busy=True)
+READY = Route("GET", "/ready", None, handlers.ready, _SERVICE,
+    "Report whether decisions are made now; with a key, also why not.", Readiness,
+    other_answers={503: Readiness}, busy=True)
+METRICS = Route("GET", "/metrics", "metrics", handlers.prometheus, _SERVICE,
+    "Show counts and times for Prometheus.", "text/plain; charset=utf-8", busy=True)
+OPENAPI = Route("GET", "/openapi.json", "read", handlers.openapi, _SERVICE,
+    "Describe the routes for programs.", dict)
+DOCS = Route("GET", "/docs", "read", handlers.docs, _SERVICE,
+    "Describe the routes for people.", "text/html; charset=utf-8")
+# fmt: on
+
+ROUTES = tuple(each for each in list(vars().values()) if isinstance(each, Route))  # in this order
+
+Methods = Mapping[str, Route]
+
+
+class _Node:
+    """Routes below a common beginning of their paths."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, Route] = {}
+        self.fixed: dict[str, _Node] = {}
+        self.parameter: tuple[str, _Node] | None = None
+
+
+def _tree(routes: Sequence[Route]) -> _Node:
+    root = _Node()
+    for route in routes:
+        node = root
+        for part in route.path.split("/"):
+            if part.startswith("{"):
+                node.parameter = node.parameter or (part[1:-1], _Node())
+                node = node.parameter[1]
+            else:
+                node = node.fixed.setdefault(part, _Node())
+        node.methods[route.method] = route
+    return root
+
+
+_ROOT = _tree(ROUTES)
 
 
 def segments(path: str) -> list[str]:
-    """The parts of a path between its slashes, decoded; a path that begins with a slash begins with an empty one."""
+    """The decoded parts of a path between its slashes; the first one is empty."""
     parts = path.split("/")
     return [unquote(part) for part in parts] if "%" in path else parts
 
 
-def _route(handler: HTTPRouteHandler, needed: Permission | None) -> Route:
-    ((method,), (path,)) = handler.http_methods, handler.paths
-    body = handler.parsed_fn_signature.parameters.get("data")
-    decode = msgspec.json.Decoder(body.annotation if body else None).decode
-    path = path.replace(":str}", "}")
-    return Route(str(method), path, needed, handler.status_code, body is not None, decode, handler.fn)
-
-
-Methods = Mapping[str, Route]
-ROUTES = [_route(handler, needed) for needed, handlers in NEEDED.items() for handler in handlers]
-_NAME = len(segments("/v1/experiments"))  # which segment is the name of an experiment or the id of a key, if one is
-_BY_SEGMENTS: dict[tuple[str | None, ...], dict[str, Route]] = {}  # None in place of that
-_PARAMETER = {"experiments": "name", "keys": "id"}
-for _each in ROUTES:
-    _key = tuple(None if part.startswith("{") else part for part in segments(_each.path))
-    _BY_SEGMENTS.setdefault(_key, {})[_each.method] = _each
-
-
 def find(parts: Sequence[str]) -> tuple[Methods, dict[str, str]]:
-    """The routes of a path by their methods, none if it has none, and the name in it."""
-    if len(parts) > _NAME and parts[_NAME] and "/" not in parts[_NAME]:
-        named = _BY_SEGMENTS.get((*parts[:_NAME], None, *parts[_NAME + 1 :]))
-        if named is not None:
-            return named, {_PARAMETER[parts[_NAME - 1]]: parts[_NAME]}
-    return _BY_SEGMENTS.get(tuple(parts), {}), {}
+    """The routes of a path by method, empty if there are none, and the parameters in the path."""
+    node, parameters = _ROOT, dict[str, str]()
+    for part in parts:
+        if part in node.fixed:
+            node = node.fixed[part]
+        elif node.parameter is not None and part and "/" not in part:
+            parameters[node.parameter[0]] = part
+            node = node.parameter[1]
+        else:
+            return {}, {}
+    return node.methods, parameters

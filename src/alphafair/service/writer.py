@@ -1,7 +1,7 @@
-"""One writer: what arrives while a group is on its way to the disk becomes the next group.
+"""The writer: commands that arrive while a batch is being committed become the next batch.
 
-All bookkeeping is done on the event loop, so nothing here needs a lock; only `Engine.submit` runs in the writer's own
-thread, once per group, and its answers go out after its one transaction is on disk.
+All bookkeeping happens on the event loop, so nothing here needs a lock. Only `Engine.submit` runs in the writer's own
+thread, once per batch, and answers are returned after its one transaction is on disk.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ Result = TypeVar("Result")
 
 
 class Writer:
-    """Gathers commands and hands them to the engine in groups; refuses early when too many wait."""
+    """Gathers commands, passes them to the engine in batches, and rejects commands when too many wait."""
 
-    def __init__(
-        self, engine: Engine, *, most_waiting: int, observe: Callable[[int, float, list[float]], None]
-    ) -> None:
-        self.engine, self.most_waiting = engine, most_waiting
-        self.n_waiting = 0  # commands that were not handed over yet
+    def __init__(self, engine: Engine, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]) -> None:
+        self.engine, self.max_waiting = engine, max_waiting
+        self.n_waiting = 0  # commands of the next batch
         self._observe = observe
         self._delays = engine.delays = list[float]()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -36,30 +34,30 @@ class Writer:
     async def submit(self, commands: Sequence[Any]) -> list[Any]:
         """The engine's answers, after they are on disk."""
         self.n_waiting += len(commands)
-        if self.n_waiting > self.most_waiting:
+        if self.n_waiting > self.max_waiting:
             self.n_waiting -= len(commands)
-            message = f"{self.n_waiting:,} commands wait already."
-            raise failure(503, "overloaded", message, repair="Send it again later.", retry_after="1")
+            message = f"{self.n_waiting:,} commands are already waiting."
+            raise failure(503, "overloaded", message, repair="Send the request again later.", retry_after="1")
         loop = asyncio.get_running_loop()
         answers: asyncio.Future[list[Any]] = loop.create_future()
         self._commands.extend(commands)
         self._callers.append((answers, len(commands)))
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._hand_over)  # after all that arrived in the same turn of the loop
+            loop.call_soon(self._commit)  # after the commands that arrive in the same turn of the loop
         return await answers
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Anything else that writes, between two groups."""
+        """Run other work that writes, between two batches."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def drain(self) -> None:
-        """Wait until everything that was accepted is answered; nothing must be submitted any more."""
+        """Wait until all accepted commands are answered; nothing may be submitted afterwards."""
         while self._busy:
             await asyncio.sleep(0.001)
         self._thread.shutdown()
 
-    def _hand_over(self) -> None:
+    def _commit(self) -> None:
         commands, callers = self._commands, self._callers
         self._commands, self._callers, self.n_waiting = [], [], 0
         done = asyncio.get_running_loop().run_in_executor(self._thread, self._write, commands)
@@ -87,4 +85,4 @@ class Writer:
             first += size
         self._busy = bool(self._callers)
         if self._busy:
-            self._hand_over()
+            self._commit()

@@ -1,5 +1,5 @@
--- The log. Rows are added and never changed, but for the labels of erased contexts; `seq` is one order over all tables.
--- Times are microseconds since 1970, UTC. An experiment is known by the seq of the change that created it.
+-- The event log. Rows are only added, apart from the labels of erased contexts; `seq` is one order over all tables.
+-- Times are microseconds since 1970, UTC. The key of an experiment is the seq of the change that created it.
 
 create table position (last integer not null) strict;
 insert into position values (0);
@@ -9,7 +9,7 @@ create table change (
     experiment integer not null,
     kind text not null,
     body text not null,          -- JSON
-    state blob,                  -- of a policy, where the change brings one
+    state blob,                  -- of a policy, where the change has one
     at integer not null
 ) strict;
 
@@ -28,10 +28,10 @@ create table decision (
     context integer not null,
     arm integer not null,
     propensity real not null,
-    state_version integer not null,   -- the position that was folded when the arm was drawn
-    policy_version integer not null,  -- the last change of the experiment then
+    state_version integer not null,   -- the last position applied to memory when the arm was drawn
+    policy_version integer not null,  -- the last change of the experiment at that time
     deferred integer not null,
-    available blob,                   -- a bit per arm, where some could not be played
+    available blob,                   -- a bit per arm, where not all arms were available
     probabilities blob,               -- under full information: a float64 per arm
     at integer not null
 ) strict;
@@ -46,12 +46,12 @@ create table reward (
     seq integer primary key,
     decision integer not null unique,
     reward real,                      -- null: closed without one, or a value per arm
-    source text not null,             -- client, default, expired, rollback
+    source text not null,             -- client, default, expired, lapsed, rollback
     rewards blob,                     -- under full information: a float64 per arm
     at integer not null
 ) strict;
 
-create table late_reward (            -- came after the waiting time; written down, not learned from
+create table late_reward (            -- arrived after the decision was closed; no policy learns from it
     seq integer primary key,
     decision integer not null unique,
     reward real,
@@ -59,7 +59,7 @@ create table late_reward (            -- came after the waiting time; written do
     at integer not null
 ) strict;
 
-create table snapshot (               -- not the truth, a short cut to it
+create table snapshot (               -- saves time when a file is opened; the log alone leads to the same state
     experiment integer not null,
     seq integer not null,
     code_version text not null,

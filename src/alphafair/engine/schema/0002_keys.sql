@@ -1,4 +1,4 @@
--- Who may use the service: the hash of the secret of every key, never the secret. Not part of the log.
+-- Keys of the service: the hash of every secret, never the secret itself. Not part of the event log.
 
 create table api_key (
     id text primary key,
@@ -6,5 +6,5 @@ create table api_key (
     role text not null check (role in ('read', 'write', 'admin')),
     hash blob not null,               -- SHA-256
     created_at integer not null,
-    revoked_at integer                -- null while the key is good
+    revoked_at integer                -- null while the key is valid
 ) strict;

@@ -1,5 +1,5 @@
--- Counts kept with states: decisions that got the default reward, that lapsed, or that a rollback closed are no longer
--- counted as expired, or not at all. Counted here once from the log; a state without such decisions needs no update.
+-- Counts saved with states: decisions that got the default reward, that lapsed, or that a rollback closed get counters of
+-- their own. They are counted once from the event log; a state without such decisions needs no update.
 
 create temp table settled as
     select experiment, seq, sum(source = 'default') as defaulted, sum(source = 'expired') as expired,
@@ -18,7 +18,7 @@ update snapshot set tally = json_set(tally, '$.defaulted', s.defaulted, '$.expir
     from settled s where s.experiment = snapshot.experiment and s.seq = snapshot.seq;
 
 update change set body = json_set(body, '$.tally', json_set(json_extract(body, '$.tally'), '$.defaulted', s.defaulted,
-        '$.expired', s.expired, '$.lapsed', s.lapsed, '$.rolled_back', s.rolled_back) || '')  -- || '': a string again
+        '$.expired', s.expired, '$.lapsed', s.lapsed, '$.rolled_back', s.rolled_back) || '')  -- || '': as a string
     from settled s where change.kind in ('rollback', 'upgrade') and s.experiment = change.experiment
         and s.seq = change.seq;
 

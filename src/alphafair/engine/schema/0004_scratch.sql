@@ -1,3 +1,3 @@
--- Always empty: what is written here is taken back in the same transaction, to find out whether there is room for it.
+-- Always empty: rows are inserted and deleted in one transaction, to find out whether the disk has space for them.
 
 create table scratch (filler blob not null) strict;

@@ -1,7 +1,7 @@
--- Who changed what. Keys of five roles, which may expire and be limited to some experiments; SQLite cannot change a
--- check, so their table is made anew.
+-- Who made a change. Keys of five roles, which may expire and be limited to some experiments; SQLite cannot alter a
+-- check constraint, so the table is created again.
 
-alter table change add column by text;   -- the name of a key, or of a user of this machine; null: not known
+alter table change add column by text;   -- the name of a key, or of a user of this machine; null: not recorded
 
 create table new_api_key (
     id text primary key,

@@ -1,3 +1,3 @@
--- Erasures after which the file has not yet been written anew: old bytes may be left in unused parts of its pages.
+-- Erasures after which the file has not been rewritten: old bytes may be left in unused parts of its pages.
 
 create table erasure (seq integer primary key) strict;

@@ -1,5 +1,5 @@
 -- A large state is written in pieces, each in its own transaction. The row in `snapshot` has the last piece and is written
--- last; a state that fits into one piece has no other. Pieces without that row belong to nothing and are never read.
+-- last; a state that fits into one piece has no other. Pieces without that row are never read.
 
 create table snapshot_piece (
     experiment integer not null,

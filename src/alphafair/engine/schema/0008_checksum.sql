@@ -1,4 +1,4 @@
--- What ties a decision to its context's label and to its id: see integrity.py. Null for decisions made before this step,
--- and once their context was erased.
+-- Ties a decision to its context, label and id: see `checksum` in verify.py. Null for decisions made before this
+-- migration, and once their context was erased.
 
 alter table decision add column checksum integer;

@@ -1,5 +1,5 @@
--- Settings of policies under their present names: see `with_present_names` in migrations.py. Snapshots hold memory as it
--- was laid out before. They are a short cut only: without them the log is folded from its beginning, once.
+-- Settings of policies under their present names: see `with_present_names` in migrations.py. Snapshots have the memory
+-- layout of older versions, so they are removed: the event log is replayed from its beginning, once.
 
 update change set body = with_present_names(body) where kind = 'create';
 delete from snapshot;

@@ -14,7 +14,6 @@ from alphafair import figures
 from alphafair.evaluation import Diagnosis, Frontier
 from alphafair.figures import FAINT, INK, LABEL_SIZE
 from alphafair.formatting import ALPHA, clipped, percentage
-from alphafair.lab.pictures import canvas
 
 COLOUR = "#0072B2"
 WARNING = "#D55E00"
@@ -33,12 +32,12 @@ def policies(found: Mapping[str, Any], notes: Sequence[str]) -> Figure:
     """A panel per metric, a row per policy: its estimate and its interval."""
     names = figures.legible(list(found), "policy")
     height = 1.75 + 0.34 * len(names)
-    with canvas.page("What policies would have earned", notes, height) as (figure, top):
-        left = 0.3 + canvas.WIDTH * figures.widest(figure, names)
+    with figures.page("What policies would have earned", notes, height) as (figure, top):
+        left = 0.3 + figures.WIDTH * figures.widest(figure, names)
         metrics = ("reward_per_round", "jain_index", *SHARES)  # a replay has fewer rounds: no sums
-        width = (canvas.WIDTH - left - 0.1) / len(metrics)
+        width = (figures.WIDTH - left - 0.1) / len(metrics)
         for column, metric in enumerate(metrics):
-            place = ((left + column * width) / canvas.WIDTH, 0.75 / height, (width - 0.22) / canvas.WIDTH)
+            place = ((left + column * width) / figures.WIDTH, 0.75 / height, (width - 0.22) / figures.WIDTH)
             axes = figure.add_axes((*place, (top - 0.8) / height))
             for row, each in enumerate(found.values()):
                 _interval(axes, row, getattr(each, metric))
@@ -56,12 +55,12 @@ def policies(found: Mapping[str, Any], notes: Sequence[str]) -> Figure:
 
 def price(found: Frontier, notes: Sequence[str]) -> Figure:
     """Average reward, Jain's index, least and greatest share along alpha, each with its band."""
-    with canvas.page("What each step of fairness costs", notes, 5.2) as (figure, top):
+    with figures.page("What each step of fairness costs", notes, 5.2) as (figure, top):
         panel = (top - 0.75) / 2
         for k, metric in enumerate(("average_reward", "jain_index", *SHARES)):
             row, column = divmod(k, 2)
             left, bottom = 0.75 + column * 3.45, 0.62 + (1 - row) * (panel + 0.12)
-            axes = figure.add_axes((left / canvas.WIDTH, bottom / 5.2, 2.55 / canvas.WIDTH, (panel - 0.3) / 5.2))
+            axes = figure.add_axes((left / figures.WIDTH, bottom / 5.2, 2.55 / figures.WIDTH, (panel - 0.3) / 5.2))
             value, low, high = found.curve(metric)
             axes.fill_between(found.alphas, low, high, color=COLOUR, alpha=0.22, linewidth=0.0)
             axes.plot(found.alphas, value, color=COLOUR, marker="o", markersize=3.5)
@@ -82,17 +81,20 @@ def propensities(found: Diagnosis) -> Figure:
     """Mean inverse propensity of every arm, those farthest from 1 first, with the band that noise explains."""
     checked = found.inverse_propensities
     if checked is None:
-        with canvas.page("Rows are wrong: mend them first", [each.what for each in found.findings], 1.6) as (figure, _):
+        with figures.page("Rows are wrong: mend them first", [each.what for each in found.findings], 1.6) as (
+            figure,
+            _,
+        ):
             return figure
     order = np.argsort(-np.abs(checked.means - 1.0) / np.maximum(checked.noise, 1e-12), kind="stable")[:MOST_ROWS]
     names = figures.legible([clipped(checked.arms[k], 28) for k in order], "arm")
     height = 1.6 + 0.2 * len(order)
     part = f"{len(order)} of {len(checked.arms)} arms, farthest from 1 first" if len(order) < len(checked.arms) else ""
     notes = ("mean inverse propensity of every arm: 1 if propensities are true; bands: what noise explains", part)
-    with canvas.page("Do propensities add up?", notes, height) as (figure, top):
-        left = 0.35 + canvas.WIDTH * figures.widest(figure, names)
-        room = ((canvas.WIDTH - left - 0.25) / canvas.WIDTH, (top - 0.6) / height)
-        axes = figure.add_axes((left / canvas.WIDTH, 0.5 / height, *room))
+    with figures.page("Do propensities add up?", notes, height) as (figure, top):
+        left = 0.35 + figures.WIDTH * figures.widest(figure, names)
+        room = ((figures.WIDTH - left - 0.25) / figures.WIDTH, (top - 0.6) / height)
+        axes = figure.add_axes((left / figures.WIDTH, 0.5 / height, *room))
         axes.axvline(1.0, color=INK, linewidth=0.9)
         for row, k in enumerate(order):
             colour = WARNING if checked.off[k] else COLOUR

@@ -1,0 +1,89 @@
+"""Paste the tables of routes and of request fields into docs/service.md: `python docs/paste_routes.py`.
+
+Both are made from `alphafair.service.routes`. tests/test_service_access.py fails while the page differs from them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alphafair.service.messages import JSON_FORMS
+from alphafair.service.openapi import PREFIX, schemas
+from alphafair.service.routes import ROUTES
+
+PAGE = Path(__file__).with_name("service.md")
+PASTED = re.compile(r"(?<=<!-- paste: (?P<name>routes|fields) -->\n).*?(?=\n\n)", re.DOTALL)
+FEW = 6  # fields of an answer that are listed in the table
+
+
+def routes_table() -> str:
+    """One row per route."""
+    rows = ["| request | role | body → answer | what it does |", "|---|---|---|---|"]
+    for route in ROUTES:
+        query = "&".join(f"{name}=…" for name in (route.query.__struct_fields__ if route.query else ()))
+        body = f"{fields(route.body)} → " if route.body else ""
+        status = "" if route.status == 200 else f"{route.status} "
+        answer = route.answer.partition(";")[0] if isinstance(route.answer, str) else fields(route.answer)
+        request = f"{route.method} {route.path}{'?' if query else ''}{query}"
+        rows.append(f"| `{request}` | {route.role or 'none'} | {body}{status}{answer} | {route.summary} |")
+    return "\n".join(rows)
+
+
+def fields(kind: type) -> str:
+    """The fields of a message as JSON, or its name if there are many; optional fields have a question mark."""
+    form = JSON_FORMS.get(kind, kind)
+    if not issubclass(form, msgspec.Struct):
+        return "JSON"
+    if len(form.__struct_fields__) > FEW:
+        return f"`{form.__name__}`"
+    marked = [f'"{each.name}"{"" if each.required else "?"}' for each in msgspec.structs.fields(form)]
+    return f"`{{{', '.join(marked)}}}`"
+
+
+def fields_table() -> str:
+    """The fields of all request bodies, nested messages included."""
+    found, rows = schemas(), ["| message | field | type | |", "|---|---|---|---|"]
+    waiting = [route.body.__name__ for route in ROUTES if route.body is not None]
+    for name in waiting:  # which grows
+        required = found[name].get("required", [])
+        for field, schema in found[name]["properties"].items():
+            kind, text = shown(schema), " ".join(description(schema).split())
+            rows.append(f"| `{name}` | `{field}`{'' if field in required else ', optional'} | {kind} | {text} |")
+            waiting += [each for each in found if f"`{each}`" in kind and each not in waiting]
+    return "\n".join(rows)
+
+
+def shown(schema: dict[str, Any]) -> str:
+    """A JSON schema in few words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(shown(each) for each in schema["anyOf"] if each.get("type") != "null"))
+    if "$ref" in schema:
+        return f"`{schema['$ref'].removeprefix(PREFIX)}`"
+    if "enum" in schema:
+        return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    if schema["type"] == "array":
+        return f"array of {shown(schema['items'])}"
+    if schema["type"] == "object":
+        return f"object of {shown(schema['additionalProperties'])}"
+    return str(schema["type"])
+
+
+def description(schema: dict[str, Any]) -> str:
+    """The description of a field, wherever it is in a union."""
+    found = [schema, *schema.get("anyOf", ())]
+    return next((each["description"] for each in found if "description" in each), "")
+
+
+def refreshed(page: str) -> str:
+    """The page with the tables as they are now."""
+    tables = {"routes": routes_table, "fields": fields_table}
+    return PASTED.sub(lambda match: tables[match["name"]](), page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,225 @@
+"""The state in memory: experiments that are always what the event log in the file leads to.
+
+Events are written first and applied to memory afterwards, so memory is never ahead of the disk. After a failure memory
+is dropped and loaded again: a crash at any line loses nothing that was acknowledged, and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from alphafair import __version__, validate
+from alphafair.engine.decisions import DecisionCache
+from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment
+from alphafair.engine.maintenance import Deadlines, SnapshotWriter
+from alphafair.engine.replay import Replay
+from alphafair.engine.steps import Batch
+from alphafair.engine.store import Change, SqliteStore, Statement, commit_bytes
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.memory_limit import memory_limit
+
+LEAST_PROBE = 1 << 20  # bytes that a test write must be able to write before the file counts as available
+RETRY = 1.0  # seconds, at least, between two attempts to load
+SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
+MEMORY_SHARE = 0.5  # of the memory, for the contexts of all experiments
+
+
+class LiveState:
+    """Experiments, recent decisions and deadlines in memory; `commit` is the only way forward."""
+
+    def __init__(self, store: SqliteStore, clock: Callable[[], int], max_contexts: int | None) -> None:
+        self.store, self._clock = store, clock
+        self._max_contexts, self._memory = max_contexts, int(memory_limit() * MEMORY_SHARE)
+        self.is_stale = False  # memory must be loaded again before it is used
+        self.problem: str | None = None  # why the last commit, request or load failed
+        self.must_probe = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
+        self._load_after = 0.0  # when to try to load again, by the monotonic clock
+        self.last_commit_seconds = 0.0
+        self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
+        self.load()
+        if not store.read_only:
+            self._record_upgrade()
+
+    # loading
+
+    def load(self) -> None:
+        """Load everything from the file, starting with the last snapshots. Memory is freed first: two may not fit."""
+        self.is_stale = True
+        self._set({})
+        began, reason = time.monotonic(), ""
+        try:
+            position, latest, experiments = self._replayed()
+        except (OSError, Mismatch, InvalidArgument) as problem:
+            self.problem = str(problem)
+            raise
+        except Exception as problem:
+            reason = reason_of(problem)
+            LOG.error("Loading %s failed", self.store.path, exc_info=problem)
+        if reason:  # raised outside of the handler, so that the error does not hold what was loaded
+            self.problem = f"{self.store.path} cannot be loaded: {reason}"
+            self._load_after = time.monotonic() + max(RETRY, time.monotonic() - began)
+            raise Unavailable(self.problem)
+        self.position, self.latest = position, latest
+        self._set(experiments)
+        self.is_stale = False
+
+    def _replayed(self) -> tuple[int, int, dict[int, Experiment]]:
+        """Return the last position and time of the log, and the experiments that it leads to."""
+        with self.store.at_one_moment():
+            position = self.store.position
+            experiments = Replay(self.store, position).from_snapshots().run()
+            for key, number, label in self.store.contexts():
+                if key in experiments:  # `verify` reports contexts of no experiment
+                    experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
+                    if label is not None:
+                        experiments[key].contexts[label] = number
+            return position, self.store.last_time(), experiments
+
+    def _set(self, experiments: dict[int, Experiment]) -> None:
+        self.by_key = experiments
+        self.experiments = {experiment.name: experiment for experiment in experiments.values()}
+        self.decisions = DecisionCache(self.store, experiments)
+        self.deadlines = Deadlines(self.store, experiments.values())
+        self.snapshots = SnapshotWriter(self.store)
+
+    def add(self, experiment: Experiment) -> None:
+        """Add a new experiment, once it is on the disk."""
+        self.by_key[experiment.key] = self.experiments[experiment.name] = experiment
+        self.deadlines.add(experiment)
+
+    def _record_upgrade(self) -> None:
+        """Save the state that other code has led to, so that a replay can start there."""
+        batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
+        for experiment in self.by_key.values():
+            if experiment.code != CODE and (state := experiment.saved_state()) is not None:
+                body = json.dumps({"code": CODE, "version": __version__, "tally": experiment.tally.to_json()})
+                change = Change(batch.next(), experiment.key, "upgrade", body, state, batch.at)
+                batch.change(experiment, change)
+                upgraded.append((experiment, change))
+        if upgraded:
+            self.commit(batch)
+            for experiment, change in upgraded:
+                experiment.apply(change)
+
+    def refresh(self) -> None:
+        """Load again after a failure, or where another process has written to a file that is only read."""
+        if self.is_stale and time.monotonic() < self._load_after:
+            raise Unavailable(self.problem or f"{self.store.path} cannot be loaded.")
+        if self.is_stale or (self.store.read_only and self.store.position != self.position):
+            self.load()
+
+    # writing
+
+    def now(self) -> int:
+        """Return microseconds since 1970, never before the last event, even if the clock is set back."""
+        return max(self._clock() // 1000, self.latest)
+
+    @property
+    def clock_behind_seconds(self) -> float:
+        """How far the clock is behind the last event."""
+        return max(0.0, (self.latest - self._clock() // 1000) / 1e6)
+
+    def batch(self) -> Batch:
+        """Return an empty batch of events after the last one."""
+        return Batch(self.position, self.now())
+
+    def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
+        """Write a batch, then apply it: the one place where memory moves forward."""
+        began = time.perf_counter()
+        try:
+            self.store.append(self.position, batch.last, batch.rows, statements)
+        except BaseException as problem:
+            self.is_stale, self.problem, self.must_probe = True, reason_of(problem), commit_bytes(batch.rows)
+            raise
+        self.last_commit_seconds, self.problem, self.must_probe = time.perf_counter() - began, None, 0
+        self.position, self.latest = batch.last, max(self.latest, batch.at)
+        if self.delays is not None:
+            self.delays += batch.delays
+        try:
+            batch.apply()
+        except BaseException:
+            self.is_stale = True
+            raise
+
+    def recover(self, *, probe: bool = False) -> None:
+        """Prepare for writing: after a failure, prove that a commit as large can succeed, and only then load again.
+
+        So while a disk stays full, a request costs one attempt to write, and not the time that loading takes.
+        """
+        if self.problem is None and not probe:
+            self.refresh()
+            return
+        self.store.probe(max(self.must_probe, LEAST_PROBE))
+        self.refresh()
+        self.problem, self.must_probe = None, 0
+
+    def fail(self, problem: BaseException, begun: bool) -> BaseException:
+        """Record why requests cannot be served, and return the error to answer with.
+
+        Memory is stale if a request was `begun`. The error must not hold what is in memory, which is freed before it is
+        loaded again.
+        """
+        if isinstance(problem, InvalidArgument):
+            return problem
+        self.is_stale = self.is_stale or begun
+        if isinstance(problem, OSError | Mismatch):
+            self.problem = str(problem)
+            return problem
+        self.problem = reason_of(problem)
+        traceback.clear_frames(problem.__traceback__)
+        if not isinstance(problem, MemoryError):
+            return problem
+        LOG.error("There is too little memory", exc_info=problem)
+        return Unavailable(f"{self.store.path} cannot be served: {self.problem}")
+
+    def take_snapshots(self, least: int | None = None) -> None:
+        """Do one step towards the snapshots that are due, unless it is the requests' turn.
+
+        With `least`, save every experiment that has had so many events since its last snapshot, all at once.
+        """
+        due = [
+            experiment
+            for experiment in self.by_key.values()
+            if experiment.unsaved >= (least or max(SNAPSHOT_EVERY, experiment.snapshot_every))
+        ]
+        if least is not None:
+            self.snapshots.finish(due, self.position)
+        elif (due or self.snapshots.is_busy) and not self.snapshots.is_resting:
+            self.snapshots.step(due, self.position)
+
+    # looking up
+
+    def find(self, name: Any) -> Experiment:
+        experiment = self.experiments.get(name) if isinstance(name, str) else None
+        if experiment is None:
+            repair = f"The file has {validate.listed(self.experiments)}." if self.experiments else "Create it first."
+            raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
+        return experiment
+
+    def max_contexts_of(self, experiment: Experiment) -> int:
+        """Return how many contexts an experiment may have: as set, or as many as fit into its share of the memory."""
+        if self._max_contexts is not None:
+            return self._max_contexts
+        n_experiments = len(self.by_key) + (experiment.key not in self.by_key)
+        return experiment.contexts_in(self._memory // n_experiments)
+
+    def check_contexts(self, experiment: Experiment, n_contexts: int) -> None:
+        """Refuse more contexts than an experiment may have."""
+        most = self.max_contexts_of(experiment)
+        if n_contexts > most:
+            allowed = f"one of at most {most:,} contexts of {experiment.name}"
+            repair = (
+                "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, for example one per segment."
+            )
+            raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
+
+
+def reason_of(problem: BaseException) -> str:
+    """Return why something failed, in a line; with the type of an error that is not this package's own."""
+    if isinstance(problem, OSError | Mismatch):
+        return str(problem)
+    return f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].rstrip(": ")

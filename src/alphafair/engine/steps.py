@@ -1,0 +1,270 @@
+"""Steps: what the event log says was done, in the one form that is counted and learned from.
+
+A commit makes its steps from the events that it wrote, recovery and `verify` read theirs from the file; both count them
+with `Tally.count` and repeat them with `follow`. `Batch` collects the events of one commit and their steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.engine.store import SOURCES, TABLES, Activated, Change, Decided, Event, Late, Settled
+from alphafair.policy.base import BasePolicy
+from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
+from alphafair.run import has_whole_runs
+from alphafair.values import Decision, Feedback, Indices, Vector
+from alphafair.values.available import unpacked
+
+if TYPE_CHECKING:
+    from alphafair.engine.decisions import DecisionRecord
+    from alphafair.engine.experiment import Experiment
+
+# kinds of steps: what settled a decision, by its place in SOURCES, and what else can happen to one
+CLIENT, DEFAULT, EXPIRED, LAPSED, ROLLBACK = range(len(SOURCES))
+DECIDED, DEFERRED, ACTIVATED, DRAWN = range(len(SOURCES), len(SOURCES) + 4)
+NOTHING = -1  # the action of a step that a policy does not learn from
+ACTIONS = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW], dtype=np.int8)  # by kind
+SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
+COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # of `Tally`, in the order of SOURCES
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Steps of one experiment as columns, in the order in which they took effect.
+
+    `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. By `seq`,
+    `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of all arms. A
+    decision appears as DECIDED (or DEFERRED), and once more as DRAWN where its propensity is to be recomputed.
+    """
+
+    seq: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    context: Indices
+    arm: Indices
+    propensity: Vector
+    reward: Vector
+    masks: Mapping[int, bytes] = field(default_factory=dict)
+    full: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[tuple[int, int, int, int, float, float]], full: Mapping[int, tuple[bytes, bytes]]
+    ) -> Self:
+        """Make steps from rows of the first six columns."""
+        seq, kind, context, arm, propensity, reward = zip(*rows, strict=True)
+        return cls(
+            np.array(seq),
+            np.array(kind, dtype=np.int8),
+            np.array(context, dtype=np.int32),
+            np.array(arm, dtype=np.int32),
+            np.array(propensity),
+            np.array(reward),
+            full=full,
+        )
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def __getitem__(self, which: slice | NDArray[Any]) -> Steps:
+        return Steps(
+            self.seq[which],
+            self.kind[which],
+            self.context[which],
+            self.arm[which],
+            self.propensity[which],
+            self.reward[which],
+            self.masks,
+            self.full,
+        )
+
+    @property
+    def actions(self) -> NDArray[np.int8]:
+        """What a policy does at every step: LEARN, EXPECT, FORGO, DRAW or NOTHING."""
+        return ACTIONS[self.kind]
+
+
+def follow(
+    policy: BasePolicy, steps: Steps, to_unit: Callable[[Vector], Vector], drawn: Vector | None = None
+) -> Vector:
+    """Repeat steps with a policy, adding contexts as they appear; return the probabilities of DRAWN arms.
+
+    `to_unit` maps rewards to the range that the policy learns from. Steps must have an action. The result has a number
+    per step; if the policy raises, a `drawn` that was passed has those of the steps before.
+    """
+    drawn = np.zeros(len(steps)) if drawn is None else drawn
+    if not len(steps):
+        return drawn
+    actions, rewards = steps.actions, to_unit(steps.reward)
+    masks = {t: unpacked(steps.masks[seq], policy.n_arms) for t, seq in _found(steps, actions == DRAW, steps.masks)}
+    if policy.feedback is Feedback.BANDIT and policy.traits.contexts_apart and has_whole_runs(policy):
+        if (n_contexts := int(steps.context.max()) + 1) > policy.n_contexts:
+            policy.grow(n_contexts=n_contexts)
+        log = LogSteps.learning(steps.context, steps.arm, steps.propensity, rewards)
+        log = log._replace(steps=actions, drawn=drawn)
+        if masks:
+            log.mask_of[list(masks)] = np.arange(len(masks))
+            log = log._replace(masks=np.stack(list(masks.values())))
+        policy._follow(log)
+        return drawn
+    full = dict(_found(steps, actions == LEARN, steps.full))
+    rows = zip(actions.tolist(), steps.context.tolist(), steps.arm.tolist(), steps.propensity.tolist(), strict=True)
+    for t, (action, context, arm, propensity) in enumerate(rows):
+        if context >= policy.n_contexts:
+            policy.grow(n_contexts=context + 1)
+        decision = Decision(context, arm, propensity, cast(Vector, None))
+        if action == DRAW:
+            drawn[t] = policy.probabilities(context, available=masks.get(t))[arm]
+        elif action == EXPECT:
+            policy.expect(decision)
+        elif action == FORGO:
+            policy.forgo(decision)
+        elif t in full:
+            used, values = (np.frombuffer(blob, dtype="<f8") for blob in steps.full[full[t]])
+            policy.update(decision._replace(probabilities=used), to_unit(values))
+        else:
+            policy.update(decision, float(rewards[t]))
+    return drawn
+
+
+def _found(steps: Steps, which: NDArray[np.bool_], by_seq: Mapping[int, Any]) -> list[tuple[int, int]]:
+    """Return the number and `seq` of those steps that a mapping has something for."""
+    if not by_seq:
+        return []
+    numbers = np.flatnonzero(which)
+    return [(t, s) for t, s in zip(numbers.tolist(), steps.seq[numbers].tolist(), strict=True) if s in by_seq]
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts of an experiment, saved with every snapshot because counting again would take long."""
+
+    decisions: int = 0
+    rewards: int = 0  # sent by clients
+    defaulted: int = 0  # decisions that got the default reward when their waiting time ended
+    expired: int = 0  # decisions closed without a reward when it ended
+    lapsed: int = 0  # deferred decisions that were not activated before it ended
+    rolled_back: int = 0  # decisions closed by a rollback
+    pending: int = 0  # decisions that wait for their reward, or to be activated
+    settled_to: int = 0  # the position from which the search for overdue decisions continues
+    pulls: Any = ()  # by arm; an array
+    earned: Any = ()  # by arm: client and default rewards, added in their order; an array
+
+    def __post_init__(self) -> None:
+        self.pulls, self.earned = np.array(self.pulls, dtype=np.int64), np.array(self.earned, dtype=np.float64)
+
+    def add_arms(self, n_arms: int) -> None:
+        """Count for at least `n_arms` arms."""
+        self.pulls = np.append(self.pulls, np.zeros(max(0, n_arms - len(self.pulls)), dtype=np.int64))
+        self.earned = np.append(self.earned, np.zeros(max(0, n_arms - len(self.earned))))
+
+    def count(self, steps: Steps) -> None:
+        """Count steps. Rewards are added one after the other, so the sums do not depend on the size of commits."""
+        n_kinds = np.bincount(steps.kind, minlength=len(ACTIONS)).tolist()
+        n_decided = n_kinds[DECIDED] + n_kinds[DEFERRED]
+        self.decisions += n_decided
+        self.pending += n_decided - sum(n_kinds[: len(SOURCES)])
+        for counter, n in zip(COUNTERS, n_kinds, strict=False):
+            setattr(self, counter, getattr(self, counter) + n)
+        if n_decided:
+            np.add.at(self.pulls, steps.arm[(steps.kind == DECIDED) | (steps.kind == DEFERRED)], 1)
+        if n_kinds[CLIENT] or n_kinds[DEFAULT]:
+            paid = steps.kind <= DEFAULT
+            np.add.at(self.earned, steps.arm[paid], steps.reward[paid])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "pulls": self.pulls.tolist(), "earned": self.earned.tolist()}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
+
+
+class PendingUpdates:
+    """What a batch holds for one experiment: its number of events, and rows of its steps."""
+
+    __slots__ = ("full", "n_events", "rows")
+
+    def __init__(self) -> None:
+        self.n_events = 0
+        self.rows: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
+        self.full: dict[int, tuple[bytes, bytes]] = {}
+
+
+class Batch:
+    """Events after position `start`, written in one transaction at time `at`, and the steps that follow from them."""
+
+    def __init__(self, start: int, at: int) -> None:
+        self.start = self.last = start
+        self.at = at
+        self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their type
+        self.delays: list[float] = []  # seconds from decisions to the rewards that clients sent
+        self._updates: dict[Experiment, PendingUpdates] = {}
+
+    def next(self) -> int:
+        """Return the position of the next event."""
+        self.last += 1
+        return self.last
+
+    def _of(self, experiment: Experiment) -> PendingUpdates:
+        updates = self._updates.get(experiment)
+        if updates is None:
+            updates = self._updates[experiment] = PendingUpdates()
+        updates.n_events += 1
+        return updates
+
+    def add(self, event: Event) -> None:
+        """Add a row that is not a step."""
+        self.rows[type(event)].append(event)
+
+    def change(self, experiment: Experiment, change: Change) -> None:
+        """Add a change; `Engine` applies it after the commit."""
+        self.rows[Change].append(change)
+        self._of(experiment)
+
+    def decide(self, row: tuple[Any, ...], record: DecisionRecord) -> None:
+        """Add a decision; `row` has the fields of `Decided`."""
+        self.rows[Decided].append(row)
+        kind = DECIDED if record.active else DEFERRED
+        step = (record.seq, kind, record.context, record.arm, record.propensity, 0.0)
+        self._of(record.experiment).rows.append(step)
+
+    def activate(self, record: DecisionRecord) -> None:
+        """Add the activation of a deferred decision."""
+        record.active, record.waits_since = True, self.at
+        seq = self.next()
+        self.rows[Activated].append((seq, record.seq, self.at))
+        step = (seq, ACTIVATED, record.context, record.arm, record.propensity, 0.0)
+        self._of(record.experiment).rows.append(step)
+
+    def settle(self, record: DecisionRecord, reward: float | None, source: str, rewards: bytes | None = None) -> None:
+        """Add the reward of a decision, or close it without one."""
+        record.settled = (reward, source, rewards)
+        self.last = seq = self.last + 1
+        self.rows[Settled].append((seq, record.seq, reward, source, rewards, self.at))
+        updates = self._of(record.experiment)
+        if rewards is not None:
+            updates.full[seq] = record.probabilities or b"", rewards
+            reward = float(np.frombuffer(rewards, dtype="<f8")[record.arm])
+        kind = SOURCE_KINDS[source]
+        updates.rows.append((seq, kind, record.context, record.arm, record.propensity, reward or 0.0))
+
+    def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
+        """Record the first reward that arrived after its decision was closed; later ones add nothing."""
+        if not record.has_late_reward:
+            record.has_late_reward = True
+            self.rows[Late].append((self.next(), record.seq, reward, rewards, self.at))
+            self._of(record.experiment)
+
+    def apply(self) -> None:
+        """Count the steps of every experiment, and let its policy learn from them."""
+        for experiment, updates in self._updates.items():
+            experiment.unsaved += updates.n_events
+            if updates.rows:
+                steps = Steps.of(updates.rows, updates.full)
+                experiment.tally.count(steps)
+                experiment.learn(steps, f"learning from events {self.start + 1} to {self.last}")

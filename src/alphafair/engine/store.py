@@ -1,0 +1,719 @@
+"""The event log in SQLite: its tables, and every question that the engine asks of them.
+
+`append(expected, last, rows)` is the only way to add events: one durable transaction, committed only if the last event
+in the file is the one that the caller has processed. The file uses WAL with synchronous=FULL, so events are on the disk
+when `append` returns. One process writes; any number may read.
+
+All SQL of the engine is in this module, in `migrations.py` and in `schema/`. Nothing here imports a policy: an export
+runs in a process of its own, without compiled code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.engine.files import DatabaseFiles, WriterLock
+from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.errors import InvalidArgument, Mismatch, Unavailable
+
+APPLICATION: Final = 0xA1FA  # SQLite's application_id, which marks a file of this package
+ROWS_PER_STATEMENT: Final = (256, 64, 16, 4, 1)
+BUSY: Final = 5.0  # seconds to wait for SQLite's own lock
+FULL: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+PAGE_BYTES: Final = 4096
+COMMIT_PAGES: Final = 16  # pages that every commit writes: the last ones of each table and index, and the position
+SNAPSHOTS_KEPT: Final = 3  # per experiment
+SOURCES: Final = ("client", "default", "expired", "lapsed", "rollback")  # what settles a decision
+
+Connect = Callable[..., sqlite3.Connection]
+Statement = tuple[str, Iterable[Sequence[Any]]]  # SQL and its rows of values
+
+
+# rows: one type per table, whose fields are the columns
+
+
+class Change(NamedTuple):
+    """An experiment is created, or runs differently from this event on."""
+
+    seq: int
+    experiment: int
+    kind: str
+    body: str
+    state: bytes | None
+    at: int
+    by: str | None = None  # who made the change: see `Engine.acting_as`
+
+
+class Context(NamedTuple):
+    """A new context; it has no position of its own in the order of events."""
+
+    experiment: int
+    number: int
+    label: str
+
+
+class Decided(NamedTuple):
+    """An arm was drawn."""
+
+    seq: int
+    id: str
+    experiment: int
+    context: int
+    arm: int
+    propensity: float
+    state_version: int
+    policy_version: int
+    deferred: int
+    available: bytes | None
+    probabilities: bytes | None
+    at: int
+    checksum: int
+
+
+class Activated(NamedTuple):
+    """A deferred decision counts from this event on."""
+
+    seq: int
+    decision: int
+    at: int
+
+
+class Settled(NamedTuple):
+    """A decision has received its reward, or is closed without one."""
+
+    seq: int
+    decision: int
+    reward: float | None
+    source: str
+    rewards: bytes | None
+    at: int
+
+
+class Late(NamedTuple):
+    """A reward that arrived after its decision was closed; no policy learns from it."""
+
+    seq: int
+    decision: int
+    reward: float | None
+    rewards: bytes | None
+    at: int
+
+
+class SnapshotPiece(NamedTuple):
+    """Part of a state that is too large for one transaction, written before its `Snapshot`."""
+
+    experiment: int
+    seq: int
+    number: int
+    bytes: bytes
+
+
+class Snapshot(NamedTuple):
+    """The state of a policy at a position, or the last piece of it."""
+
+    experiment: int
+    seq: int
+    code_version: str
+    tally: str
+    state: bytes
+
+
+Event = Change | Context | Decided | Activated | Settled | Late | SnapshotPiece | Snapshot
+TABLES: Final[dict[type, str]] = {
+    Change: "change",
+    Context: "context",
+    Decided: "decision",
+    Activated: "activation",
+    Settled: "reward",
+    Late: "late_reward",
+    SnapshotPiece: "snapshot_piece",
+    Snapshot: "snapshot",
+}
+EVENT_TABLES: Final = ("change", "decision", "activation", "reward", "late_reward")  # rows with a position of their own
+FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
+    Decided: ("propensity", "probabilities"),
+    Settled: ("reward", "rewards"),
+    Late: ("reward", "rewards"),
+}
+
+
+class FoundDecision(NamedTuple):
+    """A decision looked up by its id, with all that has happened to it."""
+
+    id: str
+    seq: int
+    experiment: int
+    context: int
+    label: str | None
+    arm: int
+    propensity: float
+    is_active: int
+    waits_since: int
+    probabilities: bytes | None
+    is_settled: int
+    reward: float | None
+    source: str
+    rewards: bytes | None
+    has_late_reward: int
+
+
+class OpenDecision(NamedTuple):
+    """A decision without a reward, and the event from which its waiting time counts."""
+
+    event: int
+    waits_since: int
+    is_active: int
+    id: str
+    seq: int
+    experiment: int
+    context: int
+    arm: int
+    propensity: float
+    probabilities: bytes | None
+
+
+class EventColumns(NamedTuple):
+    """Events between two positions, a row of numbers each, in their order."""
+
+    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, deferred
+    activated: NDArray[np.float64]  # seq, decision
+    settled: NDArray[np.float64]  # seq, decision, reward, number of its source
+    activated_earlier: NDArray[np.float64]  # seq, experiment, context, arm, propensity; of decisions before `start`
+    settled_earlier: NDArray[np.float64]
+
+
+_SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
+_BETWEEN = "where seq > ? and seq <= ? order by seq"
+_DECIDED = f"select seq, experiment, context, arm, propensity, deferred from decision {_BETWEEN}"
+_ACTIVATED = f"select seq, decision from activation {_BETWEEN}"
+_SETTLED = f"select seq, decision, ifnull(reward, 0), ifnull({_SOURCE_NUMBER}, 4) from reward {_BETWEEN}"
+_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
+    from {table} r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
+_FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.rewards is not null"""
+_FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
+    d.deferred = 0 or a.seq is not null, ifnull(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
+    r.source, r.rewards, l.seq is not null from decision d
+    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+    left join late_reward l on l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.id in (select value from json_each(?))"""
+_OPEN_COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabilities"
+_WAITING_SINCE_DECIDED = f"""select d.seq, d.at, d.deferred = 0, {_OPEN_COLUMNS} from decision d
+    where d.seq > ?1 and d.seq <= ?2 and d.experiment in (select value from json_each(?3))
+    and not exists (select 1 from reward r where r.decision = d.seq)
+    and not (d.deferred and exists (select 1 from activation a where a.decision = d.seq)) order by d.seq"""
+_WAITING_SINCE_ACTIVATED = f"""select a.seq, a.at, 1, {_OPEN_COLUMNS} from activation a
+    join decision d on d.seq = a.decision
+    where a.seq > ?1 and a.seq <= ?2 and d.experiment in (select value from json_each(?3))
+    and not exists (select 1 from reward r where r.decision = a.decision) order by a.seq"""
+_OPEN_AFTER = """select d.id from decision d left join activation a on a.decision = d.seq
+    left join reward r on r.decision = d.seq
+    where d.experiment = ? and max(d.seq, ifnull(a.seq, 0)) > ? and r.seq is null order by d.seq"""
+_SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision d
+    left join activation a on a.decision = d.seq join reward r on r.decision = d.seq
+    where d.experiment = ?1 and d.seq <= ?2 and (d.deferred = 0 or a.seq <= ?2) and r.seq > ?2 and r.seq < ?3
+    order by d.seq"""
+_EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
+    where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
+_STATES = """select seq, tally, state, true from snapshot where experiment = ?1 and seq <= ?2
+    union all select seq, json_extract(body, '$.tally'), state, false from change
+    where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
+_PIECES = "select bytes from snapshot_piece where experiment = ? and seq = ? order by number"
+_UNUSED_PIECE = """select experiment, seq, number from snapshot_piece p where not exists
+    (select 1 from snapshot s where s.experiment = p.experiment and s.seq = p.seq) limit 1"""
+_REMOVE_PIECE = "delete from snapshot_piece where experiment = ? and seq = ? and number = ?"
+_REMOVE_OLD_SNAPSHOTS = """delete from snapshot where experiment = ?1 and seq not in
+    (select seq from snapshot where experiment = ?1 order by seq desc limit ?2)"""
+_EXPORTED = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
+    r.source, d.at, r.at, d.policy_version, d.available from decision d
+    left join reward r on r.decision = d.seq and r.seq <= ?3
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
+_REWARDED = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
+    from decision d join reward r on r.decision = d.seq
+    where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""
+_LABELLED_DECISIONS = """select d.seq, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
+    c.number is not null, c.label from decision d
+    left join context c on c.experiment = d.experiment and c.number = d.context order by d.seq"""
+_WITHOUT_DECISION = """select e.seq, e.decision from {table} e
+    left join decision d on d.seq = e.decision and d.seq < e.seq where d.seq is null order by e.seq limit 1"""
+_OUT_OF_ORDER = {  # the first event of each kind that could not have been written at its position
+    "activation {} belongs to decision {}, which was not deferred": """select a.seq, a.decision from activation a
+        join decision d on d.seq = a.decision where not d.deferred order by a.seq limit 1""",
+    "reward {} belongs to decision {}, which was not activated before it": """select r.seq, r.decision from reward r
+        join decision d on d.seq = r.decision left join activation a on a.decision = d.seq and a.seq < r.seq
+        where d.deferred and a.seq is null and r.source in ('client', 'default', 'expired') order by r.seq limit 1""",
+    "late_reward {} belongs to decision {}, which was not closed before it": """select l.seq, l.decision
+        from late_reward l
+        left join reward r on r.decision = l.decision and r.seq < l.seq and r.source <> 'client'
+        where r.seq is null order by l.seq limit 1""",
+}
+
+
+class SqliteStore:
+    """A connection to the file. A writer holds the file's lock until it is closed."""
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
+        self.path, self.read_only, self._connect = Path(path), read_only, connect
+        self.files = DatabaseFiles(path)
+        self._lock: WriterLock | None = None
+        if not read_only:
+            self._lock = WriterLock(self.path)
+        try:
+            self.files.check_before_opening(for_writing=not read_only)
+            self.was_empty = self.files.is_empty
+            if not read_only:
+                self.files.make_private()
+            self.connection = self._open()
+            self.files.remember(only_grows=not read_only)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            uri = f"{self.files.path.as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+            connection = self._connect(
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY, cached_statements=256
+            )
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be opened: {problem}") from problem
+        try:
+            connection.execute("pragma trusted_schema = off")
+            is_ours = check_application(connection, self.path, may_be_empty=not self.read_only)
+            if not self.read_only:
+                if not is_ours:
+                    connection.execute(f"pragma application_id = {APPLICATION}")
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = full")
+                connection.execute("pragma wal_autocheckpoint = 2000")  # pages
+                connection.execute("pragma journal_size_limit = 33554432")  # bytes kept after readers made it longer
+                connection.execute("pragma cache_size = -16384")  # kB
+                connection.execute("pragma secure_delete = on")
+            check_schema(connection, self.path)
+            migrate(connection, schema(), read_only=self.read_only)
+        except sqlite3.Error as problem:
+            connection.close()
+            raise Unavailable(f"{self.path}: {problem}") from problem
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def reader(self) -> SqliteStore:
+        """Open another connection to the same file, for reading."""
+        self.files.check()
+        return SqliteStore(self.path, read_only=True, connect=self._connect)
+
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # how statements are run
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
+
+    def each(self, query: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
+        """Yield the rows of a query one by one, without a list of them."""
+        try:
+            with contextlib.closing(self.connection.execute(query, values)) as cursor:
+                yield from cursor
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
+
+    def numbers(self, query: str, width: int, values: Sequence[Any] = ()) -> NDArray[np.float64]:
+        """Return rows of `width` numbers as one array, without a list of them; positions are exact up to 2^53."""
+        try:
+            cells = chain.from_iterable(self.connection.execute(query, values))
+            return np.fromiter(cells, dtype=np.float64).reshape(-1, width)
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
+
+    @contextlib.contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Let all reads inside see the file as it is now, whatever others write meanwhile."""
+        if self.connection.in_transaction:  # left by a write that failed and could not be rolled back
+            self.rows("rollback")
+        self.rows("begin")
+        try:
+            yield
+        finally:
+            self.rows("commit")
+
+    def _commit(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        """Run one durable transaction; on a full disk, try once more after a checkpoint, which may free space."""
+        try:
+            try:
+                self._transact(write)
+            except sqlite3.Error as problem:
+                if getattr(problem, "sqlite_errorcode", None) not in FULL:
+                    raise
+                self.checkpoint()
+                self._transact(write)
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
+        self.files.check()
+
+    def _transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        connection = self.connection
+        try:
+            connection.execute("begin immediate")
+            write(connection)
+            connection.execute("commit")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("rollback")
+            raise
+
+    # append at an expected position
+
+    @property
+    def position(self) -> int:
+        """The seq of the last event."""
+        (last,) = self.rows("select last from position")[0]
+        return int(last)
+
+    def append(
+        self, expected: int, last: int, rows: Mapping[type, Sequence[Any]], statements: Sequence[Statement] = ()
+    ) -> None:
+        """Write all events in one transaction, after position `expected` and up to `last`, or none of them.
+
+        `rows` has the events by type. Rows with a number that is not finite are rejected before they reach the disk:
+        SQLite would store NaN as NULL.
+        """
+        _check_finite(self.path, rows)
+
+        def write(connection: sqlite3.Connection) -> None:
+            moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
+            if moved != 1:
+                raise Mismatch(f"{self.path} is no longer at position {expected}: another process has written to it.")
+            for kind, events in rows.items():
+                _insert(connection, kind, events)
+            for statement, values in statements:
+                connection.executemany(statement, values)
+
+        self._commit(write)
+
+    def probe(self, n_bytes: int) -> None:
+        """Write `n_bytes` durably and remove them in the same transaction, or raise what a commit would raise.
+
+        `secure_delete` overwrites deleted bytes, so all of them reach the disk. The pages stay in the file, free for
+        the next commit.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("insert into scratch values (zeroblob(?))", (n_bytes,))
+            connection.execute("delete from scratch")
+
+        self.files.check()
+        self._commit(write)
+
+    # the event log
+
+    def changes(self, until: int, experiment: int | None = None) -> list[Change]:
+        """Return the changes up to a position, of all experiments or of one."""
+        columns = ", ".join(Change._fields)
+        query = f"select {columns} from change where seq <= ?1 and ifnull(experiment = ?2, true) order by seq"
+        return [Change(*row) for row in self.rows(query, (until, experiment))]
+
+    def contexts(self) -> Iterator[Context]:
+        """Yield all contexts, by experiment and number; the label of an erased one is None."""
+        for row in self.each("select experiment, number, label from context order by experiment, number"):
+            yield Context(*row)
+
+    def labels(self, experiment: int) -> list[str]:
+        """Return the labels of an experiment's contexts in order; an erased one is called `erased-<number>`."""
+        query = "select ifnull(label, 'erased-' || number) from context where experiment = ? order by number"
+        return [label for (label,) in self.rows(query, (experiment,))]
+
+    def last_time(self) -> int:
+        """Return the time of the last event in microseconds, 0 if there is none."""
+        last = "select at from {} order by seq desc limit 1"
+        return max((at for table in EVENT_TABLES for (at,) in self.rows(last.format(table))), default=0)
+
+    def columns(self, start: int, end: int) -> EventColumns:
+        """Return decisions, activations and settlements between two positions as columns of numbers."""
+        return EventColumns(
+            self.numbers(_DECIDED, 6, (start, end)),
+            self.numbers(_ACTIVATED, 2, (start, end)),
+            self.numbers(_SETTLED, 4, (start, end)),
+            self.numbers(_EARLIER.format(table="activation"), 5, (start, end, start)),
+            self.numbers(_EARLIER.format(table="reward"), 5, (start, end, start)),
+        )
+
+    def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
+        """Return the position that had been processed when each decision between two positions was drawn."""
+        return self.numbers(f"select state_version from decision {_BETWEEN}", 1, (start, end))[:, 0]
+
+    def least_state_version(self, start: int, end: int) -> int | None:
+        ((least,),) = self.rows("select min(state_version) from decision where seq > ? and seq <= ?", (start, end))
+        return None if least is None else int(least)
+
+    def masks(self, start: int, end: int) -> dict[int, bytes]:
+        """Return the arms that decisions were drawn among, by seq, where not all arms were available."""
+        query = "select seq, available from decision where seq > ? and seq <= ? and available is not null"
+        return dict(self.rows(query, (start, end)))
+
+    def full_rewards(self, start: int, end: int) -> dict[int, tuple[bytes, bytes]]:
+        """Return the distribution and the rewards of all arms, by the seq of the reward, under full information."""
+        return {seq: (used, rewards) for seq, used, rewards in self.rows(_FULL_REWARDS, (start, end))}
+
+    def has_full_information(self, experiment: int) -> bool:
+        """Return whether the decisions of an experiment have their distribution with them."""
+        first = self.rows("select probabilities is not null from decision where experiment = ? limit 1", (experiment,))
+        return bool(first and first[0][0])
+
+    def earned(self, experiment: int, until: int) -> Iterator[tuple[int, float]]:
+        """Yield the arm and the reward of every decision that was paid, up to a position."""
+        for arm, reward, rewards in self.each(_EARNED, (experiment, until)):
+            yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    # decisions
+
+    def find(self, ids: Sequence[str]) -> list[FoundDecision]:
+        """Return the decisions that have these ids."""
+        return [FoundDecision(*row) for row in self.rows(_FIND, (json.dumps(ids),))] if ids else []
+
+    def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
+        """Yield the fields of `OpenDecision` in order: decisions that wait since they were made, or were activated.
+
+        Only events between two positions are searched. The caller closes both generators.
+        """
+        values = (start, end, json.dumps(list(experiments)))
+        return self.each(_WAITING_SINCE_DECIDED, values), self.each(_WAITING_SINCE_ACTIVATED, values)
+
+    def open_after(self, experiment: int, position: int) -> list[str]:
+        """Return the ids of decisions without a reward that were made, or activated, after a position."""
+        return [id for (id,) in self.rows(_OPEN_AFTER, (experiment, position))]
+
+    def settled_between(self, experiment: int, position: int, end: int) -> list[tuple[int, int, int, float]]:
+        """Return seq, context, arm, propensity of decisions open at `position` and settled before `end`."""
+        return self.rows(_SETTLED_BETWEEN, (experiment, position, end))
+
+    def erasure(self, experiment: int, context: int, new_id: Callable[[], str]) -> list[Statement]:
+        """Return the statements that remove a context's label and its decisions' ids; pass them to `append`."""
+        query = "select seq from decision where experiment = ? and context = ?"
+        ids = [(f"erased-{new_id()}", seq) for (seq,) in self.rows(query, (experiment, context))]
+        return [
+            ("update context set label = null where experiment = ? and number = ?", [(experiment, context)]),
+            ("update decision set id = ?, checksum = null where seq = ?", ids),
+            ("insert into erasure select last from position", [()]),
+        ]
+
+    def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
+        """Return the next decisions after a position, with their rewards up to `until`, for an export."""
+        return self.rows(_EXPORTED, (experiment, after, until, limit))
+
+    def rewarded(self, experiment: int) -> list[tuple[Any, ...]]:
+        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions."""
+        return self.rows(_REWARDED, (experiment,))
+
+    # snapshots
+
+    def states(self, experiment: int, until: int) -> Generator[tuple[int, str, bytes]]:
+        """Yield position, tally and state of everything that was saved up to a position, the latest first."""
+        for seq, tally, state, in_pieces in self.each(_STATES, (experiment, until)):
+            yield seq, tally, self._joined(experiment, seq, state) if in_pieces else state
+
+    def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
+        """Return the experiment and position of every snapshot up to a position."""
+        return self.rows("select experiment, seq from snapshot where seq <= ?", (until,))
+
+    def snapshot_state(self, experiment: int, seq: int) -> bytes:
+        """Return the state of one snapshot."""
+        ((last,),) = self.rows("select state from snapshot where experiment = ? and seq = ?", (experiment, seq))
+        return self._joined(experiment, seq, last)
+
+    def _joined(self, experiment: int, seq: int, last: bytes) -> bytes:
+        return b"".join([*(piece for (piece,) in self.each(_PIECES, (experiment, seq))), last])
+
+    def save(self, position: int, row: Snapshot | SnapshotPiece) -> None:
+        """Write a snapshot or a piece of one; old snapshots beyond those kept are removed."""
+        removal: list[Statement] = []
+        if isinstance(row, Snapshot):
+            removal = [(_REMOVE_OLD_SNAPSHOTS, [(row.experiment, SNAPSHOTS_KEPT)])]
+        self.append(position, position, {type(row): [row]}, removal)
+
+    def has_unused_piece(self) -> bool:
+        """Return whether a snapshot piece belongs to no snapshot."""
+        return bool(self.rows(_UNUSED_PIECE))
+
+    def remove_unused_piece(self, position: int) -> bool:
+        """Remove one snapshot piece that belongs to no snapshot; return whether there was one."""
+        unused = self.rows(_UNUSED_PIECE)
+        if unused:
+            self.append(position, position, {}, [(_REMOVE_PIECE, unused)])
+        return bool(unused)
+
+    # what is not an event: keys of the service, erasures to be completed, space in the file
+
+    def _update(self, statement: str) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(statement)
+
+        self._commit(write)
+
+    def remove_keys(self) -> None:
+        """Remove all keys of the service."""
+        self._update("delete from api_key")
+
+    @property
+    def n_erasures(self) -> int:
+        """Erasures whose old bytes may still be in the file."""
+        ((count,),) = self.rows("select count(*) from erasure")
+        return int(count)
+
+    def clear_erasures(self) -> None:
+        self._update("delete from erasure")
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the main file."""
+        ((pages,),), ((size,),) = self.rows("pragma page_count"), self.rows("pragma page_size")
+        return int(pages * size)
+
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the main file, without waiting; False if a reader still needs some of it."""
+        try:
+            self.connection.execute("pragma busy_timeout = 0")
+            ((busy, _, _),) = self.connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            return not busy
+        except sqlite3.Error:
+            return False
+        finally:
+            self.connection.execute(f"pragma busy_timeout = {int(BUSY * 1000)}")
+
+    def rewrite(self) -> bool:
+        """Rewrite the whole file, which removes every overwritten byte; False if that is not possible now.
+
+        It is not possible while another process reads an older state of the file, or without space for a second copy.
+        """
+        try:
+            if not self.checkpoint():
+                return False
+            self.connection.execute("vacuum")
+            is_rewritten = self.checkpoint()
+            self.files.remember(only_grows=is_rewritten)  # otherwise a later checkpoint makes the file shorter
+            return is_rewritten
+        except sqlite3.Error:
+            return False
+
+    # questions for `verify`
+
+    def check_pages(self) -> None:
+        """Raise `Mismatch` if SQLite finds the file damaged."""
+        found = self.rows("pragma integrity_check(1)")[0][0]
+        if found != "ok":
+            raise Mismatch(f"{self.path} is damaged: {found}.")
+
+    def events_per_position(self, start: int, end: int) -> NDArray[np.int64]:
+        """Return how many events each position after `start` and up to `end` has."""
+        found = np.zeros(end - start, dtype=np.int64)
+        for table in EVENT_TABLES:
+            seqs = self.numbers(f"select seq from {table} where seq > ? and seq <= ?", 1, (start, end))[:, 0]
+            found += np.bincount(seqs.astype(np.int64) - start - 1, minlength=end - start)
+        return found
+
+    def event_outside(self, last: int) -> tuple[str, int] | None:
+        """Return the table and seq of an event whose position is not in [1, last], if there is one."""
+        for table in EVENT_TABLES:
+            for (seq,) in self.rows(f"select seq from {table} where seq <= 0 or seq > ? limit 1", (last,)):
+                return table, int(seq)
+        return None
+
+    def labelled_decisions(self) -> Iterator[tuple[Any, ...]]:
+        """Yield seq, id, experiment, context, both versions, checksum, whether the context has a row, and its label."""
+        return self.each(_LABELLED_DECISIONS)
+
+    def without_decision(self) -> tuple[str, int, int] | None:
+        """Return the table, seq and decision of the first event whose decision does not precede it, if there is one."""
+        for table in ("activation", "reward", "late_reward"):
+            for seq, decision in self.rows(_WITHOUT_DECISION.format(table=table)):
+                return table, seq, decision
+        return None
+
+    def unknown_source(self) -> tuple[int, str] | None:
+        """Return the seq and source of a reward whose source is none of `SOURCES`, if there is one."""
+        query = "select seq, source from reward where source not in (select value from json_each(?)) limit 1"
+        for seq, source in self.rows(query, (json.dumps(SOURCES),)):
+            return seq, source
+        return None
+
+    def out_of_order(self) -> str | None:
+        """Describe an event that could not have been written at its position, if there is one."""
+        for description, query in _OUT_OF_ORDER.items():
+            for row in self.rows(query):
+                return description.format(*row)
+        return None
+
+
+def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> bool:
+    """Refuse a file that another program made; return whether it is marked as one of this package."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if application != APPLICATION and (tables or not may_be_empty):
+        raise InvalidArgument("path", "a file that alphafair made", str(path), "Pass another file, or a new one.")
+    return bool(application == APPLICATION)
+
+
+def commit_bytes(rows: Mapping[type, Sequence[Any]]) -> int:
+    """Return an upper bound of what a commit of these rows writes: each row, and one page of an index per row."""
+    fields = (field for events in rows.values() for event in events for field in event)
+    payload = sum(len(field) for field in fields if isinstance(field, str | bytes))
+    return (sum(map(len, rows.values())) + COMMIT_PAGES) * PAGE_BYTES + payload
+
+
+def _check_finite(path: Path, rows: Mapping[type, Sequence[Any]]) -> None:
+    for kind, columns in FLOATS.items():
+        events = rows.get(kind)
+        if not events:
+            continue
+        number, blob = (kind._fields.index(column) for column in columns)  # type: ignore[attr-defined]
+        finite = all(map(math.isfinite, [event[number] for event in events if event[number] is not None]))
+        blobs = b"".join([event[blob] for event in events if event[blob] is not None])
+        if not finite or (blobs and not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all()):
+            raise Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
+
+
+def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:
+    """Insert many rows per statement: each statement releases Python's lock, which a busy thread may hold for long."""
+    first = 0
+    for size in ROWS_PER_STATEMENT:
+        while len(events) - first >= size:
+            values = chain.from_iterable(events[first : first + size])
+            connection.execute(_insertion(kind, size), tuple(values))
+            first += size
+
+
+@functools.cache
+def _insertion(kind: Any, n_rows: int) -> str:
+    row = f"({', '.join('?' * len(kind._fields))})"
+    return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"

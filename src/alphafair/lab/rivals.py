@@ -1,0 +1,187 @@
+"""Policies for experiments only, none of them in POLICIES: a rival from the literature, half of the adaptive policy,
+and the policies of the code published with the paper, which differ from its text.
+
+`OptimisticFrankWolfe`, in round t and context c, plays argmax_i R_i^(-alpha) U_ci. With L = ln t and m the mean of the
+n rewards of arm i in context c,
+
+    U = min( 1,  m + sqrt(L/2n),  m + L/n + sqrt((L/n)^2 + 2 m L/n) ),   1 where n = 0.
+
+Both are Chernoff bounds, n kl(m, U) = L solved with kl(m, u) >= 2 (u - m)^2 and kl(m, u) >= (u - m)^2/2u: the first
+is tighter for means near 1/2, the second for rare rewards. Ties are broken uniformly.
+
+    R `total` · t - 1 `rounds` · n `counts`, n m `sums` of a context
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from alphafair import validate
+from alphafair.algorithms import AlphaFairAdaptive, BasePolicy
+from alphafair.algorithms.adaptive_bandit import N as ADAPTIVE_SCALARS
+from alphafair.algorithms.alpha_fair import A as ASCENT_ARMS
+from alphafair.algorithms.alpha_fair import AlphaFair, K, T
+from alphafair.algorithms.alpha_fair import C as ASCENT_CONTEXTS
+from alphafair.algorithms.alpha_fair_bandit import A as BANDIT_ARMS
+from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit
+from alphafair.algorithms.alpha_fair_bandit import S as BANDIT_SETTINGS
+from alphafair.jit import kernel
+from alphafair.math.distributions import draw_arm
+from alphafair.math.log_barrier import ADAPTIVE, absorb
+from alphafair.math.simplex import project
+from alphafair.math.utility import earn, entry_accounts, marginal_utility
+from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.memory import Layout
+from alphafair.values import Feedback, Traits
+from alphafair.values.arrays import Vector, positions
+
+S = positions("alpha")
+N = positions("rounds")
+A = positions("total")
+C = positions("counts", "sums")
+TIE = 1e-12
+
+
+@kernel
+def upper_bound(count, total, log_rounds):
+    """The upper confidence bound U of one arm."""
+    if count == 0.0:
+        return 1.0
+    mean, width = total / count, log_rounds / count
+    short = min(math.sqrt(0.5 * width), width + math.sqrt(width * width + 2.0 * mean * width))
+    return min(1.0, mean + short)
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Draw uniformly from the arms with the largest R^(-alpha) U."""
+    total, counts, sums = memory.arms[A.total], memory.contexts[context, C.counts], memory.contexts[context, C.sums]
+    log_rounds, best = math.log(memory.scalars[N.rounds] + 1.0), 0.0
+    for i in range(out.shape[0]):
+        weight = marginal_utility(total[i], memory.settings[S.alpha])
+        out[i] = weight * upper_bound(counts[i], sums[i], log_rounds)
+        best = max(best, out[i])
+    n_best = 0
+    for i in range(out.shape[0]):
+        n_best += 1 if out[i] >= (1.0 - TIE) * best else 0
+    for i in range(out.shape[0]):
+        out[i] = 1.0 / n_best if out[i] >= (1.0 - TIE) * best else 0.0
+    arm = draw_arm(out, uniform)
+    return arm, out[arm]
+
+
+@kernel
+def learn(memory, context, arm, propensity, reward):
+    """Add the reward to the statistics of its context and to the account of its arm."""
+    memory.scalars[N.rounds] += 1.0
+    memory.arms[A.total, arm] += reward
+    memory.contexts[context, C.counts, arm] += 1.0
+    memory.contexts[context, C.sums, arm] += reward
+    return True
+
+
+def start(memory: Any) -> None:
+    """Set R = 1 for every arm."""
+    memory.arms[A.total] = 1.0
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """Give new arms an account and empty statistics."""
+    total = memory.arms[A.total]
+    total[n_kept:] = entry_accounts(total[:n_kept], entries)
+
+
+class OptimisticFrankWolfe(BasePolicy):
+    """Play the arm of the largest $R_i^{-\\alpha} U_{ji}$, U an upper confidence bound per context and arm.
+
+    A Frank-Wolfe step on the utility of the accounts, with optimistic estimates of the arms' mean rewards. It assumes
+    that the means of a context do not change, and has no guarantee where they do.
+
+    References
+    ----------
+    Agrawal and Devanur, Bandits with Concave Rewards and Convex Knapsacks, EC 2014; Berthet and Perchet, Fast Rates for
+    Bandit Optimization with Upper-Confidence Frank-Wolfe, NIPS 2017. The bounds are in the module docstring.
+    """
+
+    name: ClassVar[str] = "optimistic-frank-wolfe"
+    feedback = Feedback.BANDIT
+    alpha: float
+    traits = Traits(style=("#117733", "D"))
+    algorithm = Algorithm(Layout(S, N, A, contexts=C), draw, learn, start, admit=admit, accounts="total")
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
+        self.alpha = validate.alpha(alpha)
+        super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"alpha": self.alpha}
+
+
+class GuaranteedLearner(AlphaFairAdaptive):
+    """`AlphaFairAdaptive` under bandit feedback without its predictor: the guaranteed learner plays every round.
+
+    The mixture starts with the predictor behind by 1e100 and therefore gives it no weight: q = 1. The learner still
+    takes the predictor's hints, since its guarantee holds for any hints.
+    """
+
+    name: ClassVar[str] = "guaranteed-learner"
+    feedback = Feedback.BANDIT
+    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"))
+
+    def __init__(
+        self,
+        n_contexts: int,
+        n_arms: int,
+        *,
+        alpha: float = 0.9,
+        feedback: Literal["bandit"] = "bandit",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(n_contexts, n_arms, alpha=alpha, feedback=feedback, seed=seed)
+        self._memory.scalars[ADAPTIVE_SCALARS.lead] = -1e100
+
+
+@kernel
+def learn_with_published_sign(memory, context, arm, propensity, reward):
+    """Feed the context's learner the loss +phi'(R) r (the published sign error), then earn r."""
+    account = memory.arms[BANDIT_ARMS.account]
+    gain = marginal_utility(account[arm], memory.settings[BANDIT_SETTINGS.alpha]) * reward
+    numbers = memory.context_scalars[context]
+    absorb(memory.contexts[context], numbers, arm, propensity, gain, ADAPTIVE, memory.scratch)
+    account[arm] += reward
+    return True
+
+
+@kernel
+def learn_with_published_step(memory, context, probabilities, rewards):
+    """S_j += ||g|| (published, instead of its square); x^j <- projection of x^j + g/sqrt(S_j); R += x r."""
+    n, x, own = rewards.shape[0], memory.contexts[context, ASCENT_CONTEXTS.x], memory.context_scalars[context]
+    slope, step = memory.arms[ASCENT_ARMS.slope], memory.scratch[T.step]
+    squared_norm = 0.0
+    for i in range(n):
+        step[i] = slope[i] * rewards[i]
+        squared_norm += step[i] * step[i]
+    if squared_norm > 0.0:
+        own[K.squared_norms] += math.sqrt(squared_norm)
+        step_size = 1.0 / math.sqrt(own[K.squared_norms])
+        for i in range(n):
+            step[i] = x[i] + step_size * step[i]
+        project(step, x)
+    earn(memory.arms, memory.settings, 1.0, probabilities, rewards)
+
+
+class PublishedSign(AlphaFairBandit):
+    """`AlphaFairBandit` with the sign of the code published with the paper."""
+
+    name: ClassVar[str] = "published-sign"
+    algorithm = replace(AlphaFairBandit.algorithm, learn=learn_with_published_sign)
+    traits = replace(AlphaFairBandit.traits, style=("#661100", "*"))
+
+
+class PublishedStep(AlphaFair):
+    """`AlphaFair` with the step size of the code published with the paper; it has no certificate."""
+
+    name: ClassVar[str] = "published-step"
+    algorithm = replace(AlphaFair.algorithm, learn=learn_with_published_step, learn_in_order=None)
+    traits = replace(AlphaFair.traits, style=("#661100", "*"))
+    surrogate_regret_bound = None

@@ -1,0 +1,231 @@
+"""Run a plan: every task of every experiment, on any executor, keeping tables on disk.
+
+Each table is a Parquet file in a folder named after a digest of the experiment's settings, its rounds and the code that
+computes it. An interrupted run continues where it stopped, a second run reads everything back, and results of other
+code or settings are never reused. Kernels release the GIL, so the default executor is a pool of threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from alphafair.jit import cache_folder, using_mode
+from alphafair.lab.plan import ConstantRewards, Experiment, FromRatings, Generated, Plan, Rounds, Task, short_digest
+from alphafair.pages import atomic_write, code_digest
+from alphafair.values import Adversary, Stream
+
+Result = TypeVar("Result")
+Progress = Callable[[str, int], Callable[[int], None]]  # called with a title and a total, returns what counts
+COMPUTING = (  # all code that a table depends on
+    *(f"{name}/*.py" for name in ("algorithms", "data", "math", "offline", "policy", "streams", "values")),
+    *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
+    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan", "lab/rivals")),
+)
+SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
+TINY = Generated("impossibility", (("n_half", 1),))
+
+
+def no_progress(title: str, total: int) -> Callable[[int], None]:
+    """No progress output."""
+    return lambda done: None
+
+
+@dataclass(frozen=True)
+class Run:
+    """An experiment that was run: the rounds of its first seed, the digest of its results, and its tables by name."""
+
+    experiment: Experiment
+    stream: Stream
+    digest: str
+    tables: Mapping[str, pl.DataFrame]
+
+
+def run_plan(
+    plan: Plan,
+    folder: Path,
+    *,
+    streams: Mapping[Rounds, Stream] | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    progress: Progress = no_progress,
+) -> Iterator[Run]:
+    """Run the experiments of a plan one after another, reading the tables that the folder has already.
+
+    Parameters
+    ----------
+    streams
+        Rounds that are in memory already, by their source; `FromRatings` must be among them. Others are made.
+    executor
+        Runs the tasks; by default a pool of `jobs` threads. Results do not depend on it.
+    jobs
+        How many threads, one per core by default; with 1, kernels are compiled in this process alone.
+    progress
+        Called with the title and the number of tasks of each experiment; the function that it returns is called with
+        the number of tasks done.
+    """
+    compiled = False
+    with _executor(executor, jobs) as pool:
+        for experiment in plan:
+            source = experiment.rounds
+            first = (streams or {}).get(source)
+            rounds = _make(source) if first is None else first
+            stream = rounds.stream if isinstance(rounds, Adversary) else rounds
+            settings, tasks = experiment.settings(stream), experiment.tasks(rounds)
+            digest = short_digest([settings, code_digest(COMPUTING)])
+            home = folder / f"{experiment.name}-{digest}"
+            home.mkdir(parents=True, exist_ok=True)
+            atomic_write(home / "experiment.json", json.dumps(settings, indent=2, sort_keys=True) + "\n")
+            kept = {name: table for name in tasks if (table := _read(home / f"{name}.parquet")) is not None}
+            missing = {name: task for name, task in tasks.items() if name not in kept}
+            if missing and not compiled:
+                compile_plan(plan, jobs=jobs, progress=progress)
+                compiled = True
+            advance = progress(experiment.title, len(tasks))
+            advance(len(kept))
+            for name, table in run_tasks(missing, pool):
+                content = BytesIO()
+                table.write_parquet(content)
+                atomic_write(home / f"{name}.parquet", content.getvalue())
+                kept[name] = table
+                advance(1)
+            yield Run(experiment, stream, digest, {name: kept[name] for name in tasks})
+
+
+def run_tasks(tasks: Mapping[str, Callable[[], Result]], executor: Executor) -> Iterator[tuple[str, Result]]:
+    """Submit all tasks, and yield the name and the result of each as it is done.
+
+    After an error no other task is started; results of those that were running are still yielded before it is raised.
+    """
+    futures = {executor.submit(task): name for name, task in tasks.items()}
+    error: BaseException | None = None
+    try:
+        for future in as_completed(futures):
+            if future.cancelled():
+                continue
+            if (problem := future.exception()) is None:
+                yield futures[future], future.result()
+                continue
+            error = error or problem
+            for other in futures:
+                other.cancel()
+    finally:
+        for future in futures:
+            future.cancel()
+    if error is not None:
+        raise error
+
+
+@contextmanager
+def _executor(given: Executor | None, jobs: int | None) -> Iterator[Executor]:
+    if given is not None:
+        yield given
+        return
+    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
+        yield pool
+
+
+def _make(source: Rounds) -> Stream | Adversary:
+    if isinstance(source, FromRatings):
+        raise KeyError(f"streams lacks the rounds of {source}")
+    return source.make(0)
+
+
+def _read(path: Path) -> pl.DataFrame | None:
+    """The table, or None where there is none that can be read."""
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+
+
+# compiling before the first task, so that progress shows the tasks' own work
+
+
+def compile_plan(plan: Plan, *, jobs: int | None = None, progress: Progress = no_progress) -> None:
+    """Compile every kernel that a plan uses.
+
+    Numba compiles one kernel at a time in a process, so those that take longest are compiled in other processes into
+    the disk cache and loaded from there. With everything in the cache this takes about a second.
+    """
+    parts = compile_tasks(plan)
+    slow = [name for name in SLOW_TO_COMPILE if name in parts]
+    names = [*sorted(parts.keys() - {*slow}), *slow]
+    advance = progress("Compiling", len(names))
+    helpers = {}
+    if jobs != 1 and cache_folder() is not None:
+        helpers = {name: _compile_elsewhere(parts[name]) for name in slow}
+    try:
+        for name in names:
+            if name in helpers:
+                helpers[name].wait()
+            compile_here(parts[name])
+            advance(1)
+    finally:
+        for helper in helpers.values():
+            helper.kill()
+            helper.wait()
+
+
+def compile_tasks(plan: Plan) -> dict[str, list[Task]]:
+    """Tiny tasks that together use every kernel of a plan, by policy, and those of the optimum."""
+    found: dict[str, list[Task]] = {}
+    seen = set()
+    for experiment in plan:
+        source = experiment.rounds
+        tiny: Rounds = TINY
+        if isinstance(source, Generated) and (source.maker == "adversary" or source.n_clusters is not None):
+            tiny = source.smoke()
+        tiny_experiment = replace(experiment, rounds=tiny, alphas=experiment.alphas[:1], n_seeds=1, n_records=1)
+        for contender in experiment.contenders:
+            kernels = (contender.key, tiny, experiment.delay is None)
+            if kernels not in seen:
+                seen.add(kernels)
+                alone = replace(tiny_experiment, contenders=(contender,))
+                found.setdefault(contender.policy, []).extend(_tasks(alone))
+    curve = replace(
+        plan.experiments[0], rounds=ConstantRewards((1.0, 0.5), 2), n_records=2, optimum=True, contenders=()
+    )
+    final = replace(curve, n_records=1)
+    return found | {"optimum": [*_tasks(curve), *_tasks(final)]}
+
+
+def _tasks(experiment: Experiment) -> Iterable[Task]:
+    return experiment.tasks(_make(experiment.rounds)).values()
+
+
+def compile_here(tasks: Iterable[Callable[[], Any]]) -> None:
+    """Run tasks in machine code."""
+    with using_mode("now"):
+        for task in tasks:
+            task()
+
+
+def _compile_elsewhere(tasks: Iterable[Task]) -> subprocess.Popen[bytes]:
+    """A process that compiles into the disk cache. If it fails, this process compiles and raises the error."""
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-P", "-m", __name__]
+    helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603 - this Python
+    try:
+        if helper.stdin is not None:
+            with helper.stdin:
+                helper.stdin.write(pickle.dumps(tasks))
+    except BrokenPipeError:
+        pass
+    return helper
+
+
+if __name__ == "__main__":
+    compile_here(pickle.load(sys.stdin.buffer))  # noqa: S301 - written by the process that started this one

@@ -1,0 +1,101 @@
+"""Access control: which key may send which request, and how often.
+
+Without keys the service is for this machine only. Web pages can send requests to this machine too, so a request with
+a foreign `Origin`, a foreign `Host` (DNS rebinding) or, for links and images, a foreign `Sec-Fetch-Site` is rejected.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from alphafair.service.errors import failure
+from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring, Role
+
+GET_ANOTHER_KEY = "Ask the operator of the service for another key."
+CREATE_A_KEY = "Create a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+BURST = 2.0  # seconds' worth of requests that may come at once
+MAX_CALLERS = 10_000
+
+
+class Access:
+    """Keys, roles and rates of one service."""
+
+    def __init__(
+        self, keyring: Keyring, *, rate: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.keyring, self.rate, self._clock = keyring, rate, clock
+        self._next_due: dict[str, float] = {}  # by caller
+
+    def admit(
+        self, headers: Mapping[bytes, bytes], address: str, role: Role | None, experiment: str | None = None
+    ) -> Caller | None:
+        """Return the caller of a request, or raise the failure that it gets.
+
+        `role` is what the route needs. If it is None, the route is open to everybody: a caller without a key is None.
+        """
+        if self.keyring.any_created:
+            caller = self._owner_of_key(headers)
+            if caller is None:
+                if role is None:
+                    return None
+                message = "This request needs a key."
+                raise failure(401, "unauthorized", message, repair=CREATE_A_KEY, www_authenticate="Bearer")
+            if role is not None and not caller.may(role):
+                able = " or ".join(repr(name) for name, included in ROLES.items() if role in included)
+                message = f"This request needs a key with the role {able}; this key has the role {caller.role!r}."
+                raise failure(403, "forbidden", message, repair=GET_ANOTHER_KEY)
+            if experiment is not None:
+                check_sees(caller, experiment)
+        else:
+            _check_local(headers.get(b"host", b"localhost"), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
+            caller = Caller(address, LOCAL, "admin")
+        if self.rate is not None:
+            self._count(caller.id, self.rate)
+        return caller
+
+    def _owner_of_key(self, headers: Mapping[bytes, bytes]) -> Caller | None:
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        caller = self.keyring.find(token.strip()) if scheme.lower() == "bearer" else None
+        if caller is not None and not self.keyring.up_to_date:
+            message = "The keys cannot be read from the database, so no key is accepted."
+            raise failure(503, "keys_unreadable", message, repair="Send the request again later.", retry_after="1")
+        return caller
+
+    def _count(self, caller: str, rate: float) -> None:
+        now = self._clock()
+        due = max(self._next_due.get(caller, 0.0), now)
+        if due - now > BURST:
+            message = f"More than {rate:g} requests per second."
+            raise failure(429, "too_many_requests", message, repair="Send fewer, or use batches.", retry_after="1")
+        self._next_due[caller] = due + 1.0 / rate
+        if len(self._next_due) > MAX_CALLERS:
+            self._next_due = {each: then for each, then in self._next_due.items() if then > now}
+
+
+def check_sees(caller: Caller, experiment: str) -> None:
+    """Reject a key that is limited to other experiments, without telling whether this one exists."""
+    if not caller.sees(experiment):
+        allowed = ", ".join(sorted(caller.experiments or ()))
+        raise failure(403, "forbidden", f"This key is limited to {allowed}.", repair=GET_ANOTHER_KEY)
+
+
+def check_unlimited(caller: Caller) -> None:
+    """Reject a key that is limited to some experiments."""
+    if caller.experiments is not None:
+        message = "A key that is limited to some experiments cannot manage keys."
+        raise failure(403, "forbidden", message, repair=GET_ANOTHER_KEY)
+
+
+@lru_cache(1024)
+def _check_local(host: bytes, origin: bytes | None, site: bytes | None) -> None:
+    name, _, port = host.rpartition(b":")
+    if (name if port.isdigit() else host).decode("latin-1") not in LOCAL_NAMES:
+        message = f"Without keys, only requests to {', '.join(LOCAL_NAMES)} are answered."
+        raise failure(403, "foreign_host", message, repair=CREATE_A_KEY)
+    foreign = origin is not None and origin.partition(b"://")[2] != host
+    if foreign or site not in (None, b"same-origin", b"none"):
+        message = "Web pages of another origin cannot send requests here."
+        raise failure(403, "foreign_origin", message, repair=CREATE_A_KEY)

@@ -1,0 +1,328 @@
+"""What each route does. The table in `routes` says which path, role and message types a handler has.
+
+A handler gets the service, the request, the parameters of its path by name, and `body` or `query` as the types in the
+table. It returns the answer, or a `Response` where the answer is not JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from msgspec import UNSET, structs
+
+import alphafair
+from alphafair import metrics
+from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, RequestError, Reward, Status
+from alphafair.errors import InvalidArgument
+from alphafair.groups import Groups
+from alphafair.service import keys
+from alphafair.service.access import check_sees, check_unlimited
+from alphafair.service.errors import Failure, as_failure, outcome_failure
+from alphafair.service.keys import Caller, Key
+from alphafair.service.messages import (
+    ActivationRequest,
+    Change,
+    ChangeItem,
+    ContextQuery,
+    CreatedKey,
+    DecisionAnswers,
+    DecisionBatch,
+    DecisionItem,
+    DecisionRequest,
+    ExperimentAnswer,
+    Experiments,
+    GroupsOfArms,
+    Health,
+    History,
+    KeyAnswer,
+    Keys,
+    LogQuery,
+    NewExperiment,
+    NewKey,
+    Problem,
+    Readiness,
+    Request,
+    Response,
+    RewardAnswers,
+    RewardBatch,
+    RewardItem,
+    RewardRequest,
+    Rotation,
+)
+
+if TYPE_CHECKING:
+    from alphafair.service.service import Service
+
+MAX_FULL_ERRORS = 10  # of a batch; the others are short, so that the answer is not much longer than the request
+CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment.__struct_fields__}
+
+
+# decisions, rewards, activations
+
+
+async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt:
+    command = Decide(name, body.context, body.id, body.available, body.deferred)
+    receipt: Receipt = await _submit(service, command)
+    return receipt
+
+
+async def reward(service: Service, request: Request, name: str, body: RewardRequest) -> Outcome:
+    return _successful(await _submit(service, Reward(body.id, body.reward, name)))
+
+
+async def activate(service: Service, request: Request, name: str, body: ActivationRequest) -> Outcome:
+    return _successful(await _submit(service, Activate(body.id, name)))
+
+
+async def decide_many(service: Service, request: Request, name: str, body: DecisionBatch) -> DecisionAnswers:
+    commands = [Decide(name, each.context, each.id, each.available, each.deferred) for each in body.items]
+    answers = await _submit_many(service, commands)
+    errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
+    return DecisionAnswers(
+        [DecisionItem(error=errors[k]) if k in errors else DecisionItem(*each) for k, each in enumerate(answers)]
+    )
+
+
+async def reward_many(service: Service, request: Request, name: str, body: RewardBatch) -> RewardAnswers:
+    answers = await _submit_many(service, [Reward(each.id, each.reward, name) for each in body.items])
+    failures = {
+        k: as_failure(each) if isinstance(each, RequestError) else outcome_failure(each.outcome)
+        for k, each in enumerate(answers)
+    }
+    errors = _errors({k: failure for k, failure in failures.items() if failure is not None})
+    return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
+
+
+async def _submit(service: Service, command: Any) -> Any:
+    (answer,) = await service.writer.submit((command,))
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
+
+
+async def _submit_many(service: Service, commands: list[Any]) -> list[Any]:
+    answers = await service.writer.submit(commands)
+    if isinstance(answers[0], RequestError) and answers[0].code == "unknown_experiment":
+        raise answers[0]  # the path is wrong, not an item
+    return answers
+
+
+def _successful(outcome: Outcome) -> Outcome:
+    if failure := outcome_failure(outcome.outcome):
+        raise failure
+    return outcome
+
+
+def _errors(failures: Mapping[int, Failure]) -> dict[int, Problem]:
+    """The errors of a batch by item: the first few and the first of each kind in full, the others refer to those."""
+    first: dict[tuple[str, str | None], int] = {}
+    errors: dict[int, Problem] = {}
+    for k, failure in failures.items():
+        error = failure.answer.error
+        kind = error.code, error.argument
+        if kind in first and len(errors) >= MAX_FULL_ERRORS:
+            message = f"Same error as item {first[kind]}; {len(failures)} items have errors."
+            error = Problem(error.code, message, error.argument)
+        first.setdefault(kind, k)
+        errors[k] = error
+    return errors
+
+
+# experiments
+
+
+async def create(service: Service, request: Request, body: NewExperiment) -> ExperimentAnswer:
+    arguments = {name: value for name, value in structs.asdict(body).items() if value is not UNSET}
+    settings = arguments.pop("settings")
+    if isinstance(body.groups, GroupsOfArms):
+        arguments["groups"] = structs.asdict(body.groups)
+    for name in settings.keys() & CREATE_ARGUMENTS:
+        repair = f"Send it as {name!r}." if name in body.__struct_fields__ else "Leave it out."
+        raise InvalidArgument(f"settings.{name}", "a setting of the policy", settings[name], repair)
+    check_sees(_caller(request), body.name)
+    return await _change(service, request, body.name, lambda: service.engine.create(**arguments, **settings))
+
+
+async def experiments(service: Service, request: Request) -> Experiments:
+    caller = _caller(request)
+    return Experiments([name for name in await asyncio.to_thread(service.engine.experiments) if caller.sees(name)])
+
+
+async def experiment(service: Service, request: Request, name: str) -> ExperimentAnswer:
+    return await asyncio.to_thread(_described, service.engine, name)
+
+
+async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
+    given = {name: value for name, value in structs.asdict(body).items() if value is not UNSET}
+    options = {name: given.pop(name) for name in ("group", "entitlement") if name in given}
+    if len(given) != 1 or (options and "add_arm" not in given):
+        got = sorted({*given, *options})
+        raise InvalidArgument("the body", "an object with exactly one change", got, "Send one change at a time.")
+    ((kind, value),) = given.items()
+    engine = service.engine
+    if kind == "paused":
+        return await _change(service, request, name, lambda: (engine.pause if value else engine.resume)(name))
+    method = engine.set_alpha if kind == "alpha" else getattr(engine, kind)
+    return await _change(service, request, name, lambda: method(name, value, **options))
+
+
+async def erase(service: Service, request: Request, name: str, query: ContextQuery) -> ExperimentAnswer:
+    return await _change(service, request, name, lambda: service.engine.erase(name, query.label))
+
+
+async def history(service: Service, request: Request, name: str) -> History:
+    return History([ChangeItem(*each) for each in await asyncio.to_thread(service.engine.history, name)])
+
+
+async def log(service: Service, request: Request, name: str, query: LogQuery) -> Response:
+    job = await asyncio.to_thread(service.engine.export_job, name, query.format)
+    stream = await service.exports.begin(job)
+    headers = {b"content-disposition": _attachment(name, query.format).encode("ascii")}
+    return Response(200, headers=headers, content_type=b"application/octet-stream", stream=stream)
+
+
+async def _change(service: Service, request: Request, name: str, act: Callable[[], None]) -> ExperimentAnswer:
+    """Change an experiment between two commits, in the caller's name, and describe it."""
+    author = _caller(request).recorded_as
+
+    def work() -> ExperimentAnswer:
+        with service.engine.acting_as(author):
+            act()
+        return _described(service.engine, name)
+
+    return await service.writer.run(work)
+
+
+def _attachment(name: str, format: str) -> str:
+    """The header that names the saved file; names of experiments created in Python need not be ASCII."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    exact = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}.{format}"
+    return f'attachment; filename="{plain}.{format}"{exact}'
+
+
+def _described(engine: Engine, name: str) -> ExperimentAnswer:
+    status = engine.experiment(name)
+    known = {**vars(status), **fairness(status)}
+    return ExperimentAnswer(**{name: known[name] for name in ExperimentAnswer.__struct_fields__})
+
+
+def fairness(status: Status) -> dict[str, float | None]:
+    """Jain's index and alpha-performance of the accounts; None if the policy keeps no accounts."""
+    if not status.accounts or status.alpha is None:
+        return {"jain_index": None, "alpha_performance": None}
+    accounts, groups = [*status.accounts.values()], None
+    if status.groups is not None and status.groups.entitlements is not None:
+        entitlements = status.groups.entitlements
+        groups = Groups(entitlements=[entitlements[label] for label in status.accounts])
+    return {
+        "jain_index": float(metrics.jain_index(accounts, groups=groups)),
+        "alpha_performance": float(metrics.alpha_performance(accounts, status.alpha, groups=groups)),
+    }
+
+
+# keys: none of these waits for the writer, so that a leaked key can be revoked while it is busy
+
+
+async def create_key(service: Service, request: Request, body: NewKey) -> CreatedKey:
+    author = _key_manager(request)
+
+    def work() -> str:
+        limits: dict[str, Any] = {"experiments": body.experiments, "expires_in": body.expires_in}
+        return keys.create(service.path, body.role, body.name, **limits, by=author)
+
+    return _created(await service.keyring.change(work))
+
+
+async def list_keys(service: Service, request: Request) -> Keys:
+    _key_manager(request)
+    return Keys([_shown(key) for key in await service.keyring.change(lambda: keys.all_of(service.path))])
+
+
+async def rotate_key(service: Service, request: Request, id: str, body: Rotation) -> CreatedKey:
+    author = _key_manager(request)
+    return _created(await service.keyring.change(lambda: keys.rotate(service.path, id, grace=body.grace, by=author)))
+
+
+async def revoke_key(service: Service, request: Request, id: str) -> KeyAnswer:
+    author = _key_manager(request)
+
+    def work() -> Key:
+        keys.revoke(service.path, id, by=author)
+        return next(key for key in keys.all_of(service.path) if key.id == id)
+
+    return _shown(await service.keyring.change(work))
+
+
+def _key_manager(request: Request) -> str:
+    """The caller as the author of a change of keys; rejected if its own key is limited."""
+    caller = _caller(request)
+    check_unlimited(caller)
+    return caller.recorded_as
+
+
+def _created(token: str) -> CreatedKey:
+    return CreatedKey(token.split("_")[1], token)
+
+
+def _shown(key: Key) -> KeyAnswer:
+    created, expires, revoked = map(_datetime, (key.created_at, key.expires_at, key.revoked_at))
+    return KeyAnswer(
+        id=key.id,
+        name=key.name,
+        role=key.role,  # type: ignore[arg-type]
+        experiments=None if key.experiments is None else list(key.experiments),
+        valid=key.valid_at(time.time_ns() // 1000),
+        created_at=created,  # type: ignore[arg-type]
+        created_by=key.created_by,
+        expires_at=expires,
+        revoked_at=revoked,
+        revoked_by=key.revoked_by,
+    )
+
+
+def _datetime(at: int | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at / 1e6, UTC)
+
+
+# the service itself
+
+
+async def health(service: Service, request: Request) -> Health:
+    return Health("ok", alphafair.__version__)
+
+
+async def ready(service: Service, request: Request) -> Response:
+    found, caller = service.readiness(), request.caller
+    shown = Readiness(found.ready)
+    if caller is not None:
+        unhealthy = {name: reason for name, reason in found.unhealthy.items() if caller.sees(name)}
+        shown = structs.replace(found, unhealthy=unhealthy)
+    return Response(200 if found.ready else 503, service.encode(shown))
+
+
+async def prometheus(service: Service, request: Request) -> Response:
+    page = await asyncio.to_thread(service.measures.page, _caller(request))
+    return Response(200, page, content_type=b"text/plain; charset=utf-8")
+
+
+async def openapi(service: Service, request: Request) -> Response:
+    return Response(200, service.documents.openapi)
+
+
+async def docs(service: Service, request: Request) -> Response:
+    policy = {b"content-security-policy": service.documents.page_policy}
+    return Response(200, service.documents.page, policy, b"text/html; charset=utf-8")
+
+
+def _caller(request: Request) -> Caller:
+    """The caller of a route that needs a role."""
+    if request.caller is None:
+        raise TypeError("a route that is open to everybody has no caller")
+    return request.caller

@@ -1,0 +1,234 @@
+"""The service: every request is opened when its head is complete, answered when its body is, and finished once.
+
+`Service.open` finds the route and checks the caller, `Service.respond` runs the handler and turns exceptions into
+errors, `Service.finish` counts and logs. `connections` calls them; it knows HTTP and nothing of routes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httptools
+import msgspec
+
+from alphafair.engine import Engine
+from alphafair.service import routes
+from alphafair.service.access import Access
+from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts
+from alphafair.service.errors import as_failure, failure, http_failure
+from alphafair.service.exports import Exports
+from alphafair.service.keys import Keyring
+from alphafair.service.logs import LimitedLines, log
+from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
+from alphafair.service.metrics import Measures
+from alphafair.service.openapi import Documents
+from alphafair.service.precompile import kinds_in_use, precompile
+from alphafair.service.routes import Methods, Route
+from alphafair.service.writer import Writer
+
+OTHER = "other"  # the route of requests without one, in metrics
+SEE_DOCS = "See /docs for the paths and their methods. A path does not end with a slash."
+TICK = 1.0  # seconds between two checks of the file, and between two rounds of maintenance
+MAINTENANCE_PAUSE = 0.02  # seconds between two steps of maintenance, in which requests are answered
+READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
+MAX_CACHED_TARGET = 200  # bytes
+_PLAIN_TARGET = re.compile(rb"/[A-Za-z0-9/._~-]*")  # without escapes and query
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class Limits(NamedTuple):
+    """How much the service accepts."""
+
+    max_body: int = 1 << 20  # bytes
+    max_waiting: int = 10_000  # commands that wait for the disk
+    rate: float | None = None  # requests per second and caller
+    max_connections: int | None = None  # None: as many as open files allow, up to a thousand
+    timeouts: Timeouts = Timeouts()
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class _Target(NamedTuple):
+    """What the method and the target of a request lead to."""
+
+    path: str
+    query: str
+    route: Route | None
+    methods: Methods
+    parameters: Mapping[str, str]
+
+
+class Service:
+    """The engine of one file over HTTP. `running` starts its background work and closes the engine at the end."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        path: Path,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        root_path: str = "",
+        log_all: bool = False,
+    ) -> None:
+        self.engine, self.path, self.limits, self.log_all = engine, path, limits, log_all
+        self.measures = Measures(self)
+        self.writer = Writer(engine, max_waiting=limits.max_waiting, observe=self.measures.committed)
+        self.keyring, self.exports = Keyring(path), Exports()
+        self.access = Access(self.keyring, rate=limits.rate)
+        closed = self.measures.connection_closed
+        self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
+        self.documents = Documents(root_path)
+        self.encode = msgspec.json.Encoder().encode
+        self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)
+        self._root = routes.segments(root_path) if root_path else []
+        self._cached_target = lru_cache(1000)(self._target)
+        self._ids = itertools.count(1)
+        self._id_prefix = secrets.token_hex(4).encode()
+        self._compiled = False
+
+    # a request
+
+    def open(self, request: Request) -> None:
+        """Find the route of a request and check its caller, when its head is complete.
+
+        If that fails, `request.failure` is set: the body need not be kept.
+        """
+        asked = request.headers.get(b"x-request-id")
+        request.id = asked if asked and _REQUEST_ID.fullmatch(asked) else b"%s-%x" % (self._id_prefix, next(self._ids))
+        if request.failure is not None:
+            return
+        try:
+            find = self._cached_target if len(request.target) <= MAX_CACHED_TARGET else self._target
+            request.path, request.query, route, methods, request.parameters = find(request.method, request.target)
+            request.route = route
+            role = "metrics" if route is None else route.role  # which every key includes
+            name = request.parameters.get("name")
+            request.caller = self.access.admit(request.headers, request.address, role, name)
+            if route is None and not methods:
+                raise http_failure(404, repair=SEE_DOCS)
+            if route is None and request.method != "OPTIONS":
+                raise http_failure(405, repair=SEE_DOCS, headers={"allow": _allowed(methods)})
+        except Exception as problem:
+            request.failure = problem
+
+    def _target(self, method: str, target: bytes) -> _Target:
+        query = ""
+        if _PLAIN_TARGET.fullmatch(target):
+            path = target.decode()
+        else:
+            try:
+                url = httptools.parse_url(target)
+                path, query = (url.path or b"*").decode("ascii"), (url.query or b"").decode("latin-1")
+            except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+                raise failure(400, "bad_http", "The target of the request is not valid.") from None
+        parts, root = routes.segments(path), self._root
+        if root and parts[: len(root)] == root:  # a reverse proxy may remove the prefix or not
+            parts = ["", *parts[len(root) :]]
+        methods, parameters = routes.find(parts)
+        return _Target(path, query, methods.get("GET" if method == "HEAD" else method), methods, parameters)
+
+    async def respond(self, request: Request) -> Response:
+        """The response to a complete request. It does not raise: an exception becomes an error."""
+        try:
+            if request.failure is not None:
+                raise request.failure
+            route = request.route
+            if route is None:  # OPTIONS
+                return Response(204, headers={b"allow": _allowed(self._target("", request.target).methods).encode()})
+            arguments: dict[str, Any] = {**request.parameters}
+            if route.body is not None:
+                arguments["body"] = route.decode(request.body)
+            if route.query is not None:
+                arguments["query"] = route.decode_query(request.query)
+            answer = await route.handler(self, request, **arguments)
+            if isinstance(answer, Response):
+                return answer
+            form = JSON_FORMS.get(type(answer))
+            return Response(route.status, self.encode(answer if form is None else form(*answer)))
+        except Exception as problem:
+            request.problem = problem
+            failed = as_failure(problem)
+            headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
+            return Response(failed.status, self.encode(failed.answer), headers)
+
+    def finish(self, request: Request, status: int) -> None:
+        """Count a request whose response was sent, and log it if it failed, is not a busy route, or all are logged."""
+        seconds = time.perf_counter() - request.started
+        route = request.route
+        self.measures.answered(OTHER if route is None else route.path, status, seconds)
+        if request.problem is None and not self.log_all and route is not None and route.busy:
+            return
+        lines = self._fault_lines if status == 500 else self._lines
+        if not (self.log_all and request.problem is None) and not lines.take():
+            return
+        level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
+        exc_info = request.problem if status == 500 else None  # tracebacks are in the log and nowhere else
+        fields = {"method": request.method, "path": request.path[:200], "status": status, "seconds": round(seconds, 6)}
+        log(level, "request", exc_info=exc_info, request_id=request.id.decode(), **fields)
+
+    # the service
+
+    def readiness(self) -> Readiness:
+        """What is known from the last tick, without trying anything."""
+        health = self.engine.health(probe=False)
+        behind = health["clock_behind_seconds"]
+        if not self._compiled:
+            return Readiness(False, "compiling policies, which takes some seconds", behind)
+        return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Compile policies, keep the file in order once per second, and close everything at the end."""
+        ticking = asyncio.create_task(self._tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            with suppress(asyncio.CancelledError):
+                await ticking
+            await self.writer.drain()
+            self.exports.close()
+            self.keyring.close()
+            self.engine.close()
+
+    async def _tick(self) -> None:
+        for kind in await asyncio.to_thread(kinds_in_use, self.engine):
+            try:
+                await asyncio.to_thread(precompile, [kind])
+            except Exception as problem:
+                log(logging.ERROR, f"compiling {kind.policy} failed; its first decision may fail", exc_info=problem)
+        self._compiled = True
+        was_ready = True
+        gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
+        while True:
+            try:
+                health = await self.writer.run(self.engine.health)
+                if health["ready"] != was_ready:
+                    was_ready = health["ready"]
+                    log(*(READY if was_ready else NOT_READY), reason=health["reason"])
+                until = time.perf_counter() + TICK
+                while was_ready and await self.writer.run(self.engine.maintain):
+                    await asyncio.sleep(MAINTENANCE_PAUSE)
+                    if time.perf_counter() > until:
+                        break
+                else:
+                    await asyncio.sleep(TICK)
+            except Exception as problem:  # try again in a second
+                log(logging.WARNING, "the file is not available", reason=str(problem))
+                await asyncio.sleep(TICK)
+
+
+def _allowed(methods: Methods) -> str:
+    return ", ".join([*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"])
