@@ -31,7 +31,7 @@ import numpy as np
 from alphafair import Log, Stream, evaluation, metrics, offline_curve, offline_optimum
 from alphafair.algorithms import POLICIES
 from alphafair.evaluation import ESTIMATORS
-from alphafair.evaluation.estimate import METRICS
+from alphafair.evaluation.estimates import METRICS
 from alphafair.groups import ArmGroups, Groups
 from alphafair.offline import context_reward_totals
 from tests import searching

@@ -38,12 +38,12 @@ from alphafair.evaluation import (
     simulate_model,
     warm_start,
 )
-from alphafair.evaluation.estimate import PLAIN
-from alphafair.evaluation.plausible import plausible_totals
-from alphafair.evaluation.scores import count_cells, score
+from alphafair.evaluation.estimates import PLUG_IN
+from alphafair.evaluation.optima import survey
+from alphafair.evaluation.reward_model import plausible_totals
 from alphafair.offline import context_reward_totals
 from tests import naive, naive_evaluation
-from tests.test_evaluation import made_log, world
+from tests.test_evaluation import made_log, scores_of, world
 
 DATA = Path(__file__).parent / "data"
 CURVES = ("average_reward", "jain_index", "least_share", "greatest_share")
@@ -66,7 +66,7 @@ def test_the_curve_from_a_log_covers_the_true_one() -> None:
         found = frontier(uniform_log(stream, seed), alphas, n_replicates=200)
         assert found.verdict != "do not use"
         for name in CURVES:
-            truth = np.array([float(PLAIN[name](each, alpha)) for each, alpha in zip(earned, alphas, strict=True)])
+            truth = np.array([float(PLUG_IN[name](each, alpha)) for each, alpha in zip(earned, alphas, strict=True)])
             curve = found.curve(name)
             inside[name] += ((curve.low <= truth) & (truth <= curve.high)).tolist()
             assert (curve.low <= curve.value).all()
@@ -94,7 +94,7 @@ def test_the_optimum_is_of_the_rewards_that_were_asked_for() -> None:
     for seed in range(30):
         log, realised, expected = drawn_world(seed)
         truths.append([totals.max(axis=1).sum() for totals in (realised, expected)])
-        cells = count_cells(log)
+        cells = survey(log).cells
         plausible.append(
             [
                 np.mean([totals.max(axis=1).sum() for totals in plausible_totals(cells, 20, 0, expected=which)])
@@ -120,7 +120,7 @@ def test_bands_hold_the_optimum_that_was_asked_for() -> None:
                 shares, _, _ = naive.offline_optimum(totals, alpha)
                 earned = 1.0 + (shares * totals).sum(axis=0)
                 for name in CURVES:
-                    interval, truth = found.plausible[k][name], float(PLAIN[name](earned, alpha))
+                    interval, truth = found.plausible[k][name], float(PLUG_IN[name](earned, alpha))
                     assert found.curve(name).low[k] <= interval.low <= interval.high <= found.curve(name).high[k]
                     held.append(interval.low <= truth <= interval.high)
     assert all(np.mean(held) >= 0.95 for held in inside.values()), {
@@ -424,7 +424,7 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     log = open_bandit("bts", "position")
     part = Log(*(column[:3000] for column in (log.contexts, log.arms, log.rewards, log.propensities)), n_arms=34)
     uniform = np.full((part.n_contexts, 34), 1 / 34)
-    found = score(part, uniform[None], ESTIMATORS[estimator]).accounts()[0]
+    found = scores_of(part, uniform, estimator).accounts()[0]
     np.testing.assert_allclose(found, naive_evaluation.accounts(part, uniform.tolist(), estimator), rtol=1e-9)
 
 

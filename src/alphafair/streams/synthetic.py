@@ -152,7 +152,7 @@ def _bound(lengths: Indices, alpha: float) -> float:
 
 
 def _phase_lengths(n_arms: int, n_rounds: int, alpha: float) -> Indices:
-    """Return numbers of rounds, at least 1, that add up to n_rounds: of two families the ones with the largest bound."""
+    """Return numbers of rounds, at least 1, that add up to n_rounds: of two families those with the largest bound."""
     n_arms = validate.integer("n_arms", n_arms, low=2)
     n_rounds, alpha = validate.integer("n_rounds", n_rounds, low=n_arms), validate.alpha(alpha)
     k = np.arange(n_arms)
