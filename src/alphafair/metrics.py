@@ -601,7 +601,7 @@ def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, 
     """
     earned = np.asarray(policy.accounts, dtype=np.float64)
     s = np.ones(len(earned)) if policy.groups is None else policy.groups.entitlements
-    entered = getattr(policy, "entry_accounts", None)
+    entered = policy.entry_accounts
     entry = np.ones(len(earned)) if entered is None else np.asarray(entered, dtype=np.float64)
     unit = float(_power_mean(entry / s, s, alpha))
     now, then = earned / s / unit, entry / s / unit
