@@ -416,8 +416,8 @@ def is_vacuous(
     >>> is_vacuous(422.0, optimum=242.0, n_arms=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
     (True, False)
     """
-    start = alpha_performance(np.ones(n_arms), alpha, groups=groups)
-    return bool(regret_bound >= optimum - approximation_factor(alpha) * start)
+    factor = approximation_factor(alpha)
+    return bool(regret_bound >= optimum - factor * alpha_performance(np.ones(n_arms), alpha, groups=groups))
 
 
 def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None) -> float:
