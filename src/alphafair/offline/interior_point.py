@@ -126,7 +126,6 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
     Above NEAR_ONE `value` is sum_i w_i R_i.
     """
     m, n = weight.shape
-    per_value = money_per_value(alpha)
     z, move, change = np.empty((m, n)), np.zeros((m, n)), np.empty(n)
     dmu, dw, residual, stiffness = np.zeros(m), np.zeros(n), np.empty(n), np.empty(n)
     product, lowest, highest, first, second = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)  # by arm
@@ -157,7 +156,10 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
             products += product[i]
             residual[i] = -math.log(prices[i]) - alpha * math.log(earned[i]) + log_factors[i]
             stiffness[i] = earned[i] / (alpha * prices[i])
-            value += earned[i] * prices[i] / per_value
+            if alpha <= NEAR_ONE:
+                value += earned[i] * prices[i] / (1.0 - alpha)
+            else:
+                value += earned[i] * prices[i]
             paid += (earned[i] - base[i]) * prices[i]
             worst = max(worst, abs(residual[i]))
         gap = products + 2.0 * worst * paid  # the most that prices R^(-alpha) can make of it
