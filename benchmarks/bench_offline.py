@@ -51,10 +51,12 @@ def relative_gap(totals: Matrix, x: Matrix, alpha: float) -> float:
 def clarabel(totals: Matrix, alpha: float) -> Matrix:
     cp: Any = importlib.import_module("cvxpy")
     x = cp.Variable(totals.shape, nonneg=True)
-    earned = 1.0 + cp.sum(cp.multiply(totals, x), axis=0)
-    unit = totals.sum() / totals.shape[1] ** 2  # in which logarithms are near 0; without it Clarabel gives up
-    utility = cp.log(earned / unit) if alpha == 1.0 else cp.power(earned, 1.0 - alpha)
-    problem = cp.Problem(cp.Maximize(cp.sum(utility)), [cp.sum(x, axis=1) == 1])
+    if alpha == 1.0:  # the geometric mean, in units of uniform play: it gives up on a sum of logarithms of this size
+        unit = 1.0 + totals.mean(axis=1).sum()
+        goal = cp.geo_mean(1.0 / unit + cp.sum(cp.multiply(totals / unit, x), axis=0))
+    else:
+        goal = cp.sum(cp.power(1.0 + cp.sum(cp.multiply(totals, x), axis=0), 1.0 - alpha))
+    problem = cp.Problem(cp.Maximize(goal), [cp.sum(x, axis=1) == 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that a solution may be inaccurate; the gap says how inaccurate
         problem.solve(solver=cp.CLARABEL)

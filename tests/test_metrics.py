@@ -287,7 +287,7 @@ def test_certificates_take_the_last_record_of_a_trace() -> None:
         ({"accounts": [0.0, 2.0]}, "accounts"),
         ({"initial": [1.0, 1.0, 1.0]}, "initial"),
         ({"initial": -1.0}, "initial"),
-        ({"alpha": 1.0}, "alpha"),
+        ({"alpha": -1.0}, "alpha"),
     ],
 )
 def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:

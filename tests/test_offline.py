@@ -343,7 +343,7 @@ def test_certificate_three_is_checked_in_every_run() -> None:
     [
         ([[1.0, np.nan]], 0.5, r"context_reward_totals\[0, 1\] must be a finite number; got nan"),
         ([[1.0], [-2.0]], 0.5, r"context_reward_totals\[1, 0\] must be in \[0, 1e\+100\]; got -2.0"),
-        ([[1.0]], 1.0, r"alpha must be in \[0, 1\); got 1.0"),
+        ([[1.0]], -0.5, "alpha must be a number of at least 0, or inf; got -0.5"),
         ([], 0.5, "context_reward_totals must be a table with one column per arm"),
         ([1.0, 2.0], 0.5, "context_reward_totals must be a table with one column per arm"),
         (

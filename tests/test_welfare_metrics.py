@@ -192,6 +192,8 @@ def test_the_budget_in_expectation() -> None:
     for alpha in (0.5, 1.0, 2.0, 5.0):
         policy = AlphaFairAdaptive(2, 3, alpha=alpha)
         simulate(policy, stream)
+        if alpha < 1.0:
+            assert metrics.bound_in_expectation(policy) > 0.0
         bound = policy.expected_surrogate_regret_bound
         assert bound is not None
         budget = naive_alpha.a_priori_budget(policy.accounts, alpha, bound)
