@@ -313,7 +313,7 @@ def test_uneven_rewards_count_for_less() -> None:
     for spread in (0.0, 0.8, 2.0):
         sizes = np.exp(spread * np.random.default_rng(1).normal(size=log.n_rounds))
         worth = Log(log.contexts, log.arms, log.rewards * sizes, log.propensities, n_contexts=5, n_arms=4)
-        found = rewarded_rounds(score(worth, target[None], ESTIMATORS["ips"]).arm_weights)
+        found = rewarded_rounds(scores_of(worth, target, "ips").arm_weights)
         np.testing.assert_allclose(found, naive.rewarded_rounds(worth, target.tolist()), rtol=1e-9)
         assert (found[0] == found[1]).all() == (spread == 0.0), "all clicks pay alike"
 
@@ -468,7 +468,7 @@ def test_a_context_per_row_is_too_thin() -> None:
     found = good(log, evaluation.logged_policy(log))
     assert found.verdict == "do not use"
     assert found.reasons == (
-        "rounds per context: 1, fewer than arms, which is too thin to tell what a policy earns in each",
+        "rounds per context: 1, fewer than arms, which are too few to estimate what a policy earns in each",
     )
 
 
@@ -512,7 +512,7 @@ def test_bias_of_the_plug_in_is_stated() -> None:
     errors, stated = [], []
     for seed in range(150):
         log = made_log(np.random.default_rng([9, seed]), 200, means, visits, logging)
-        earned = score(log, target[None], ESTIMATORS["ips"]).accounts()[0]
+        earned = scores_of(log, target, "ips").accounts()[0]
         truth = metrics.alpha_performance(1.0 + 200 * (visits[:, None] * target * means).sum(axis=0), 0.9)
         errors.append(float(metrics.alpha_performance(earned, 0.9) - truth))
         stated.append(evaluate(log, target, estimator="ips", n_replicates=100).bias["alpha_performance"])
@@ -540,7 +540,7 @@ def test_doubly_robust_is_never_much_worse_than_inverse_propensity(
     for seed in range(100):
         log = made_log(np.random.default_rng([13, seed]), n_rounds, means, visits, logging)
         for name, found in errors.items():
-            found.append(score(log, target[None], ESTIMATORS[name]).accounts()[0] - truth)
+            found.append(scores_of(log, target, name).accounts()[0] - truth)
     ips, dr = (float(np.sqrt(np.mean(np.square(found)))) for found in errors.values())
     assert dr <= 1.1 * ips, (dr, ips)
 

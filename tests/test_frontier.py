@@ -255,7 +255,7 @@ def test_replay_is_the_policy_on_fewer_rounds() -> None:
         trace = simulate(AlphaFairAdaptive(3, 3, alpha=0.5), Stream.from_arrays(contexts, rewards), seed=seed)
         real.append((trace.final.sum() - 3) / found.n_rounds)
     assert found.reward_per_round.value == pytest.approx(np.mean(real), abs=0.02)
-    assert "rounds are alike" in found.assumes
+    assert "rounds are exchangeable" in found.assumes
 
 
 @pytest.mark.compiled
@@ -286,12 +286,12 @@ def test_verdicts_of_policies_that_learn() -> None:
     replayed, modelled = replay(log, policy, n_seeds=3), simulate_model(log, policy, n_seeds=3)
     assert (replayed.verdict, modelled.verdict) == ("thin", "thin")
     assert f"{replayed.n_rounds / 30:.2g}% of the rounds matched" in replayed.reasons[0]
-    assert "nothing of the model's own error" in modelled.reasons[0]
+    assert "do not include the model's own error" in modelled.reasons[0]
     more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
     wrong = Log(log.contexts, log.arms, log.rewards, 0.5 * log.propensities, n_contexts=3, n_arms=4)
     nothing = Log(log.contexts, log.arms, 0.0 * log.rewards, log.propensities, n_contexts=3, n_arms=4)
     for bad, why, plays in (
-        (more_arms, "arms never shown, which a policy that learns would try: 4", (replay, simulate_model)),
+        (more_arms, "arms never shown, which a learning policy would try: 4", (replay, simulate_model)),
         (wrong, "inverse propensities do not average to one", (replay,)),
         (nothing, "no round has a reward above 0", (replay, simulate_model)),
     ):
@@ -314,7 +314,7 @@ def test_the_model_has_the_logs_means() -> None:
     found = simulate_model(log, AlphaFairAdaptive(3, 4, alpha=0.0), alpha=0.0, n_seeds=3)
     best = float((visits * means.max(axis=1)).sum())
     assert 0.9 * best < found.reward_per_round.value < 1.02 * best
-    assert "the model is the world" in found.as_dict()["assumes"]
+    assert "the model is true" in found.as_dict()["assumes"]
 
 
 def test_what_cannot_be_replayed_is_refused() -> None:
@@ -324,7 +324,7 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         replay(uneven, AlphaFairBandit(1, 2))
     with pytest.raises(InvalidArgument, match="policy must be one of 1 contexts and 2 arms"):
         replay(uneven, AlphaFairBandit(1, 3))
-    with pytest.raises(InvalidArgument, match="one with bandit feedback"):
+    with pytest.raises(InvalidArgument, match="a policy with bandit feedback"):
         replay(Log([0] * 100, [0, 1] * 50, [1.0] * 100, [0.5] * 100), AlphaFair(1, 2))
 
 
@@ -432,4 +432,4 @@ def test_a_log_that_tells_nothing_bounds_nothing() -> None:
     found = regret(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), 0.9)
     assert found.verdict == "do not use"
     assert np.isnan(found.at_most)
-    assert str(found) == "How much better the best fixed policy would have been, this log does not tell."
+    assert str(found) == "This log does not bound the difference between the best fixed policy and the logged run."

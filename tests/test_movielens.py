@@ -413,7 +413,7 @@ def test_a_truncated_or_damaged_zip_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ml.zip must be a whole .zip file; got .* truncated or damaged .* data get"):
         movielens(path)
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"ml.zip must be a whole .zip file; got 'an empty file'. It is cut off"):
+    with pytest.raises(ValueError, match=r"ml.zip must be a whole .zip file; got 'an empty file'. It is truncated"):
         movielens(path)
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF

@@ -268,7 +268,7 @@ def regret(
 def _regret(same: Resampled, cells: Cells, log: AnyLog, options: Options) -> RegretStatement:
     """The statement that follows from the optimum of robust totals, resampled on the same rounds."""
     alpha, groups, confidence = options.alpha, options.groups, options.confidence
-    one_sided = options._replace(confidence=2.0 * confidence - 1.0)
+    one_sided = options._replace(confidence=max(2.0 * confidence - 1.0, 1e-3))  # a half has no interval of its own
     most = same.estimate("dr", one_sided).alpha_performance.high
     achieved = metrics.alpha_performance(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=groups)
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
