@@ -4,22 +4,39 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adaptive adversaries alpha alpha_change arms cholesky conformance \
-	edges_policies errata evaluation evaluation_available features follow golden grouped groups learning_once math \
-	metrics offline offline_groups policies run simulation snapshots streams))
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversaries alpha alpha_change arms cholesky conformance \
+	edges_policies errata events evaluation evaluation_available features golden grouped groups learning_once math \
+	metrics offline offline_groups policies run simulation snapshots streams welfare))
 
-.PHONY: run serve test bench lint lock sbom clean
+# The tests that take longest; `make check` leaves them out.
+LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms conformance docs drill \
+	edges_evaluation edges_policies engine_copies engine_crashes engine_expiry engine_faults engine_memory engine_model \
+	evaluation evaluation_available experiments features frontier full_disk fuzz_http grouped report results \
+	service_access service_connections service_limits service_process service_schema start))
 
-run: $(VENV)/installed
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+.PHONY: run serve check test bench lint lock sbom clean
+
+run: $(VENV)/installed-lab
 	$(BIN)/alphafair reproduce
 
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
 	$(BIN)/python examples/shop/run.py
 
+# In two minutes, once kernels are compiled: a representative part of the tests, style and types.
+check: $(VENV)/installed-test
+	$(BIN)/python -m tests.kernels
+	$(PYTEST) $(LONG)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not compiled" $(INTERPRETED) \
+	$(BIN)/python -m tests.kernels
+	$(PYTEST)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not compiled" $(INTERPRETED) \
 		--cov=alphafair --cov-branch --cov-report=
 	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/math/*,*/alphafair/algorithms/*,*/alphafair/offline/*,*/alphafair/policy/memory.py,*/alphafair/metrics.py"
 	$(MAKE) --no-print-directory lint
@@ -54,21 +71,10 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --disable-pip-version-check --editable .
+# What an extra of pyproject.toml installs: lab, service, test or bench.
+$(VENV)/installed-%: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[$*]"
 	touch $@
-
-$(VENV)/installed-service: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[service]"
-	touch $@ $(VENV)/installed
-
-$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[test]"
-	touch $@ $(VENV)/installed
-
-$(VENV)/installed-bench: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[bench]"
-	touch $@ $(VENV)/installed
 
 $(VENV)/installed-lock: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check "uv>=0.9" "cyclonedx-bom>=7"

@@ -21,10 +21,9 @@ import numpy as np
 import polars as pl
 
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Log, Stream, offline_optimum, simulate
-from alphafair.evaluation import ESTIMATORS, LogFile, evaluate
-from alphafair.evaluation import batches as pieces
-from alphafair.evaluation.estimate import METRICS, PLAIN
-from alphafair.evaluation.scores import score
+from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, log_rows
+from alphafair.evaluation.estimates import METRICS, PLUG_IN
+from alphafair.evaluation.estimators import Scoring, score
 from alphafair.jit import long_kernel
 from benchmarks.table import Row, duration, faster
 from benchmarks.timing import best, seconds
@@ -224,17 +223,17 @@ def accuracy(n_logs: int = N_LOGS, only: str = "") -> None:
     """A table in markdown: for every setting, estimator and verdict that at least a thirtieth of the logs got, the bias
     and root mean squared error, in per cent of the truth, and how often each 95% interval covers. "clipped" and
     "switch" are of the logs in which a weight is cut: in others they are "ips" and "dr"."""
-    pieces.MOST_GROUPS = 400  # rows put together by chance are as sure as rows, and quicker
+    log_rows.MOST_CLUSTERS = 400  # random clusters have the spread of rows, and are faster
     heads = ["setting", "estimator", "verdict", *(f"{m}: bias, error" for m in ("Σφ", "average reward")), *METRICS]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for setting in (each for each in settings() if only in each.name):
         target, alpha, weights = setting.target, setting.alpha, setting.visits[:, None]
         earned = 1.0 + setting.n_rounds * (weights * target * setting.means).sum(axis=0)
-        truth = {metric: float(PLAIN[metric](earned, alpha)) for metric in METRICS}
+        truth = {metric: float(PLUG_IN[metric](earned, alpha)) for metric in METRICS}
         found: dict[Any, list[Any]] = {}
         for seed in range(n_logs):
             log = drawn_log(np.random.default_rng([7, seed]), setting)
-            is_cut = score(log, target[None], ESTIMATORS["clipped"]).cut.any()
+            is_cut = score(log, [Scoring(target[None], ESTIMATORS["clipped"])])[0].cut.any()
             for estimator in ESTIMATORS if is_cut else NEVER_CUT:
                 estimate = evaluate(log, target, alpha=alpha, estimator=estimator, n_replicates=200)
                 found.setdefault((estimator, estimate.verdict), []).append(estimate)

@@ -16,9 +16,9 @@ import numpy as np
 
 from alphafair import Log
 from alphafair.evaluation import ESTIMATORS, logged_policy
-from alphafair.evaluation.log_scores import left_out
-from alphafair.evaluation.model import fit
-from alphafair.evaluation.scores import count_cells, score
+from alphafair.evaluation.estimators import Scoring, score
+from alphafair.evaluation.optima import survey
+from alphafair.evaluation.reward_model import fit, left_out
 
 COLUMNS = {"context": "position", "arm": "item_id", "reward": "click", "propensity": "propensity_score"}
 AGREEMENT = 1e-9
@@ -27,7 +27,7 @@ AGREEMENT = 1e-9
 def compared(ope: Any, log: Log, policy: Any) -> Iterator[tuple[str, float, float]]:
     """The mean reward of a round by each estimator: its name, ours, theirs."""
     rows = np.arange(log.n_rounds)
-    model = fit(count_cells(log))
+    model = fit(survey(log).cells)
     means = model.means[log.contexts]
     means[rows, log.arms] = [
         left_out(model, c, a, r) for c, a, r in zip(log.contexts, log.arms, log.rewards, strict=True)
@@ -44,7 +44,7 @@ def compared(ope: Any, log: Log, policy: Any) -> Iterator[tuple[str, float, floa
         ("snips", ope.SelfNormalizedInverseProbabilityWeighting()),
         ("dr", ope.DoublyRobust()),
     ):
-        earned = score(log, policy[None], ESTIMATORS[name]).earned()[0]
+        earned = score(log, [Scoring(policy[None], ESTIMATORS[name], model)])[0].accounts()[0]
         yield name, float((earned - 1.0).sum() / log.n_rounds), float(theirs.estimate_policy_value(**given))
 
 

@@ -15,25 +15,22 @@ import alphafair
 from alphafair import (
     algorithms,
     checks,
-    contexts,
     data,
     engine,
+    errors,
     evaluation,
     figures,
     groups,
     metrics,
     offline,
-    rewards,
+    preprocessing,
     run,
-    simulation,
     streams,
-    types,
-    validate,
+    values,
 )
 from alphafair.service import client
 
 PAGE = Path(__file__).with_name("api.md")
-ERRORS = ("Mismatch", "PolicyFailed", "Refused", "Unavailable")
 
 
 def names_of(module: ModuleType) -> list[str]:
@@ -51,19 +48,19 @@ def names_of(module: ModuleType) -> list[str]:
 
 SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Policies": [(algorithms, [*algorithms.CLASSES, "POLICIES", "load_policy", "register"])],
-    "What all policies share": [(algorithms, ["BasePolicy"]), (types, ["Policy"])],
+    "What all policies share": [(algorithms, ["BasePolicy"]), (values, ["Policy"])],
     "Whom to be fair to": [(groups, ["Groups"])],
-    "Values": [(types, ["Decision", "DescribedDecision", "Log", *(n for n in names_of(types) if n != "Policy")])],
-    "Running": [(simulation, names_of(simulation)), (run, names_of(run))],
+    "Values": [(values, [name for name in names_of(values) if name != "Policy"])],
+    "Running": [(run, names_of(run))],
     "Hindsight": [(offline, names_of(offline))],
     "Metrics": [(metrics, names_of(metrics))],
     "From logs": [(evaluation, names_of(evaluation))],
     "Streams": [(streams, names_of(streams))],
     "Data sets": [(data, names_of(data))],
-    "Contexts from features": [(contexts, names_of(contexts))],
-    "The engine": [(engine, [name for name in names_of(engine) if name not in ERRORS])],
+    "Preparing data": [(preprocessing, names_of(preprocessing))],
+    "The engine": [(engine, names_of(engine))],
     "Clients of the service": [(client, ["Client", "AsyncClient", "ServiceError"])],
-    "Rewards, errors": [(rewards, names_of(rewards)), (validate, ["InvalidArgument"]), (engine, [*ERRORS])],
+    "Errors": [(errors, names_of(errors))],
     "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
     "Policies of your own": [
         (alphafair.extend, ["PlainPolicy", "Array", "Number", "Accounts"]),

@@ -581,7 +581,7 @@ def test_below_1_it_is_the_policy_with_groups(floor: Any) -> None:
     uniforms = np.random.default_rng(6).random(80)
 
     def owed() -> Any:
-        return naive_groups.Owed(labels, entitled, floor)
+        return naive_groups.GroupTerms(labels, entitled, floor)
 
     def books() -> Books:
         return Books(labels, entitled, floor)

@@ -30,7 +30,7 @@ from alphafair.values import Feedback
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
 SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
-HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy"}
+HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy", "jinja2", "msgspec", "sklearn"}
 
 
 def run(*arguments: str, columns: int = 80) -> Any:
@@ -107,7 +107,7 @@ def test_module_is_the_program() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)])
 def test_help_is_light(arguments: list[str]) -> None:
     code = f"""
-import resource, sys
+import sys
 from alphafair.cli import app
 try:
     app({arguments!r}, prog_name="alphafair")
@@ -115,16 +115,14 @@ except SystemExit as end:
     assert not end.code, end.code
 print()
 print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {HEAVY!r}))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
 """
-    loaded, seconds = python(code).splitlines()[-2:]
+    loaded = python(code).splitlines()[-1]
     assert loaded == "", f"{arguments} loads {loaded}"
-    assert float(seconds) < 0.4, f"{arguments} took {seconds} s of processor time"
 
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "Made here: ratings, drifting-ratings, greedy-trap or impossibility." in text
+    assert "A synthetic stream: ratings, drifting-ratings, greedy-trap or impossibility." in text
     assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap"} == {
         name.replace("_", "-")
         for name in streams.__all__
@@ -195,7 +193,7 @@ def test_where_there_is_no_gap_to_close_it_says_so(tmp_path: Path) -> None:
     words = " ".join(answer.stdout.split())
     assert "No gap to close: the best fixed policy in hindsight, which scores 36.65 (proved to within" in words
     assert "is worth only 0.00% more reward than uniform play, which scores 36.65." in words
-    assert "of the way from uniform play" not in words
+    assert "share of the gap" not in words
     numbers = json.loads((tmp_path / "results.json").read_text())
     assert [each["gap_closed"] for each in numbers["policies"]] == [None, None]
     assert 0.0 < numbers["hindsight"]["gap_to_close"] < 1e-4
@@ -211,9 +209,9 @@ def test_bounds_that_say_nothing_are_marked(tmp_path: Path) -> None:
     assert bound["regret_bound"] > best - metrics.approximation_factor(0.9) * 19 / 0.1
     assert bound["regret_bound_vacuous"]
     assert not any(each["vacuous"] for each in numbers["certificates"])
-    said = "It says nothing yet: from accounts that begin with 1 no run can be farther behind."
+    said = "It is vacuous so far: accounts begin with 1, so no run can be farther behind."
     assert said in " ".join(answer.stdout.split())
-    assert "That says nothing" not in answer.stdout
+    assert "It is vacuous:" not in answer.stdout
 
 
 def test_table_fits_and_marks_the_best(printed: tuple[str, Path], numbers: dict[str, Any]) -> None:
@@ -248,7 +246,7 @@ def test_certificates_are_sentences(printed: tuple[str, Path], numbers: dict[str
 
 def test_the_picture_is_where_the_table_says(printed: tuple[str, Path]) -> None:
     text, folder = printed
-    assert f"Picture saved: {folder / 'overview.png'}" in text
+    assert f"Figure saved: {folder / 'overview.png'}" in text
     header = (folder / "overview.png").read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1600, 900)
@@ -369,7 +367,7 @@ def test_a_sound_policy_passes() -> None:
     lines = re.findall(r"^(pass|skip|FAIL)  (.+?) +\d+\.\d\d s$", answer.stdout, flags=re.MULTILINE)
     assert [name.replace(" ", "_") for _, name in lines] == list(CHECKS)
     assert ("skip", "leans toward reward") in lines
-    assert "does not apply: the policy says that it does not learn" in answer.stdout
+    assert "does not apply: the policy declares that it does not learn" in answer.stdout
     assert re.search(r"\d+ passed, 0 failed, \d+ did not apply; ", answer.stdout)
 
 
@@ -471,7 +469,7 @@ def test_offline_of_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     lines = (tmp_path / "output" / "distributions-0.csv").read_text().splitlines()
     assert lines == ["context,jazz,rock", "new,1.0,0.0", "old,0.0,1.0"]
     table = run("offline", "w.csv")
-    assert "No split, however clever, is worth more than value + gap" in table.stdout
+    assert "No split is worth more than value + gap" in table.stdout
     wrong = run("offline", "w.csv", "--context", "contxt")
     assert wrong.exit_code == 2
     assert "Did you mean 'context'?" in wrong.stderr
@@ -484,7 +482,7 @@ def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     common = ("simulate", "--data", "rounds.csv", "--context", "user", "--policy", "alpha-fair", "--json")
     refused = run(*common)
     assert refused.exit_code == 2
-    assert "rounds.csv, line 2: rock must be in [0, 1]; got 5.0. Say --reward-range 1 5, or name the" in refused.stderr
+    assert "rounds.csv, line 2: rock must be in [0, 1]; got 5.0. Pass --reward-range 1 5, or the" in refused.stderr
     assert not (tmp_path / "output").exists(), "bad input changes nothing"
     some = run(*common, "--reward-range", "1", "5", "--arm", "jazz")
     assert json.loads(some.stdout)["arms"] == 1
@@ -522,9 +520,9 @@ def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Pat
     assert refused.exit_code == 2
     where = "line 3: rock must be at least 0; got -5.0" if door == ("offline",) else "line 2: jazz must be in [0, 1]"
     assert f"t.csv, {where}" in refused.stderr
-    assert "Say --reward-range -5 5, or name the --arm columns." in refused.stderr
+    assert "Pass --reward-range -5 5, or the columns of rewards with --arm." in refused.stderr
     for limits, words in {
-        ("0", "5"): "t.csv, line 3: rock must be in [0, 5]; got -5.0. Say --reward-range -5 5",
+        ("0", "5"): "t.csv, line 3: rock must be in [0, 5]; got -5.0. Pass --reward-range -5 5",
         ("5", "-5"): "--reward-range must be two numbers, LOW below HIGH; got [5.0, -5.0]. Say the lower number first.",
         ("0", "inf"): "--reward-range must be two numbers, LOW below HIGH; got [0.0, inf]",
         ("nan", "5"): "--reward-range must be two numbers, LOW below HIGH; got [nan, 5.0]",
@@ -543,7 +541,7 @@ def test_both_doors_read_a_table_in_one_way(door: tuple[str, ...], tmp_path: Pat
 def test_rewards_that_are_all_equal_get_a_range_with_room(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz\na,5\nb,5\n")
     answer = run("simulate", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path / "out"))
-    assert "Say --reward-range 0 5" in answer.stderr
+    assert "Pass --reward-range 0 5" in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -597,7 +595,7 @@ def test_a_total_that_is_negative_or_huge_is_named_in_its_place(tmp_path: Path) 
     path = tmp_path / "t.csv"
     for cell, words in {
         "-5": "line 3: jazz must be at least 0; got -5.0. These look like totals: map the rewards before adding them",
-        "1e300": "line 3: jazz must be a number in [-1e+100, 1e+100]; got 1e+300. Correct it, leave that row out",
+        "1e300": "line 3: jazz must be a number in [-1e+100, 1e+100]; got 1e+300. Correct it, delete that row",
     }.items():
         path.write_text(f"context,jazz\na,7\nb,{cell}\n")
         answer = run("offline", str(path), "--output", str(tmp_path / "out"))
@@ -627,7 +625,7 @@ def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz,rock\na,5,1\nb,5,4\n")
     answer = run("offline", str(tmp_path / "t.csv"), "--output", str(tmp_path), "--tolerance", "0", "--alpha", "0.9")
     assert answer.exit_code == 0
-    assert "(!) the gap is larger than was asked for" in answer.stdout
+    assert "(!) the gap is larger than --tolerance" in answer.stdout
     assert answer.stderr == ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphafair import Log
+from alphafair import Log, tables
 from alphafair.evaluation import evaluate, frontier
 from tests.test_cli import run
 from tests.test_evaluation import made_log, world
@@ -107,7 +107,7 @@ def evaluated(log_file: Path, folder: Path, *options: str) -> tuple[dict[str, An
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of the time."""
-    monkeypatch.setattr("alphafair.lab.log_report.save_figure", lambda *_: "")
+    monkeypatch.setattr("alphafair.pages.save_figure", lambda *_: "")
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -124,24 +124,24 @@ def test_options_of_evaluate_reach_every_policy_that_has_them(log_file: Path, tm
         after, words = evaluated(log_file, tmp_path, option, value)
         changed = [name for name in before if before[name]["jain_index"] != after[name]["jain_index"]]
         assert [name.removeprefix("alpha-fair-adaptive, ") for name in changed] == reached
-        unreached = f"{option} is for fixed policies: it changes nothing in alpha-fair-adaptive."
+        unreached = f"{option} is for fixed policies: it has no effect on alpha-fair-adaptive."
         assert words.count(unreached) == (2 if len(reached) < len(every) else 0)
         if option == "--confidence":
             assert {each["confidence"] for each in after.values()} == {0.6}
             for wide, narrow in ((before[name]["jain_index"], after[name]["jain_index"]) for name in before):
                 assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"]
     floors = evaluated(log_file, tmp_path, "--pull-floor", "0.1")[1]
-    assert floors.count("Floors change nothing in uniform: only fair and alpha-fair-adaptive keep them.") == 2
+    assert floors.count("Floors have no effect on uniform: only fair and alpha-fair-adaptive keep them.") == 2
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([*LEARNS, "--estimator", "ips"], "--estimator must be left out where every policy learns; got 'ips'"),
-        ([*LEARNS, "--replicates", "200"], "--replicates must be left out where every policy learns; got 200"),
-        ([*LEARNS, "--user", "id"], "--user must be left out where every policy learns; got 'id'"),
-        (["--policy", "uniform", "--pull-floor", "0.1"], "--pull-floor must be left out where no policy keeps floors"),
-        (["--policy", "scale-free", "--pull-floor", "0.1"], "--pull-floor must be left out where no policy keeps"),
+        ([*LEARNS, "--estimator", "ips"], "--estimator must be omitted where every policy learns; got 'ips'"),
+        ([*LEARNS, "--replicates", "200"], "--replicates must be omitted where every policy learns; got 200"),
+        ([*LEARNS, "--user", "id"], "--user must be omitted where every policy learns; got 'id'"),
+        (["--policy", "uniform", "--pull-floor", "0.1"], "--pull-floor must be omitted where no policy keeps floors"),
+        (["--policy", "scale-free", "--pull-floor", "0.1"], "--pull-floor must be omitted where no policy keeps"),
     ],
 )
 def test_options_that_reach_no_policy_are_refused(log_file: Path, tmp_path: Path, given: list[str], words: str) -> None:
@@ -172,15 +172,15 @@ def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_frontier_says_whose_optimum_it_means(log_file: Path, tmp_path: Path) -> None:
+def test_a_frontier_names_the_optimum_of_its_bands(log_file: Path, tmp_path: Path) -> None:
     options = ["--context", "who", "--output", str(tmp_path), "--replicates", "100", "--alpha", "0.5"]
     for given, whose in (
-        ([], "the rewards that these very rounds would have paid, luck included"),
-        (["--optimum", "expected"], "what arms pay on average in these rounds' contexts"),
+        ([], "the rewards of all arms in these rounds, including chance"),
+        (["--optimum", "expected"], "the expected rewards of all arms in these rounds' contexts"),
     ):
         answer = run("frontier", str(log_file), *options, *given)
         assert answer.exit_code == 0, answer.output
-        assert f"where the curve of the optimum lies, at 95%: that of {whose}." in " ".join(answer.stdout.split())
+        assert f"in brackets the 95% band of the optimum, for {whose}." in " ".join(answer.stdout.split())
         assert whose.replace("'", "&#39;") in (tmp_path / "frontier.html").read_text(encoding="utf-8")
         assert json.loads((tmp_path / "frontier.json").read_text())["optimum"] == (given or ["", "realised"])[1]
     refused = run("frontier", "no-such-file.csv", "--optimum", "true")
@@ -191,7 +191,7 @@ def test_a_frontier_says_whose_optimum_it_means(log_file: Path, tmp_path: Path) 
 def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None:
     sound = run("doctor", str(log_file), "--context", "who", "--id", "id", "--output", str(tmp_path))
     assert sound.exit_code == 0, sound.output
-    assert "nothing must be mended" in sound.stdout
+    assert "nothing must be corrected" in sound.stdout
     assert files(tmp_path, "doctor")
     frame = pl.read_csv(log_file).with_columns(propensity=pl.when(pl.col("id") == 7).then(0.0).otherwise("propensity"))
     frame.write_csv(tmp_path / "bad.csv")
@@ -204,7 +204,7 @@ def test_doctor_exits_with_what_it_found(log_file: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["evaluate", "LOG"], "Name the column that you mean (context=, --context)"),
+        (["evaluate", "LOG"], "Pass the name of a column (context=, --context)"),
         (["evaluate", "LOG", "--context", "who", "--policy", "alpha-fiar"], "Did you mean 'alpha-fair-bandit'"),
         (["evaluate", "LOG", "--context", "who", "--estimator", "magic"], "estimator must be one of"),
         (["evaluate", "LOG", "--context", "who", "--policy", "missing.csv"], "missing.csv must be a file"),
@@ -253,12 +253,64 @@ def test_json_is_all_that_comes_unless_a_folder_is_named(
     assert len(left_behind(tmp_path / "here" / "there")) >= 2
 
 
+@pytest.mark.parametrize("command", ["doctor", "evaluate", "frontier", "offline"])
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_commands_write_no_files_without_a_folder(
+    log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, extra: list[str]
+) -> None:
+    options = {"doctor": [], "evaluate": ["--replicates", "100"], "frontier": ["--replicates", "100", "--alpha", "0.5"]}
+    if command == "offline":
+        path = tmp_path.parent / "rounds.csv"
+        path.write_text("context,x,y\na,1,0\nb,0,1\n")
+        given = [str(path)]
+    else:
+        given = [str(log_file), "--context", "who", *options[command]]
+    monkeypatch.chdir(tmp_path)
+    answer = run(command, *given, *extra)
+    assert answer.exit_code == 0, answer.output
+    assert "Page:" not in answer.stdout
+    assert [*tmp_path.iterdir()] == []
+    if extra:
+        json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [[], ["logged"], ["logged", "uniform", "fair", "even.csv", "even2.csv"], ["uniform", "alpha-fair-bandit"]],
+)
+@pytest.mark.parametrize("available", [False, True])
+def test_evaluate_reads_its_file_at_most_three_times(
+    log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policies: list[str], available: bool
+) -> None:
+    """Every pass over a file goes through two methods, which are counted here."""
+    path, reads = log_file, []
+    if available:
+        path = tmp_path / "stock.csv"
+        pl.read_csv(log_file).with_columns(available=pl.lit("[0, 1, 2, 3]")).write_csv(path)
+    shares = pl.DataFrame({"context": [f"user {c}" for c in range(3)], **{str(arm): [0.25] * 3 for arm in range(4)}})
+    for name in ("even.csv", "even2.csv"):
+        shares.write_csv(tmp_path / name)
+    for method in ("read", "batches"):
+        original = getattr(tables.Table, method)
+
+        def counted(table: tables.Table, original: Any = original) -> Any:
+            reads.append(table.label)
+            return original(table)
+
+        monkeypatch.setattr(tables.Table, method, counted)
+    monkeypatch.chdir(tmp_path)
+    chosen = [word for name in policies for word in ("--policy", name)]
+    answer = run("evaluate", str(path), "--context", "who", "--replicates", "100", *chosen, "--json")
+    assert answer.exit_code == 0, answer.output
+    assert 1 <= reads.count(str(path)) <= 3
+
+
 def test_the_doctor_writes_nothing_unless_a_folder_is_named(
     log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = run("doctor", str(log_file), "--context", "who")
     assert answer.exit_code == 0, answer.output
-    assert "nothing must be mended" in answer.stdout
+    assert "nothing must be corrected" in answer.stdout
     assert "Page:" not in answer.stdout
     assert left_behind(tmp_path) == []

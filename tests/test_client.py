@@ -1135,7 +1135,7 @@ except ImportError as problem:
     print(problem)
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == 'The client needs h11. Run: pip install "alphafair[client]"'
+    assert answer.stdout.strip() == "The client needs h11: pip install 'alphafair[client]'"
     assert alphafair.Client is Client
 
 

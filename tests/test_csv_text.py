@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from alphafair import Log
 from alphafair.cli import app as program
 from alphafair.cli.evaluate import read_distributions
-from alphafair.data.csv_text import marked, unmarked
-from alphafair.data.log_table import EXPORTED
 from alphafair.engine import Engine
 from alphafair.evaluation import LogFile
+from alphafair.tables import escape_formulas, unescape_formulas
+from alphafair.values.log_table import EXPORTED
 
 HOSTILE = [
     "=1+1",
@@ -35,13 +35,13 @@ HOSTILE = [
 
 
 def written(text: str) -> str:
-    return str(pl.select(marked(pl.lit(text))).item())
+    return str(pl.select(escape_formulas(pl.lit(text))).item())
 
 
 @given(st.text(alphabet="'=+-@\t\rab1.", max_size=6))
 def test_text_can_be_read_back_and_is_no_formula(text: str) -> None:
     shown = written(text)
-    assert pl.select(unmarked(pl.lit(shown))).item() == text
+    assert pl.select(unescape_formulas(pl.lit(shown))).item() == text
     if shown[:1] in {*"=+-@\t\r"}:  # nothing but a plain number, which is no formula
         assert shown[0] in "+-"
         float(shown)

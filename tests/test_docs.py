@@ -73,6 +73,17 @@ def test_local_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(found), f"{name(page)} links to {target}: no such heading"
 
 
+def test_the_flows_name_files_that_exist_each_once() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Four flows")[1].split("\n## ")[0]
+    flows = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    assert flows
+    for flow in flows:
+        files = [line.split()[0] for line in flow.splitlines()]
+        assert len({*files}) == len(files)
+        missing = [file for file in files if not (ROOT / "src" / "alphafair" / file).exists()]
+        assert missing == [], "draw the flows of CONTRIBUTING.md again"
+
+
 def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
     """A pattern that never matched would make the test above pass."""
     page = tmp_path / "page.md"
@@ -102,7 +113,7 @@ def test_every_name_is_on_the_page_of_names() -> None:
     assert tool("make_api").page() == kept, "run: python docs/make_api.py"
     headings = set(re.findall("^### `(.*)`$", kept, re.MULTILINE))
     missing = []
-    for public in (*alphafair.__all__, *alphafair._CLIENTS):
+    for public in (*alphafair.__all__, "figures", *alphafair._CLIENTS):
         value = getattr(alphafair, public)
         if not inspect.ismodule(value):
             missing += [public] * (public not in headings and not public.startswith("__"))

@@ -24,12 +24,13 @@ from alphafair.evaluation import (
     simulate_model,
     warm_start,
 )
-from alphafair.evaluation.batches import reward_unit
-from alphafair.evaluation.estimate import METRICS
-from alphafair.evaluation.plausible import _drawn, plausible_totals
-from alphafair.evaluation.scores import count_cells, score
+from alphafair.evaluation.estimates import METRICS
+from alphafair.evaluation.log_rows import reward_unit
+from alphafair.evaluation.optima import survey
+from alphafair.evaluation.reward_model import _drawn, plausible_totals
 from tests import search_evaluation as search
 from tests import searching
+from tests.test_evaluation import scores_of
 
 SHAPES = {
     "clicks": lambda rng, n: (rng.random(n) < 0.3).astype(float),
@@ -54,7 +55,7 @@ def paid_log(shape: str, scale: Any = 1.0, *, seed: int = 0, n_rounds: int = 200
 def test_rewards_of_any_size_and_shape_have_plausible_totals(shape: str, scale: Any) -> None:
     """Clicks that pay 10 in place of 1 made a matrix that was not positive definite three times in four."""
     for seed in range(5):
-        cells = count_cells(paid_log(shape, scale, seed=seed))
+        cells = survey(paid_log(shape, scale, seed=seed)).cells
         for totals in plausible_totals(cells, 2, seed):
             assert np.isfinite(totals).all()
             assert (totals >= 0.0).all()
@@ -64,8 +65,8 @@ def test_rewards_of_any_size_and_shape_have_plausible_totals(shape: str, scale: 
 def test_plausible_totals_scale_with_rewards(shape: str) -> None:
     """Per arm: what one arm pays is drawn the same, in its own units, whatever the others pay."""
     scale = np.array([1e-6, 10.0, 1.0, 1e50, 3.0, 1e-3, 1e6, 7.0, 1e20, 0.5])
-    plain = list(plausible_totals(count_cells(paid_log(shape)), 3, seed=1))
-    scaled = list(plausible_totals(count_cells(paid_log(shape, scale)), 3, seed=1))
+    plain = list(plausible_totals(survey(paid_log(shape)).cells, 3, seed=1))
+    scaled = list(plausible_totals(survey(paid_log(shape, scale)).cells, 3, seed=1))
     for one, other in zip(plain, scaled, strict=True):
         np.testing.assert_allclose(other / scale, one, rtol=1e-6, atol=1e-9 * one.max())
 
@@ -138,7 +139,7 @@ def test_what_is_found_does_not_depend_on_the_currency(shape: str, estimator: st
 @pytest.mark.parametrize("scale", [2.0**-300, 2.0**40, 2.0**325])
 def test_a_power_of_two_changes_no_digit(scale: float) -> None:
     log = paid_log("purchases")
-    one, other = (score(each, TARGET[None], ESTIMATORS["dr"]) for each in (log, scaled(log, scale)))
+    one, other = (scores_of(each, TARGET, "dr") for each in (log, scaled(log, scale)))
     assert other.unit == scale * one.unit
     assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("sums", "shares", "arm_weights"))
 
@@ -290,7 +291,7 @@ def test_accounts_beyond_floating_point_are_refused_by_name(beyond: float) -> No
 @pytest.mark.parametrize("size", [5e-324, 1e-200, 1e154, 1e200, 1e250])
 def test_bands_over_seeds_of_any_size(size: float) -> None:
     band = metrics.average_over_seeds([0.0, size, 2.0 * size] if size < 1e250 else [-size, 0.0, size])
-    half = band.high - band.mean
+    half = band.high - band.value
     assert half == pytest.approx(2.484 * size, rel=1e-3) or size == 5e-324
     with pytest.raises(InvalidArgument, match="samples must be numbers in"):
         metrics.average_over_seeds([1e251, 0.0])
@@ -341,10 +342,10 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(search, "offline_optimum", lambda *args, **said: replace(solved(*args, **said), gap=0.0))
         assert "value" in str(planted("offline"))
     with monkeypatch.context() as patch:
-        patch.setattr("alphafair.evaluation.intervals.Interval.within", lambda interval, low, high: interval)
+        patch.setattr("alphafair.values.Interval.clip", lambda interval, low, high: interval)
         assert " in [" in str(planted("evaluate"))
     with monkeypatch.context() as patch:
-        patch.setattr("alphafair.evaluation.scores.reward_unit", lambda log: 1.0)
+        patch.setattr("alphafair.evaluation.estimators.reward_unit", lambda log: 1.0)
         assert "times" in str(planted("evaluate"))
     with monkeypatch.context() as patch:
         patch.setattr("alphafair.metrics.shares", lambda earned: earned / (earned**2).sum())

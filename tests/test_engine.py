@@ -613,7 +613,7 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     with (
         Engine.open(engine._store.path, read_only=True) as reader,
-        pytest.raises(RequestError, match="by this code"),
+        pytest.raises(RequestError, match="by this version"),
     ):
         reader.verify()
     engine = reopened(engine, clock)

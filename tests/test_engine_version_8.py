@@ -139,7 +139,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
             problem = engine.experiment("started").unhealthy
             assert problem is not None
             assert "state.version must be 4; got 2" in problem
-            assert "laid out as in an older alphafair" in problem
+            assert "written by an older version" in problem
             with pytest.raises(PolicyFailed):
                 engine.decide("started", "visitor 0")
             with pytest.raises(PolicyFailed, match=r"state\.version must be 4; got 2"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from alphafair import (
     offline_optimum,
     simulate,
 )
-from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, intervals
-from alphafair.evaluation.batches import batches, group_count
-from alphafair.evaluation.estimate import METRICS, PLAIN
+from alphafair.evaluation import ESTIMATORS, LogFile, evaluate, evaluate_all, frontier, intervals, logged_policy
+from alphafair.evaluation.estimates import METRICS, PLUG_IN, rewarded_rounds
+from alphafair.evaluation.estimators import Scores, ScoreSums, Scoring, score
 from alphafair.evaluation.intervals import Level
-from alphafair.evaluation.scores import Scores, score
-from alphafair.evaluation.verdict import rewarded_rounds
+from alphafair.evaluation.log_rows import add_up, batches, cluster_count
+from alphafair.evaluation.optima import SituationCounts, survey
+from alphafair.evaluation.reward_model import FoldCells, fit
 from tests import naive_evaluation as naive
 
 
@@ -57,13 +59,20 @@ def small_log(n_rounds: int = 300, seed: int = 3) -> tuple[Log, Any]:
     return made_log(np.random.default_rng(seed), n_rounds, means, visits, logging), target
 
 
+def scores_of(log: Any, policy: Any, estimator: str) -> Scores:
+    """The scores of one policy, with the model of the log where the estimator has one."""
+    chosen = ESTIMATORS[estimator]
+    model = fit(survey(log).cells) if chosen.with_model else None
+    return score(log, [Scoring(np.asarray(policy)[None], chosen, model)])[0]
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("n_rounds", [40, 300])
 def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> None:
     log, target = small_log(n_rounds)
     sharp = np.eye(4)[[0, 1, 2, 3, 0]]  # weights above the root of 40 rows: clipping and switching show
     for policy in (target, sharp):
-        found = score(log, policy[None], ESTIMATORS[estimator]).accounts()[0]
+        found = scores_of(log, policy, estimator).accounts()[0]
         expected = naive.accounts(log, policy.tolist(), estimator)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -71,24 +80,16 @@ def test_estimators_agree_with_plain_python(estimator: str, n_rounds: int) -> No
 def test_clipping_and_switching_do_something() -> None:
     log, _ = small_log(40)
     sharp = np.eye(4)[[0, 1, 2, 3, 0]]
-    found = {name: score(log, sharp[None], ESTIMATORS[name]).accounts() for name in ESTIMATORS}
+    found = {name: scores_of(log, sharp, name).accounts() for name in ESTIMATORS}
     assert not np.array_equal(found["ips"], found["clipped"])
     assert not np.array_equal(found["dr"], found["switch"])
 
 
 def test_shrinkage_is_that_of_random_effects() -> None:
-    from alphafair.evaluation.model import Cells, fit
-
     log, _ = small_log()
-    cells = Cells.blank(log.n_contexts, log.n_arms)
-    for rows in batches(log):
-        cells.add(rows)
-    assert fit(cells).shrinkage == pytest.approx(naive.shrinkage(log), rel=1e-9)
+    assert fit(survey(log).cells).shrinkage == pytest.approx(naive.shrinkage(log), rel=1e-9)
     one = Log(np.zeros(9, dtype=int), [0, 1, 2] * 3, np.linspace(0, 1, 9), np.full(9, 1 / 3))
-    cells = Cells.blank(1, 3)
-    for rows in batches(one):
-        cells.add(rows)
-    model = fit(cells)
+    model = fit(survey(one).cells)
     assert math.isinf(model.shrinkage), "one context: there is nothing but the arm's mean"
     np.testing.assert_allclose(model.means[0], [one.rewards[arm::3].mean() for arm in range(3)])
 
@@ -104,15 +105,15 @@ def test_the_log_valued_by_its_own_policy_is_what_it_earned() -> None:
     assert found.reward_per_round.value == pytest.approx(log.rewards.mean())
 
 
-def test_groups_are_rows_where_there_are_few_and_users_where_there_are_any() -> None:
+def test_clusters_are_rows_where_there_are_few_and_users_where_there_are_any() -> None:
     log, target = small_log()
-    (rows,) = batches(log)
-    assert rows.groups.tolist() == list(range(300))
+    ((_, rows),) = batches(log)
+    assert rows.clusters.tolist() == list(range(300))
     users = np.repeat(np.arange(30) + 2**40, 10)
     with_users = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=5, n_arms=4, users=users)
-    (rows,) = batches(with_users)
-    assert all(len(set(rows.groups[users == user])) == 1 for user in users)
-    assert len(set(rows.groups.tolist())) == 30
+    ((_, rows),) = batches(with_users)
+    assert all(len(set(rows.clusters[users == user])) == 1 for user in users)
+    assert len(set(rows.clusters.tolist())) == 30
     estimate = evaluate(with_users, target, n_replicates=100)
     assert estimate.verdict == "thin"
     assert "there are only 30 users" in estimate.reasons
@@ -130,24 +131,69 @@ def test_a_log_in_pieces_is_the_same_log(tmp_path: Path, monkeypatch: Any) -> No
         }
     )
     frame.write_parquet(tmp_path / "log.parquet", row_group_size=700)
-    monkeypatch.setattr("alphafair.evaluation.log_file.ROWS", 1000)
-    monkeypatch.setattr("alphafair.evaluation.batches.BLOCK", 512)
+    monkeypatch.setattr("alphafair.tables.BATCH_ROWS", 1000)
+    monkeypatch.setattr("alphafair.evaluation.log_rows.BATCH", 512)
     file = LogFile(tmp_path / "log.parquet")
     assert (file.n_rounds, file.n_contexts, file.n_arms) == (5000, 3, 4)
-    assert sum(part.n_rounds for part in file.batches()) == 5000
-    assert group_count(file) < 5000, "rows are put together by chance"
+    assert sum(len(part.contexts) for part in file.decisions()) == 5000
+    assert cluster_count(file) < 5000, "rows are assigned to clusters at random"
     whole, parts = evaluate(log, target, n_replicates=200), evaluate(file, target, n_replicates=200)
     np.testing.assert_allclose(parts.cumulative_rewards, whole.cumulative_rewards, rtol=1e-12)
     assert parts.jain_index == pytest.approx(whole.jain_index, rel=1e-9)
 
 
-def test_groups_by_chance_are_as_sure_as_rows(monkeypatch: Any) -> None:
-    """The spread of a bootstrap over 1,000 groups is that over 8,000 rows, up to the noise of both."""
+def test_sums_of_parts_merge_in_order_to_the_same_bits(monkeypatch: Any) -> None:
+    """Parts that are added up on their own, as workers would, and merged in order give the bits of a single pass."""
+    means, visits, logging, target = world(6, 3, 4)
+    log = made_log(np.random.default_rng(6), 5000, means, visits, logging)
+    log = replace(log, rewards=log.rewards * np.random.default_rng(7).random(5000))
+    monkeypatch.setattr("alphafair.evaluation.log_rows.PART", 700)
+    folds, model = np.arange(5000) % 2, fit(survey(log).cells)
+    policies = np.stack([target, logging])
+
+    def sums() -> list[Any]:
+        scoring = Scoring(policies, ESTIMATORS["dr"], model, folds)
+        return [ScoreSums(scoring, log), FoldCells(folds, 3, 4, 1.0), SituationCounts(5000, 4)]
+
+    monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", 5000)
+    whole, parts = add_up(log, sums), {}
+    for number, rows in batches(log):
+        for each in parts.setdefault(number, sums()):
+            each.add(rows)
+    assert len(parts) == 8
+    first = parts.pop(0)
+    for number in sorted(parts):
+        for each, later in zip(first, parts[number], strict=True):
+            each.merge(later)
+    for one, other in zip(whole[0].tally, first[0].tally, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(whole[1].table, first[1].table)
+    assert whole[2].found == first[2].found
+    monkeypatch.setattr("alphafair.evaluation.log_rows.PART", 1 << 20)
+    one_part = add_up(log, sums)
+    for one, other in zip(whole[0].tally, one_part[0].tally, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert whole[2].found == one_part[2].found
+
+
+def test_several_policies_at_once_are_each_policy_alone() -> None:
+    log, target = small_log()
+    together = evaluate_all(log, {"a": target, "b": "uniform", "c": "fair", "d": "logged"}, 0.5, n_replicates=100)
+    alone = {"a": target, "b": np.full((5, 4), 0.25), "d": logged_policy(log)}
+    for name, policy in alone.items():
+        assert together[name].as_dict() == evaluate(log, policy, 0.5, n_replicates=100).as_dict()
+    assert together["c"].as_dict() == frontier(log, [0.5], n_replicates=100).held_out[0].as_dict()
+    with pytest.raises(InvalidArgument, match="policies must be one of 'logged', 'uniform', 'fair'; got 'best'"):
+        evaluate_all(log, {"a": "best"})
+
+
+def test_random_clusters_have_the_spread_of_rows(monkeypatch: Any) -> None:
+    """The spread of a bootstrap over 1,000 clusters is that over 8,000 rows, up to the noise of both."""
     means, visits, logging, target = world(7, 3, 4)
     log = made_log(np.random.default_rng(7), 8000, means, visits, logging)
     widths = []
-    for n_groups in (1000, 8000):
-        monkeypatch.setattr("alphafair.evaluation.batches.MOST_GROUPS", n_groups)
+    for n_clusters in (1000, 8000):
+        monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", n_clusters)
         found = evaluate(log, target, estimator="ips", n_replicates=1000).average_reward
         widths.append(found.high - found.low)
     assert widths[0] / widths[1] == pytest.approx(1.0, abs=0.12)
@@ -229,14 +275,14 @@ def test_intervals_cover(
     The least and the greatest share may cover more often, since nobody knows whose they are. Where no weight is cut,
     "clipped" and "switch" are "ips" and "dr".
     """
-    monkeypatch.setattr("alphafair.evaluation.batches.MOST_GROUPS", 400)
+    monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", 400)
     means, visits, logging, target = world(1, n_contexts, n_arms)
     if kind == "fair":
         target = offline_optimum(n_rounds * visits[:, None] * means, alpha).distributions
     if kind == "rare":
         means = 0.05 * means
     earned = 1.0 + n_rounds * (visits[:, None] * target * means).sum(axis=0)
-    truth = {name: float(PLAIN[name](earned, alpha)) for name in METRICS}
+    truth = {name: float(PLUG_IN[name](earned, alpha)) for name in METRICS}
     covered: dict[Any, list[bool]] = {(each, name): [] for each in ("ips", "snips", "dr") for name in METRICS}
     for seed in range(N_LOGS):
         rng = np.random.default_rng([11, seed])
@@ -253,7 +299,7 @@ def test_intervals_cover(
                 interval = getattr(found, name)
                 covered[estimator, name].append(interval.low <= truth[name] <= interval.high)
         for limited, plain in (("clipped", "ips"), ("switch", "dr")) if seed < 10 else ():
-            ours, other = (score(log, target[None], ESTIMATORS[each]) for each in (limited, plain))
+            ours, other = (scores_of(log, target, each) for each in (limited, plain))
             np.testing.assert_array_equal(ours.sums, other.sums)
     for (estimator, name), inside in covered.items():
         assert len(inside) >= 0.9 * N_LOGS, "the others are called thin"
@@ -267,7 +313,7 @@ def test_uneven_rewards_count_for_less() -> None:
     for spread in (0.0, 0.8, 2.0):
         sizes = np.exp(spread * np.random.default_rng(1).normal(size=log.n_rounds))
         worth = Log(log.contexts, log.arms, log.rewards * sizes, log.propensities, n_contexts=5, n_arms=4)
-        found = rewarded_rounds(score(worth, target[None], ESTIMATORS["ips"]).arm_weights)
+        found = rewarded_rounds(scores_of(worth, target, "ips").arm_weights)
         np.testing.assert_allclose(found, naive.rewarded_rounds(worth, target.tolist()), rtol=1e-9)
         assert (found[0] == found[1]).all() == (spread == 0.0), "all clicks pay alike"
 
@@ -422,7 +468,7 @@ def test_a_context_per_row_is_too_thin() -> None:
     found = good(log, evaluation.logged_policy(log))
     assert found.verdict == "do not use"
     assert found.reasons == (
-        "rounds per context: 1, fewer than arms, which is too thin to tell what a policy earns in each",
+        "rounds per context: 1, fewer than arms, which are too few to estimate what a policy earns in each",
     )
 
 
@@ -466,7 +512,7 @@ def test_bias_of_the_plug_in_is_stated() -> None:
     errors, stated = [], []
     for seed in range(150):
         log = made_log(np.random.default_rng([9, seed]), 200, means, visits, logging)
-        earned = score(log, target[None], ESTIMATORS["ips"]).accounts()[0]
+        earned = scores_of(log, target, "ips").accounts()[0]
         truth = metrics.alpha_performance(1.0 + 200 * (visits[:, None] * target * means).sum(axis=0), 0.9)
         errors.append(float(metrics.alpha_performance(earned, 0.9) - truth))
         stated.append(evaluate(log, target, estimator="ips", n_replicates=100).bias["alpha_performance"])
@@ -494,7 +540,7 @@ def test_doubly_robust_is_never_much_worse_than_inverse_propensity(
     for seed in range(100):
         log = made_log(np.random.default_rng([13, seed]), n_rounds, means, visits, logging)
         for name, found in errors.items():
-            found.append(score(log, target[None], ESTIMATORS[name]).accounts()[0] - truth)
+            found.append(scores_of(log, target, name).accounts()[0] - truth)
     ips, dr = (float(np.sqrt(np.mean(np.square(found)))) for found in errors.values())
     assert dr <= 1.1 * ips, (dr, ips)
 

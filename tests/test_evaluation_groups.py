@@ -140,7 +140,7 @@ def test_the_commands_take_a_table_of_arms(world: Any, tmp_path: Path) -> None:
     assert "more than once: ['item 0']" in answer.output
     arms.with_columns(pl.Series("group", [None, *LABELS[1:]])).write_csv(tmp_path / "none.csv")
     answer = run.invoke(app, ["frontier", log_file, "--groups", str(tmp_path / "none.csv")])
-    assert "group of arm item 0" in answer.output
+    assert "line 2: group must be a value" in answer.output
     arms.select("arm").write_csv(tmp_path / "bare.csv")
     answer = run.invoke(app, ["simulate", "--groups", str(tmp_path / "bare.csv")])
     assert "Add a column group, entitlement or floor" in answer.output

@@ -320,7 +320,7 @@ def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_format")
 def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice: the second run computes nothing and writes the same bytes; no data set is needed."""
-    for module in (reproduction, sys.modules["alphafair.data.movielens_small"]):
+    for module in (reproduction, sys.modules["alphafair.data.movielens"]):
         monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
 

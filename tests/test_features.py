@@ -1,4 +1,4 @@
-"""Features: against the slow oracle in any order of events, compiled and stepwise, logs, threads, what is learned."""
+"""Features: compiled and stepwise runs, logs, threads, and what is learned."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ from alphafair import (
     DescribedDecision,
     InvalidArgument,
     Log,
-    State,
     Stream,
     Uniform,
-    load_policy,
     metrics,
     preprocessing,
     run,
@@ -32,7 +30,6 @@ from alphafair import (
     streams,
 )
 from alphafair.run import simulate_against
-from tests.naive_adaptive import AlphaFairAdaptive as Oracle
 
 FORMS = [(feedback, of) for feedback in ("bandit", "full") for of in ("context", "arms")]
 N_FEATURES = 3
@@ -50,78 +47,6 @@ def rounds(of: str, n_rounds: int = 300, n_arms: int = 4, n_contexts: int = 3, s
     told = 1 / (1 + np.exp(-z @ [1.0, -2.0, 0.5]))
     features = z if of == "arms" else z[:, 0]
     return Stream.from_arrays(rng.integers(0, n_contexts, n_rounds), told * rng.random(told.shape), features=features)
-
-
-# against the oracle
-
-
-def agree(ours: AlphaFairAdaptive, oracle: Oracle, z: np.ndarray) -> None:
-    live = ours.live_arms
-    oracle.show(z[live] if z.ndim == 2 else z)
-    for context in range(ours.n_contexts):
-        p = ours.probabilities(context, features=z)
-        assert p.sum() == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(p[live], oracle.probabilities(context), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(ours.accounts[live], oracle.accounts, rtol=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("feedback", "of"), FORMS)
-def test_any_order_of_events_agrees_with_the_oracle(feedback: str, of: str, seed: int) -> None:
-    """Choices, masks, late rewards, new contexts, new and retired arms, snapshots and restores, as they come."""
-    rng = np.random.default_rng([seed, len(of)])
-    scale = np.array([1.0, 1e-3, 100.0])
-    ours = made(feedback, of)
-    oracle = Oracle(2, 3, alpha=0.7, feedback=feedback, n_features=N_FEATURES, features_of=of)  # type: ignore[arg-type]
-    waiting: list[tuple[Any, Any]] = []
-    for _ in range(150):
-        z = scale * rng.normal(size=(ours.n_arms, N_FEATURES) if of == "arms" else N_FEATURES)
-        event = rng.choice(["now", "later", "late", "arm", "retire", "context", "snapshot"], p=EVENTS)
-        if event in ("now", "later"):
-            mask = np.isin(np.arange(ours.n_arms), [rng.choice(ours.live_arms)]) | (rng.random(ours.n_arms) < 0.7)
-            decision = ours.choose(int(rng.integers(ours.n_contexts)), rng=rng, features=z, available=mask)
-            assert decision.features is not None
-            assert np.array_equal(decision.features, z)
-            waiting.append((decision, rng.random(ours.n_arms) if feedback == "full" else float(rng.random())))
-        if event in ("now", "late") and waiting:
-            decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
-            ours.update(decision, reward)
-            learn(oracle, ours, decision, reward)
-        if event == "arm" and len(ours.live_arms) < 6:
-            ours.grow(n_arms=ours.n_arms + 1)
-            oracle.change_arms(list(range(oracle.n_arms)), [None])
-        if event == "retire" and len(ours.live_arms) > 1:
-            place = int(rng.integers(len(ours.live_arms)))
-            ours.retire(int(ours.live_arms[place]))
-            oracle.change_arms([k for k in range(oracle.n_arms) if k != place], [])
-        if event == "context" and ours.n_contexts < 4:
-            ours.grow(ours.n_contexts + 1)
-            oracle.grow(ours.n_contexts)
-        if event == "snapshot":
-            loaded = load_policy(State.from_bytes(ours.snapshot().to_bytes()))
-            assert isinstance(loaded, AlphaFairAdaptive)
-            ours = loaded
-        agree(ours, oracle, scale * rng.normal(size=(ours.n_arms, N_FEATURES) if of == "arms" else N_FEATURES))
-
-
-EVENTS = [0.44, 0.12, 0.16, 0.07, 0.06, 0.05, 0.1]
-
-
-def learn(oracle: Oracle, ours: AlphaFairAdaptive, decision: Any, reward: Any) -> None:
-    """What live arms learn from a decision that was made with other arms; those that came since had zeros."""
-    live, n = ours.live_arms, ours.n_arms
-    z = decision.features
-    if z.ndim == 2:
-        z = np.concatenate([z, np.zeros((n - len(z), N_FEATURES))])[live]
-    oracle.show(z)
-    padded = [
-        np.append(each, np.zeros(n - len(each)))[live] for each in (decision.probabilities, np.atleast_1d(reward))
-    ]
-    if ours.feedback == "full":
-        oracle.learn(decision.context, 0, 1.0, *padded)
-    elif decision.arm in live:
-        place = int(np.flatnonzero(live == decision.arm)[0])
-        oracle.learn(decision.context, place, decision.propensity, padded[0], reward)
 
 
 def test_a_term_that_has_always_been_zero_says_nothing() -> None:

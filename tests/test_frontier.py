@@ -38,12 +38,12 @@ from alphafair.evaluation import (
     simulate_model,
     warm_start,
 )
-from alphafair.evaluation.estimate import PLAIN
-from alphafair.evaluation.plausible import plausible_totals
-from alphafair.evaluation.scores import count_cells, score
+from alphafair.evaluation.estimates import PLUG_IN
+from alphafair.evaluation.optima import survey
+from alphafair.evaluation.reward_model import plausible_totals
 from alphafair.offline import context_reward_totals
 from tests import naive, naive_evaluation
-from tests.test_evaluation import made_log, world
+from tests.test_evaluation import made_log, scores_of, world
 
 DATA = Path(__file__).parent / "data"
 CURVES = ("average_reward", "jain_index", "least_share", "greatest_share")
@@ -66,7 +66,7 @@ def test_the_curve_from_a_log_covers_the_true_one() -> None:
         found = frontier(uniform_log(stream, seed), alphas, n_replicates=200)
         assert found.verdict != "do not use"
         for name in CURVES:
-            truth = np.array([float(PLAIN[name](each, alpha)) for each, alpha in zip(earned, alphas, strict=True)])
+            truth = np.array([float(PLUG_IN[name](each, alpha)) for each, alpha in zip(earned, alphas, strict=True)])
             curve = found.curve(name)
             inside[name] += ((curve.low <= truth) & (truth <= curve.high)).tolist()
             assert (curve.low <= curve.value).all()
@@ -94,7 +94,7 @@ def test_the_optimum_is_of_the_rewards_that_were_asked_for() -> None:
     for seed in range(30):
         log, realised, expected = drawn_world(seed)
         truths.append([totals.max(axis=1).sum() for totals in (realised, expected)])
-        cells = count_cells(log)
+        cells = survey(log).cells
         plausible.append(
             [
                 np.mean([totals.max(axis=1).sum() for totals in plausible_totals(cells, 20, 0, expected=which)])
@@ -120,7 +120,7 @@ def test_bands_hold_the_optimum_that_was_asked_for() -> None:
                 shares, _, _ = naive.offline_optimum(totals, alpha)
                 earned = 1.0 + (shares * totals).sum(axis=0)
                 for name in CURVES:
-                    interval, truth = found.plausible[k][name], float(PLAIN[name](earned, alpha))
+                    interval, truth = found.plausible[k][name], float(PLUG_IN[name](earned, alpha))
                     assert found.curve(name).low[k] <= interval.low <= interval.high <= found.curve(name).high[k]
                     held.append(interval.low <= truth <= interval.high)
     assert all(np.mean(held) >= 0.95 for held in inside.values()), {
@@ -255,7 +255,7 @@ def test_replay_is_the_policy_on_fewer_rounds() -> None:
         trace = simulate(AlphaFairAdaptive(3, 3, alpha=0.5), Stream.from_arrays(contexts, rewards), seed=seed)
         real.append((trace.final.sum() - 3) / found.n_rounds)
     assert found.reward_per_round.value == pytest.approx(np.mean(real), abs=0.02)
-    assert "rounds are alike" in found.assumes
+    assert "rounds are exchangeable" in found.assumes
 
 
 @pytest.mark.compiled
@@ -286,12 +286,12 @@ def test_verdicts_of_policies_that_learn() -> None:
     replayed, modelled = replay(log, policy, n_seeds=3), simulate_model(log, policy, n_seeds=3)
     assert (replayed.verdict, modelled.verdict) == ("thin", "thin")
     assert f"{replayed.n_rounds / 30:.2g}% of the rounds matched" in replayed.reasons[0]
-    assert "nothing of the model's own error" in modelled.reasons[0]
+    assert "do not include the model's own error" in modelled.reasons[0]
     more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
     wrong = Log(log.contexts, log.arms, log.rewards, 0.5 * log.propensities, n_contexts=3, n_arms=4)
     nothing = Log(log.contexts, log.arms, 0.0 * log.rewards, log.propensities, n_contexts=3, n_arms=4)
     for bad, why, plays in (
-        (more_arms, "arms never shown, which a policy that learns would try: 4", (replay, simulate_model)),
+        (more_arms, "arms never shown, which a learning policy would try: 4", (replay, simulate_model)),
         (wrong, "inverse propensities do not average to one", (replay,)),
         (nothing, "no round has a reward above 0", (replay, simulate_model)),
     ):
@@ -314,7 +314,7 @@ def test_the_model_has_the_logs_means() -> None:
     found = simulate_model(log, AlphaFairAdaptive(3, 4, alpha=0.0), alpha=0.0, n_seeds=3)
     best = float((visits * means.max(axis=1)).sum())
     assert 0.9 * best < found.reward_per_round.value < 1.02 * best
-    assert "the model is the world" in found.as_dict()["assumes"]
+    assert "the model is true" in found.as_dict()["assumes"]
 
 
 def test_what_cannot_be_replayed_is_refused() -> None:
@@ -324,7 +324,7 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         replay(uneven, AlphaFairBandit(1, 2))
     with pytest.raises(InvalidArgument, match="policy must be one of 1 contexts and 2 arms"):
         replay(uneven, AlphaFairBandit(1, 3))
-    with pytest.raises(InvalidArgument, match="one with bandit feedback"):
+    with pytest.raises(InvalidArgument, match="a policy with bandit feedback"):
         replay(Log([0] * 100, [0, 1] * 50, [1.0] * 100, [0.5] * 100), AlphaFair(1, 2))
 
 
@@ -424,7 +424,7 @@ def test_open_bandit_estimates_agree_with_plain_python(estimator: str) -> None:
     log = open_bandit("bts", "position")
     part = Log(*(column[:3000] for column in (log.contexts, log.arms, log.rewards, log.propensities)), n_arms=34)
     uniform = np.full((part.n_contexts, 34), 1 / 34)
-    found = score(part, uniform[None], ESTIMATORS[estimator]).accounts()[0]
+    found = scores_of(part, uniform, estimator).accounts()[0]
     np.testing.assert_allclose(found, naive_evaluation.accounts(part, uniform.tolist(), estimator), rtol=1e-9)
 
 
@@ -432,4 +432,4 @@ def test_a_log_that_tells_nothing_bounds_nothing() -> None:
     found = regret(Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5]), 0.9)
     assert found.verdict == "do not use"
     assert np.isnan(found.at_most)
-    assert str(found) == "How much better the best fixed policy would have been, this log does not tell."
+    assert str(found) == "This log does not bound the difference between the best fixed policy and the logged run."

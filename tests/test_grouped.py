@@ -32,90 +32,7 @@ from alphafair.math.floors import GroupMemory, group_memory, project_on_floors
 from alphafair.offline import context_reward_totals
 from docs.illustrations import listed_twice
 from tests import INTERPRETED, naive_groups
-
-KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "alpha-fair": (AlphaFair, naive_groups.AlphaFair, {}),
-    "after": (AlphaFair, naive_groups.AlphaFair, {"marginal": "after"}),
-    "next visit": (AlphaFair, naive_groups.AlphaFair, {"marginal": "next_visit"}),
-    "bandit": (AlphaFairBandit, naive_groups.AlphaFairBandit, {}),
-    "adaptive": (AlphaFairAdaptive, naive_groups.Adaptive, {}),
-    "adaptive full": (AlphaFairAdaptive, naive_groups.Adaptive, {"feedback": "full"}),
-}
-GROUPS: dict[str, dict[str, Any]] = {
-    "groups": {"labels": ["a", "b", "a", "c"]},
-    "entitlements": {"labels": ["a", "b", "c", "d"], "entitlements": {"b": 3.0, "d": 0.5}},
-    "arm floor": {"labels": ["a", "b", "a", "c"], "pull_floor": 0.07},
-    "group floors": {"labels": ["a", "b", "a", "c"], "pull_floor": {"a": 0.3, "c": 0.25}},
-    "everything": {"labels": ["a", "b", "a", "b"], "entitlements": {"a": 2.0}, "pull_floor": {"a": 0.5, "b": 0.2}},
-}
-EVENTS = [0.45, 0.17, 0.12, 0.08, 0.08, 0.04, 0.06]
-
-
-def a_pair(kind: str, terms: dict[str, Any], alpha: float = 0.8) -> tuple[Any, Any]:
-    ours, oracle, options = KINDS[kind]
-    said = naive_groups.GroupTerms(terms["labels"], terms.get("entitlements", {}), terms.get("pull_floor", 0.0))
-    return ours(2, 4, alpha=alpha, **options, groups=Groups(**terms)), oracle(2, said, alpha=alpha, **options)
-
-
-def agree(ours: Any, oracle: Any) -> None:
-    terms = oracle.terms
-    assert ours.live_arms.tolist() == terms.live
-    for context in range(ours.n_contexts):
-        p = ours.probabilities(context)
-        assert p.sum() == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(p[terms.live], oracle.probabilities(context), rtol=1e-9, atol=1e-10)
-        assert not np.delete(p, terms.live).any()
-    np.testing.assert_allclose(ours.cumulative_rewards + 1.0, terms.own, rtol=1e-10)
-    accounts = dict(zip(ours.groups.labels, ours.accounts.tolist(), strict=True))
-    assert accounts == pytest.approx(terms.accounts, rel=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(1 if INTERPRETED else 4))
-@pytest.mark.parametrize("terms", GROUPS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_order_of_events_agrees_with_the_oracle(kind: str, terms: str, seed: int) -> None:
-    """Choices, late rewards, arms that join groups, old and new ones, and leave, new contexts, snapshots."""
-    rng = np.random.default_rng([seed, len(kind), len(terms)])
-    ours, oracle = a_pair(kind, GROUPS[terms])
-    waiting: list[tuple[Any, Any]] = []
-    for k in range(150):
-        event = rng.choice(["now", "later", "late", "arms", "retire", "contexts", "snapshot"], p=EVENTS)
-        context = int(rng.integers(ours.n_contexts))
-        if event in ("now", "later"):
-            decision = ours.choose(context, rng=rng)
-            reward: Any = rng.random(ours.n_arms) if ours.feedback == "full" else float(rng.random())
-            waiting.append((decision, reward))
-            if kind == "adaptive":
-                ours.expect(decision)
-                oracle.expect(oracle.terms.live.index(decision.arm))
-        if event in ("now", "late") and waiting:
-            decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
-            ours.update(decision, reward)
-            oracle.learn(*decision, reward)
-        if event == "arms" and len(ours.live_arms) < 8:
-            new, s = [str(rng.choice(["a", "b", "c", f"new {k}"])) for _ in range(int(rng.integers(1, 3)))], {}
-            fresh = [g for g in new if g not in ours.groups.labels]
-            if fresh and "entitlements" in GROUPS[terms]:
-                s = dict.fromkeys(fresh, 2.0)
-            account = [None, 1.0, 5.0][rng.integers(3)]
-            ours.grow(
-                n_arms=ours.n_arms + len(new),
-                account="least" if account is None else account,
-                groups=Groups(new, s or None),
-            )
-            oracle.change(None, new, account, s)
-        if event == "retire" and len(ours.live_arms) > 1:
-            arm = int(rng.choice(ours.live_arms))
-            ours.retire(arm)
-            oracle.change(arm, [], None, {})
-        if event == "contexts" and ours.n_contexts < 5:
-            ours.grow(ours.n_contexts + 1)
-            oracle.grow(ours.n_contexts)
-        if event == "snapshot":
-            state = State.from_bytes(ours.snapshot().to_bytes())
-            ours = load_policy(state)
-            ours.restore(state)
-        agree(ours, oracle)
+from tests.test_events import GROUPS, KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -399,7 +316,7 @@ def test_splitting_an_item_pays_nothing_with_groups_and_twice_without() -> None:
 @pytest.mark.parametrize("seed", range(2 if INTERPRETED else 12))
 @pytest.mark.parametrize("kind", ["alpha-fair", "after", "next visit", "adaptive full"])
 def test_the_certificate_holds_on_every_run(kind: str, seed: int) -> None:
-    """conftest holds `simulate` to it; here rewards that do their worst, and every option by chance."""
+    """conftest.py checks it after `simulate`; here with the worst rewards and random options."""
     made, _, options = KINDS[kind]
     rng = np.random.default_rng([seed, len(kind)])
     n = int(rng.integers(2, 7))

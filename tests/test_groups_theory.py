@@ -69,7 +69,7 @@ def test_the_reach_of_the_master_under_floors(seed: int) -> None:
 @pytest.mark.parametrize("policy", [AlphaFair, AlphaFairAdaptive])
 @pytest.mark.parametrize("floor", [0.0, 0.15, {"a": 0.5, "b": 0.3}])
 def test_certificates_on_hostile_rewards(policy: type, floor: object) -> None:
-    """Whoever has most is paid least. `simulate` itself holds the run to its bound: see conftest.py."""
+    """The arm with the largest account is paid least; conftest.py checks the bound after `simulate`."""
     rng = np.random.default_rng(3)
     rewards = np.where(np.arange(600)[:, None] // 100 % 4 == np.arange(4), 0.05, 0.9) * rng.random((600, 4)).round(1)
     stream = Stream.from_arrays(rng.integers(0, 2, 600), rewards, n_contexts=2)

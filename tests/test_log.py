@@ -113,7 +113,9 @@ def test_a_run_says_which_arms_were_there(compiled: bool) -> None:
 
 def test_a_log_in_the_place_of_rounds_gets_a_hint() -> None:
     rows = {"context": ["a", "b"], "item": [1, 2], "click": [0, 1]}
-    with pytest.raises(InvalidArgument, match=r"rewards per arm; got .*It looks like a log.*make an alphafair\.Log"):
+    with pytest.raises(
+        InvalidArgument, match=r"rewards per arm; got .*It looks like a log.*read it with alphafair\.Log"
+    ):
         streams.table(rows)
     assert streams.table(rows, arm_columns=["item", "click"]).n_arms == 2
 

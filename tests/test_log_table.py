@@ -33,6 +33,12 @@ def same(log: Log) -> None:
     assert log.propensities.tolist() == [0.5, 0.25, 0.5]
 
 
+def pieces(path: Path) -> list[Log]:
+    """The batches of a file as logs."""
+    file = LogFile(path)
+    return [Log.from_decisions(each, file.labels) for each in file.decisions()]
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".arrow"])
 def test_every_format_gives_the_same_log(tmp_path: Path, suffix: str) -> None:
     frame, path = pl.DataFrame(ROWS), tmp_path / f"log{suffix}"
@@ -43,7 +49,7 @@ def test_every_format_gives_the_same_log(tmp_path: Path, suffix: str) -> None:
     else:
         frame.write_ipc(path)
     same(Log.from_table(path))
-    (piece,) = LogFile(path).batches()
+    (piece,) = pieces(path)
     same(piece)
 
 
@@ -75,7 +81,7 @@ def test_available_arms_are_read_from_lists_and_from_json(tmp_path: Path, suffix
     else:
         {".parquet": frame.write_parquet, ".arrow": frame.write_ipc, ".jsonl": frame.write_ndjson}[suffix](path)
     stocked(Log.from_table(path))
-    (piece,) = LogFile(path).batches()
+    (piece,) = pieces(path)
     stocked(piece)
     same(without := Log.from_table(path, available=None))
     assert without.available is None
@@ -100,7 +106,7 @@ def test_available_arms_follow_their_rows_through_time() -> None:
 def test_an_arm_that_could_be_shown_and_never_was_is_an_arm(tmp_path: Path) -> None:
     rows = {**ROWS, "arm": [10, 9, 9, 10], "available": [[10, 9, 100], [9], None, None]}
     pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
-    for log in (Log.from_table(rows), *LogFile(tmp_path / "log.parquet").batches()):
+    for log in (Log.from_table(rows), *pieces(tmp_path / "log.parquet")):
         assert log.arm_labels == ("9", "10", "100")
         assert log.available is not None
         assert log.available.table().tolist() == [[True, True, True], [True, False, False], [True, True, True]]
@@ -117,7 +123,10 @@ def test_a_column_of_available_arms_without_any_entry_says_that_all_were() -> No
     ("stock", "words"),
     [
         ([["b"], None, ["b"], ["b"]], r"source, row 2: available must be a list with the shown arm, 'a'; got \['b'\]"),
-        ([["b"], [], ["a"], ["b"]], "source, row 1: available must be a list of arms, as JSON in text files, or noth"),
+        (
+            [["b"], [], ["a"], ["b"]],
+            "source, row 1: available must be a list of arms, in a text file as a JSON array, or empty",
+        ),
         ([["b"], ["a", None], ["a"], None], "source, row 1: available must be a list of arms"),
         (['["b"]', "a", '["a"]', '["b"]'], "source, row 1: available must be a list of arms, .*; got 'a'. Correct it"),
         (['["b"]', '"a"', '["a"]', '["b"]'], "source, row 1: available must be a list of arms"),
@@ -159,7 +168,7 @@ def test_a_log_as_a_spreadsheet_saves_it(tmp_path: Path, encoding: str) -> None:
     text = 'context;arm;reward;propensity;available\nnew;b;1;0,5;["b","a"]\nold;a;0;0,25;\nnew;a;0,5;0,5;["a"]\n'
     (tmp_path / "log.csv").write_bytes(text.replace('["b","a"]', '"[""b"",""a""]"').encode(encoding))
     stocked(Log.from_table(tmp_path / "log.csv"))
-    (piece,) = LogFile(tmp_path / "log.csv").batches()
+    (piece,) = pieces(tmp_path / "log.csv")
     stocked(piece)
 
 
@@ -237,9 +246,8 @@ def test_rows_of_a_file_are_named_by_their_line(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidArgument, match=r"log.csv, line 4: propensity must be"):
         Log.from_table(tmp_path / "log.csv")
-    file = LogFile(tmp_path / "log.csv")
     with pytest.raises(InvalidArgument, match=r"log.csv, line 4: propensity must be"):
-        list(file.batches())
+        LogFile(tmp_path / "log.csv")
 
 
 def test_negative_rewards_in_a_file_are_refused(tmp_path: Path) -> None:
@@ -302,7 +310,7 @@ def test_the_doctor_sees_arms_never_shown_and_thin_contexts() -> None:
     log = Log([0] * 50 + [1] * 2, [0, 1] * 26, [1.0] * 52, [0.5] * 52, n_arms=4)
     found = grades(doctor(log))
     assert found["look"] == [
-        "2 arms never shown, so nothing can be said of: 2 and 3",
+        "2 arms never shown, so there is no information about: 2 and 3",
         "1 context came fewer than 4 times, once for every arm: 3.85% of all rounds",
     ]
     nothing = Log([0] * 50, [0, 1] * 25, [0.0] * 50, [0.5] * 50)
@@ -317,7 +325,7 @@ def test_the_doctor_knows_propensities_that_no_chance_explains(tmp_path: Path) -
     means, visits, logging, _ = world(5, 3, 4)
     log = made_log(np.random.default_rng(5), 3000, means, visits, logging)
     for propensity, grade, words in (
-        (1e-12, "wrong", "1 row has a propensity below 8e-08, with which none should have come: "),
+        (1e-12, "wrong", "1 row has a propensity below 8e-08, with which no row is expected: "),
         (1e-3, "look", "1 row has a propensity so small that each counts for more than 5% of all rounds: "),
     ):
         propensities = log.propensities.copy()

@@ -424,8 +424,11 @@ def test_a_floor_is_kept_among_those_that_are_there() -> None:
             "initial must be a number in .* or 2 of them",
         ),
         ({"groups": Groups(entitlements=[1.0, 0.0, 1.0])}, r"entitlements must be numbers in \[1e-06, 1e\+06\]; got"),
-        ({"groups": Groups(pull_floor=[0.5, 0.5, 0.5])}, "pull_floor must be at least 0, 1 in all; got"),
-        ({"groups": Groups(pull_floor=0.5)}, "pull_floor must be at most 0.333333, 1 over 3 arms; got 0.5"),
+        (
+            {"groups": Groups(pull_floor=[0.5, 0.5, 0.5])},
+            "pull_floor must be numbers of at least 0 with a sum of at most",
+        ),
+        ({"groups": Groups(pull_floor=0.5)}, "pull_floor must be at most 0.333333, which is 1 over 3 arms; got 0.5"),
         ({"present": np.ones((1, 2), bool)}, "present must be booleans, 3 per epoch, in a number of epochs that div"),
         ({"present": np.ones((3, 3), bool)}, "present must be booleans, 3 per epoch, in a number of epochs that div"),
         ({"present": np.ones((2, 3))}, "present must be booleans, 3 per epoch"),

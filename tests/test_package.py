@@ -140,6 +140,14 @@ def test_make_clean_leaves_nothing_that_commands_and_tools_make(tmp_path: Path) 
     assert left == ["Makefile", "shop.db", "src", "src/alphafair"]
 
 
+def test_the_files_that_the_makefile_names_exist() -> None:
+    lists = re.findall(r"^(?:INTERPRETED|LONG) := .*?\)\)$", (ROOT / "Makefile").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(lists) == 2
+    for names in lists:
+        files = [ROOT / "tests" / f"test_{name}.py" for name in re.findall(r"[a-z_]+", names.split(".py,")[1])]
+        assert [file.name for file in files if not file.exists()] == []
+
+
 # What is distributed
 
 

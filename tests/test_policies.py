@@ -249,32 +249,32 @@ def test_arrays_of_the_right_kind_are_checked_too() -> None:
     assert policy.distributions.tolist() == [[0.5, 0.5]]
 
 
+NOT_CHOSEN: list[tuple[dict[str, Any], str]] = [
+    ({"probabilities": np.full(4, 0.25)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+    ({"probabilities": np.full((3, 1), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+    ({"probabilities": np.full((1, 3), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+    ({"probabilities": ()}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
+    ({"probabilities": "even"}, "decision.probabilities must be 3 numbers in .*; got 'even'"),
+    ({"probabilities": [0.5, 0.5, 0.5]}, "decision.probabilities must be probabilities that sum to 1; got 1.5"),
+    (
+        {"propensity": 0.5},
+        r"decision.propensity must be decision.probabilities\[2\], 0.33\d+; got 0.5. Pass the Dec",
+    ),
+    ({"arm": -1}, r"decision.arm must be an integer in \[0, 2\]; got -1"),
+    ({"arm": 1, "probabilities": [0.2, 0.6, 0.2]}, r"decision.propensity must be decision.probabilities\[1\], 0.6"),
+]
+
+
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"probabilities": np.full(4, 0.25)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
-        ({"probabilities": np.full((3, 1), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
-        ({"probabilities": np.full((1, 3), 1 / 3)}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
-        ({"probabilities": ()}, "decision.probabilities must be 3 numbers in .*; got 'shape"),
-        ({"probabilities": "even"}, "decision.probabilities must be 3 numbers in .*; got 'even'"),
-        ({"probabilities": [0.5, 0.5, 0.5]}, "decision.probabilities must be probabilities that sum to 1; got 1.5"),
-        (
-            {"propensity": 0.5},
-            r"decision.propensity must be decision.probabilities\[2\], 0.33\d+; got 0.5. Pass the Dec",
-        ),
-        ({"arm": -1}, r"decision.arm must be an integer in \[0, 2\]; got -1"),
-        ({"arm": 1, "probabilities": [0.2, 0.6, 0.2]}, r"decision.propensity must be decision.probabilities\[1\], 0.6"),
-    ],
-)
-def test_a_decision_that_was_not_chosen_teaches_nothing(name: str, change: dict[str, Any], words: str) -> None:
+def test_a_decision_that_was_not_chosen_teaches_nothing(name: str) -> None:
     policy, _ = make_pair(name, 2, 3, np.random.default_rng(0))
     reward: Any = [1.0, 0.0, 0.5] if policy.feedback == "full" else 1.0
     decision = Decision(1, 2, 1 / 3, np.full(3, 1 / 3))
     before = policy.snapshot().to_bytes()
-    with pytest.raises(ValueError, match=words):
-        policy.update(decision._replace(**change), reward)
-    assert policy.snapshot().to_bytes() == before
+    for change, words in NOT_CHOSEN:
+        with pytest.raises(ValueError, match=words):
+            policy.update(decision._replace(**change), reward)
+        assert policy.snapshot().to_bytes() == before
     policy.update(decision._replace(propensity=np.float32(1 / 3)), reward)  # the same number, rounded on its way
 
 

@@ -224,7 +224,7 @@ def test_a_full_log_books_what_retired_arms_earned() -> None:
 
 def test_a_run_wants_the_arms_it_was_started_with() -> None:
     policy = AlphaFairBandit(1, 3)
-    with pytest.raises(InvalidArgument, match=r"policy must be one that keeps its arms \[0, 2\] while it plays"):
+    with pytest.raises(InvalidArgument, match=r"policy must be a policy with the live arms \[0, 2\] during"):
         policy._run(np.array([0, 2]), "play", 1)
     assert Uniform(1, 3)._least_propensity(0) == 0.0
 

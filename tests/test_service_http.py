@@ -136,3 +136,39 @@ def test_a_body_in_pieces_is_one_body(shop: Running) -> None:
             time.sleep(0.001)
         ((status, _, answer),) = read(connection, 1)
     assert (status, answer["context"]) == (200, "é" * 50)
+
+
+def test_the_body_of_a_rejected_caller_is_not_kept(shop: Running) -> None:
+    """The caller is checked when the head is complete."""
+    body = b" " * 50_000
+    head = f"POST {DECISIONS} HTTP/1.1\r\nHost: {{}}\r\nContent-Length: {len(body)}\r\n\r\n"
+    for host, kept in (("localhost", len(body) - 1), ("evil.example", 0)):
+        with connected(shop) as connection:
+            connection.sendall(head.format(host).encode() + body[:-1])
+            for _ in range(3000):
+                held = [request for each in list(shop.service.connections.open) for request in list(each.requests)]
+                if len(held) == 1 and (len(held[0].body) == kept or not kept):
+                    break
+                time.sleep(0.01)
+            time.sleep(0.05)
+            assert [len(request.body) for request in held] == [kept]
+            connection.sendall(body[-1:])
+            ((status, _, answer),) = read(connection, 1)
+        assert (status, answer["error"]["code"]) == ((400, "bad_json") if kept else (403, "foreign_host"))
+
+
+def test_only_an_accepted_request_is_told_to_continue(shop: Running) -> None:
+    accepted = request(DECISIONS, {"context": "v", "id": "expected"}, "Expect: 100-continue")
+    head, _, body = accepted.partition(b"\r\n\r\n")
+    with connected(shop) as connection:
+        connection.sendall(request(DECISIONS, {"context": "v"}) + head + b"\r\n\r\n")
+        data = b""
+        while not data.endswith(b"HTTP/1.1 100 Continue\r\n\r\n"):
+            data += connection.recv(65536)
+        connection.sendall(body)
+        ((status, _, answer),) = read(connection, 1)
+        assert (status, answer["id"]) == (200, "expected")
+    with connected(shop) as connection:
+        connection.sendall(head.replace(b"localhost", b"evil.example") + b"\r\n\r\n")
+        ((status, headers, _),) = read(connection, 1)
+        assert (status, headers["connection"]) == (403, "close")

@@ -105,7 +105,7 @@ def test_rows_of_any_text_are_named_by_their_line(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (CONTENT.format(",").encode("utf-16-le"), "with a byte order mark; got 'UTF-16 without one, it seems'. Save"),
-        (CONTENT.format(",").encode("utf-16")[:-1], "that can be decoded; got 'UTF-16, damaged or cut off'. Save it"),
+        (CONTENT.format(",").encode("utf-16")[:-1], "that can be decoded; got 'UTF-16, damaged or truncated'. Save it"),
         (b"sep=;\n" + CONTENT.format(";").encode(), "a header in its first line; got 'sep=;'. Delete that line"),
         (b"context,caf\xe9,b\nx,1,0\n", "a.csv, line 1 must be UTF-8 text; got b'context,caf\\xe9,b\\n'. Save it as"),
         (b"context,\xe9,\xe8\nx,1,0\n", "a.csv, line 1 must be UTF-8 text; got b'context,\\xe9,\\xe8\\n'. Save it as"),
@@ -203,15 +203,19 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         (
             COLUMNS,
             {"arm_columns": ["polka"]},
-            "names with 'polka' among them; got ['context', 'jazz', 'rock']. Name the column that you mean (arm",
+            "names with 'polka' among them; got ['context', 'jazz', 'rock']. Pass the name of a column (arm",
         ),
-        (COLUMNS, {"time": "when"}, "names with 'when' among them; got ['context', 'jazz', 'rock']. Name the column"),
-        ({"user": ["a"], "x": [1]}, {}, "got ['user', 'x']. Name the column that you mean (context, --context)."),
+        (
+            COLUMNS,
+            {"time": "when"},
+            "names with 'when' among them; got ['context', 'jazz', 'rock']. Pass the name of a column",
+        ),
+        ({"user": ["a"], "x": [1]}, {}, "got ['user', 'x']. Pass the name of a column (context, --context)."),
         ({"context;x;y": ["a"]}, {}, "got ['context;x;y']. Save it with commas between the columns."),
         (COLUMNS, {"arm_columns": ["jazz", "jazz"]}, "arm_columns must be different columns; got ['jazz', 'jazz']"),
         ({"context": ["a"]}, {}, "source: columns must be the context and at least one arm; got ['context']. Add one"),
         (COLUMNS, {"arm_columns": []}, "source: columns must be the context and at least one arm"),
-        ({"context": [], "x": []}, {}, "source must be a table with rows; got 'none'. Give one row per round."),
+        ({"context": [], "x": []}, {}, "source must be a table with rows; got 'none'. Pass one row per round."),
         ({"context": ["a", "b"], "x": [1.0, np.nan]}, {}, "source, row 1: x must be a finite number; got nan. Correct"),
         ({"context": ["a", "b"], "x": [1.0, np.inf]}, {}, "source, row 1: x must be a finite number; got inf"),
         ({"context": ["a", "b"], "x": [1.0, None]}, {}, "source, row 1: x must be a finite number; got None"),
@@ -241,9 +245,9 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         ),
         ({"context": ["a", "b"], "t": ["7", "nan"], "x": [1, 2]}, {"time": "t"}, "row 1: t must be a number or a date"),
         ({"context": ["a"], "t": [[1]], "x": [1]}, {"time": "t"}, "row 0: t must be a number or a date"),
-        ({"context": [[1], [2]], "x": [1, 2]}, {}, "source, row 0: context must be text or a number; got "),
+        ({"context": [[1], [2]], "x": [1, 2]}, {}, "source, row 0: context must be a string or a number; got "),
         ({"context": ["a", "b"], "x": [1.0, 1e300]}, {}, "row 1: x must be a number in [-1e+100, 1e+100]; got 1e+300"),
-        (COLUMNS, {"arm_columns": [0]}, "arm_columns must be names of columns; got [0]. Write them as text."),
+        (COLUMNS, {"arm_columns": [0]}, "arm_columns must be names of columns; got [0]. Pass strings."),
         (COLUMNS, {"arm_columns": 7}, "arm_columns must be names of columns; got [7]"),
         (COLUMNS, {"arm_columns": [["jazz"]]}, "arm_columns must be names of columns; got [['jazz']]"),
         (COLUMNS, {"context": 0}, "context must be names of columns; got [0]"),
@@ -251,7 +255,7 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         (
             COLUMNS,
             {"arm_columns": ["context", "jazz"]},
-            "arm_columns (--arm) must be other columns than the context and the time; got ['context']. Leave them out",
+            "arm_columns (--arm) must be other columns than the context and the time; got ['context']. Remove them",
         ),
         (COLUMNS, {"arm_columns": "rock", "time": "rock"}, "than the context and the time; got ['rock']"),
     ],
@@ -280,11 +284,11 @@ def test_gaps_of_pandas_are_gaps(missing: Any) -> None:
         ("context,x\na,1\nb,\n", "a.csv, line 3: x must be a finite number; got None"),
         ("context,x\na,1\nb,one\n", "a.csv, line 3: x must be a finite number; got 'one'"),
         ("context,x\na,1\n,2\n", "a.csv, line 3: context must be a value; got None"),
-        ("context,x\na,1\nb,2,3\n", "a.csv, line 3 must be 2 fields; got ['b', '2', '3']. Delete what is too much"),
+        ("context,x\na,1\nb,2,3\n", "a.csv, line 3 must be 2 fields; got ['b', '2', '3']. Delete the extra fields"),
         ("", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("\n", "a.csv must be a table with a header and rows; got 'an empty file'. Save it again."),
         ("context,x,y,x\na,1,2,3\n", "a.csv: columns must be different names; got ['x']. Rename all but one of them."),
-        ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Give one row per round."),
+        ("context,x\n", "a.csv must be a table with rows; got 'a header alone'. Pass one row per round."),
         ('context,x\n"a\nb",1\nc,one\n', "a.csv, line 4: x must be a finite number; got 'one'"),
         ('context,x\n"a\n\nb",one\nc,1\n', "a.csv, line 2: x must be a finite number; got 'one'"),
         ('\n\ncontext,x\n"a\r\nb",1\r\nc,\r\n', "a.csv, line 6: x must be a finite number; got None"),
@@ -322,7 +326,7 @@ def test_text_that_is_not_utf8_is_named_with_its_line(name: str, tmp_path: Path)
 def test_a_cut_off_gzip_is_refused(tmp_path: Path) -> None:
     whole = gzip.compress(pl.DataFrame({"context": range(9999), "x": range(9999)}).write_csv().encode())
     (tmp_path / "a.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"a.csv.gz must be a table that can be read; got .* It may be cut off"):
+    with pytest.raises(ValueError, match=r"a.csv.gz must be a table that can be read; got .* It may be truncated"):
         table(tmp_path / "a.csv.gz")
 
 
@@ -330,7 +334,7 @@ def test_an_arrow_stream_is_read_as_an_arrow_file_is(tmp_path: Path) -> None:
     pl.DataFrame(COLUMNS).write_ipc_stream(tmp_path / "a.arrow")
     check(table(tmp_path / "a.arrow"))
     (tmp_path / "a.arrow").write_bytes((tmp_path / "a.arrow").read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"a.arrow must be a table that can be read; got .* It may be cut off"):
+    with pytest.raises(ValueError, match=r"a.arrow must be a table that can be read; got .* It may be truncated"):
         table(tmp_path / "a.arrow")
 
 
@@ -353,7 +357,7 @@ def test_a_line_with_too_many_fields_is_found_in_every_text_file(tmp_path: Path)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a.csv must be a file; got 'none of that name'. Correct the path"):
+    with pytest.raises(ValueError, match=r"a.csv must be a file; got 'a path that does not exist'. Correct the path"):
         table(tmp_path / "a.csv")
     with pytest.raises(ValueError, match=r" must be a file; got 'a folder'. Correct the path"):
         table(tmp_path)
@@ -424,7 +428,7 @@ def test_no_two_contexts_share_a_label(log_file: Path) -> None:
 @pytest.mark.parametrize(
     ("context", "words"),
     [
-        ([], "context must be at least one column; got []. Name one, such as user_feature_0."),
+        ([], "context must be at least one column; got []. Pass one, such as user_feature_0."),
         ([0], "context must be names of columns; got [0]"),
         (["user_feature_0"] * 2, "context must be different columns"),
     ],
@@ -449,12 +453,12 @@ def test_click_rates_by_hand(log_file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("10,1,1,0.125", "10,1,1,0", "men.csv, line 5: propensity_score must be a number in (0, 1]; got '0'. Correct"),
+        ("10,1,1,0.125", "10,1,1,0", "men.csv, line 5: propensity_score must be a number in (0, 1]; got 0.0. Correct"),
         ("10,1,1,0.125", "10,1,1,", "men.csv, line 5: propensity_score must be a number in (0, 1]; got None"),
         ("10,1,1,0.125", "10,1,1,NaN", "men.csv, line 5: propensity_score must be a number in (0, 1]; got 'NaN'"),
-        ("10,1,1,0.125", "10,1,2,0.125", "men.csv, line 5: click must be 0 or 1; got '2'"),
-        ("10,1,1,0.125", "ten,1,1,0.125", "men.csv, line 5: item_id must be a whole number; got 'ten'"),
-        ("10,1,1,0.125", "10,top,1,0.125", "men.csv, line 5: position must be a whole number; got 'top'"),
+        ("10,1,1,0.125", "10,1,2,0.125", "men.csv, line 5: click must be 0 or 1; got 2.0"),
+        ("10,1,1,0.125", "ten,1,1,0.125", "men.csv, line 5: item_id must be an integer of at least 0; got 'ten'"),
+        ("10,1,1,0.125", "10,top,1,0.125", "men.csv, line 5: position must be an integer of at least 0; got 'top'"),
         ("2019-11-24 00:00:01+00:00", "noon", "men.csv, line 3: timestamp must be a time such as 2019-11-24 00:01:03"),
         ("0.5,v,x", "0.5,,x", "men.csv, line 3: user_feature_0 must be a value; got None"),
         ("click", "clicks", "men.csv: columns must be names with 'click' among them"),
@@ -471,7 +475,7 @@ def test_a_log_without_rows_or_without_a_file(log_file: Path) -> None:
     log_file.write_text(LOG.splitlines()[0] + "\n")
     with pytest.raises(ValueError, match=r"men.csv must be a log with rows; got 'a header alone'"):
         open_bandit(log_file)
-    with pytest.raises(ValueError, match=r"women.csv must be a file; got 'none of that name'"):
+    with pytest.raises(ValueError, match=r"women.csv must be a file; got 'a path that does not exist'"):
         open_bandit(log_file.with_name("women.csv"))
     with pytest.raises(ValueError, match=r"men.parquet must be a .csv file of the data set"):
         open_bandit(log_file.with_suffix(".parquet"))
@@ -482,14 +486,14 @@ def test_a_table_without_a_place_in_memory_is_refused_before_it_is_read(tmp_path
     path = tmp_path / name
     frame = pl.select(pl.repeat("v", 300_000).alias("context"), pl.repeat(0.5, 300_000).alias("jazz"))
     (frame.write_parquet if name == "a.parquet" else frame.write_ipc)(path)
-    with mock.patch("alphafair.data.table.memory_limit", return_value=10**6):
+    with mock.patch("alphafair.tables.memory_limit", return_value=10**6):
         with pytest.raises(
-            InvalidArgument, match=r"rows must be at most 62500 rows, for which there is memory; got 300000"
+            InvalidArgument, match=r"number of rows must be at most 62500, which fit into memory; got 300000"
         ):
             table(path)
         logged = frame.with_columns(arm=pl.lit("a"), reward=1.0, propensity=0.5)
         (logged.write_parquet if name == "a.parquet" else logged.write_ipc)(path)
-        with pytest.raises(InvalidArgument, match=r"rows must be at most \d+ rows"):
+        with pytest.raises(InvalidArgument, match=r"rows must be at most \d+, which"):
             Log.from_table(path)
 
 
@@ -498,8 +502,8 @@ def test_a_compressed_file_without_a_place_in_memory_is_refused_before_it_is_rea
     path.write_bytes(gzip.compress(b"context,jazz\n" + b"v,0.5\n" * 300_000))
     assert path.stat().st_size < 10_000
     with (
-        mock.patch("alphafair.data.table.memory_limit", return_value=10**6),
-        pytest.raises(InvalidArgument, match=r"at most 500000 bytes once it is unpacked"),
+        mock.patch("alphafair.tables.memory_limit", return_value=10**6),
+        pytest.raises(InvalidArgument, match=r"at most 500000 bytes once unpacked"),
     ):
         table(path)
     assert table(path).n_rounds == 300_000

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
 from alphafair import AlphaFairAdaptive, Groups, Stream, Trace, figures, metrics, simulate
-from alphafair.data.movielens_small import read_movielens_small
+from alphafair.data.movielens import read_movielens_small
 from alphafair.groups import ArmGroups
 
 N_ITEMS = 200

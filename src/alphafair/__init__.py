@@ -20,7 +20,8 @@ _NAMES = {
     "errors": ("InvalidArgument",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_CLIENTS = ("Client", "AsyncClient", "ServiceError")  # need alphafair[client], so `import *` omits them
+# `import *` omits what needs an extra: these, and the module `figures`.
+_CLIENTS = ("Client", "AsyncClient", "ServiceError")
 _MODULES = (
     "checks",
     "data",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         value: Any = [*_module("algorithms").CLASSES, *_HOMES, *_MODULES, "__version__"]
+        value.remove("figures")
     elif name in _HOMES:
         value = getattr(_module(_HOMES[name]), name)
     elif name in _CLIENTS:

@@ -71,3 +71,15 @@ class Unavailable(OSError):
 
 class Mismatch(Exception):
     """The event log and what follows from it differ: the file was changed by another program, or is damaged."""
+
+
+class MissingExtra(ImportError):
+    """A function or command whose optional dependency is not installed; the message has the command that installs it.
+
+    >>> print(MissingExtra("alphafair.figures", "matplotlib", "lab"))
+    alphafair.figures needs matplotlib: pip install 'alphafair[lab]'
+    """
+
+    def __init__(self, user: str, package: str, extra: str) -> None:
+        super().__init__(f"{user} needs {package}: pip install 'alphafair[{extra}]'", name=package)
+        self.extra = extra

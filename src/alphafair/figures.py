@@ -14,20 +14,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES
 from alphafair.errors import InvalidArgument
+from alphafair.extras import needed_by
 from alphafair.formatting import ALPHA, clipped, counted, percentage, short, tick
 from alphafair.groups import GroupsLike, arm_groups
 from alphafair.values import Feedback, Interval, Policy, Trace, Vector
+
+with needed_by("alphafair.figures", "lab"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+    from matplotlib.ticker import FixedLocator, NullLocator
 
 Dashes = str | tuple[int, tuple[float, ...]]
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.extras import needed_by
 from alphafair.values import Matrix, Stream, Vector, frozen
 
 
@@ -88,11 +89,8 @@ def cluster(features: ArrayLike, n_clusters: int = 32, *, seed: int = 0) -> Clus
     rows = _table(features)
     n_clusters = validate.integer("n_clusters", n_clusters, low=1, high=len(rows))
     validate.integer("seed", seed, low=0)
-    try:
+    with needed_by("preprocessing.cluster", "features"):
         from sklearn.cluster import KMeans
-    except ImportError:
-        message = "preprocessing.cluster needs scikit-learn: pip install 'alphafair[features]'"
-        raise ImportError(message) from None
     scale = rows.std(axis=0)
     scale[scale == 0.0] = 1.0
     found = KMeans(n_clusters, n_init=3, random_state=seed).fit(rows / scale)

@@ -45,6 +45,8 @@ from alphafair.values import (
 )
 
 STEPS = 1024  # rounds between two updates of the progress bar, if they are played one by one
+# Called with the policy, the stream, the delays and the trace of every `simulate`: the tests check regret bounds here.
+after_simulate: list[Callable[[Policy, Stream, Any, Trace], None]] = []
 
 
 def simulate(
@@ -123,7 +125,10 @@ def simulate(
             compiled=compiled,
             advance=advance,
         )
-    return _trace(policy, stream, seed, played, _log(stream, played) if log else None)
+    trace = _trace(policy, stream, seed, played, _log(stream, played) if log else None)
+    for check in after_simulate:
+        check(policy, stream, delays, trace)
+    return trace
 
 
 def simulate_against(

@@ -10,27 +10,32 @@ import typer
 from typer.core import TyperGroup
 
 import alphafair
-from alphafair.errors import InvalidArgument
+from alphafair.errors import InvalidArgument, MissingExtra
+from alphafair.extras import require
 
 COMMANDS = {  # in the order of the help, which needs no imports
-    "reproduce": "Reproduce the paper: its experiments, and a report of them.",
-    "arena": "Run all policies in all scenarios, and report what each learns.",
+    "reproduce": "Reproduce the paper: run its experiments and write a report.",
+    "arena": "Compare all policies in all scenarios: how much of the gap to the optimum each closes.",
     "simulate": "Compare policies: how much arms earn, and how fairly.",
     "offline": "Compute the fair optimum in hindsight.",
-    "evaluate": "Estimate from a log what policies would have earned, and how fairly.",
-    "frontier": "Estimate the cost of fairness from a log.",
-    "doctor": "Check whether a log is fit to learn from.",
+    "evaluate": "Estimate what policies would have earned on a log, and how fairly.",
+    "frontier": "Estimate what fairness costs, from a log.",
+    "doctor": "Check whether a log can be used for evaluation.",
     "check": "Run the conformance checks on your own policy.",
-    "verify": "Replay an engine's log, and compare with its state.",
+    "verify": "Prove that an engine's log leads to its state.",
     "history": "List who changed an experiment, when and how.",
     "export": "Write an experiment's decisions as a table.",
     "backup": "Copy an engine's file while it is in use.",
     "restore": "Make a new file from a backup, verified.",
-    "erase": "Erase the label of a context permanently.",
-    "serve": "Serve decisions over HTTP; they are on disk before the response.",
+    "erase": "Remove a context's label for good.",
+    "serve": "Serve decisions over HTTP; every answer is on disk before it is sent.",
     "keys": "Create, list, rotate and revoke keys of the service.",
     "data": "Download public data sets, and list them.",
     "compile": "Compile policies ahead of time.",
+}
+EXTRAS = {  # of the commands that need more than typer; `export` needs polars alone, which two extras have
+    **dict.fromkeys(("reproduce", "arena", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
+    "serve": "service",
 }
 
 
@@ -40,6 +45,8 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
+        if name in EXTRAS:
+            require(EXTRAS[name], f"alphafair {name}")
         module = importlib.import_module(f"alphafair.cli.{name}")
         if hasattr(module, "app"):
             return typer.main.get_group(module.app)
@@ -80,10 +87,10 @@ def _engine_warnings() -> Iterator[None]:
 
 
 class _Program(TyperGroup):
-    """Print an invalid argument in one line, with exit code 2. Other errors keep their traceback.
+    """Print errors that the user can repair as one line.
 
-    A file that cannot be used, a failing policy in it, a failed download, or a missing extra is one line too, with exit
-    code 1.
+    Exit code 2: an invalid argument, or an extra that is not installed. Exit code 1: a file that cannot be used, a
+    policy that fails, a failed download. Any other error keeps its traceback.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -104,11 +111,10 @@ class _Program(TyperGroup):
             typer.echo(f"error: {problem}", err=True)
             raise typer.Exit(1 if getattr(problem, "code", None) == "policy_failed" else 2) from None
         except Exception as problem:
-            extra = isinstance(problem, ImportError) and "pip install 'alphafair[" in str(problem)
-            if not extra and type(problem).__module__ not in ("alphafair.errors", "alphafair.data.downloads"):
+            if type(problem).__module__ not in ("alphafair.errors", "alphafair.data.downloads"):
                 raise
             typer.echo(f"error: {problem}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(2 if isinstance(problem, MissingExtra) else 1) from None
 
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""What the commands about logs share: the options for a table of decisions, and how they tell what they found."""
+"""Options of the commands about logs, and the output of their results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import plain_table
+from alphafair.cli._shared import make_folder, plain_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from alphafair.evaluation import LogFile
+    from alphafair.evaluation.log_pages import LogPage
+    from alphafair.evaluation.log_rows import AnyLog
     from alphafair.groups import ArmGroups
-    from alphafair.lab.log_report import LogReport
+    from alphafair.values import Interval
 
 File = Annotated[
     Path,
@@ -28,91 +29,97 @@ File = Annotated[
 ]
 Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]
 Arm = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of arms shown.")]
-Reward = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of rewards; rows without are left out.")]
+Reward = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The log's column of rewards; rows without a reward are left out.")
+]
 Propensity = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of probabilities, in (0, 1].")]
 User = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Whose decision it was: bands are then over users, not rounds.")
+    str | None,
+    typer.Option(metavar="COLUMN", help="The log's column of users, whose rounds are then resampled together."),
 ]
 Available = Annotated[
     str,
     typer.Option(
         metavar="COLUMN",
-        help="The log's column of lists of available arms, read if it is there; '' for none: every arm, always.",
+        help="The log's column of lists of available arms, if it exists; '' if all arms were always available.",
     ),
 ]
 Alpha = Annotated[float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")]
-Confidence = Annotated[float, typer.Option(metavar="X", help="How surely intervals shall hold.")]
-Replicates = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the bootstrap and of a policy's draws.")]
+Confidence = Annotated[float, typer.Option(metavar="X", help="Confidence level of the intervals.")]
+Replicates = Annotated[int, typer.Option(metavar="N", help="Number of bootstrap replicates.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap and of the draws of policies that learn.")]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Where page, picture and numbers go; default: output.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FOLDER", help="Write a page, its figure and numbers there. Default: no files."
+    ),
 ]
 
-LONGEST_NUMBER = 40  # letters, with its interval
-SHORT = 15  # letters: a column of so few is not broken
-LONGEST_WORD = 20  # letters that are not broken in a table
+LONGEST_NUMBER = 40  # characters, with its interval
+SHORT = 15  # characters: a column of at most as many is not broken
+LONGEST_WORD = 20  # characters that are not broken in a table
 ASSUMPTIONS = (
-    "Rounds are alike: contexts and rewards of tomorrow are like those of the log, and what one round shows changes "
-    "nothing in the next.",
-    "Propensities are true, and every arm that the policy would show was shown now and then in the same context.",
-    "Accounts, of arms or of groups, are what the policy earns on average on as many rounds as the log has, and an "
+    "Rounds are exchangeable: future contexts and rewards are distributed as in the log, and the arm shown in one "
+    "round does not affect later rounds.",
+    "Propensities are true, and every arm that the policy would show was sometimes shown in the same context.",
+    "Accounts, of arms or of groups, are the expected rewards of the policy on as many rounds as the log has, plus an "
     "initial 1 each.",
 )
 
 
-def said() -> str:
-    """The command as it was typed."""
+def command_line() -> str:
+    """The command as it was entered."""
     return shlex.join(["alphafair", *sys.argv[1:]])
 
 
-def interval(found: tuple[float, float, float], written: str = "{:.4g}") -> str:
-    """A number and its interval; a dash where there is none."""
+def interval(found: Interval, written: str = "{:.4g}") -> str:
+    """A number and its interval; a dash where it is NaN."""
     if any(side != side for side in found):
         return "-"
     value, low, high = (written.format(side) for side in found)
     return f"{value} ({low} to {high})"
 
 
-def tell(report: LogReport, draw: Callable[[], Figure], folder: Path | None, as_json: bool) -> None:
-    """Write the page and its files if there is a folder for them, and print the table, or the numbers as JSON."""
-    from alphafair.lab.log_report import write_log_report
+def show(page: LogPage, draw: Callable[[], Figure], output: Path | None, as_json: bool) -> None:
+    """Print the table, or the numbers as JSON; write the page and its files only into a given folder."""
+    from alphafair.evaluation.log_pages import write_log_page
 
-    page = None if folder is None else write_log_report(report, draw(), folder)
+    path = None if output is None else write_log_page(page, draw(), make_folder(output))
     if as_json:
-        typer.echo(json.dumps(report.numbers, indent=2, allow_nan=False))
+        typer.echo(json.dumps(page.numbers, indent=2, allow_nan=False))
         return
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    console.print(f"{report.lead}\n")
+    console.print(f"{page.lead}\n")
     table = plain_table()
-    for place, heading in enumerate(report.headings):
-        is_prose = place == 0 or max((len(row[place]) for row in report.rows), default=0) > LONGEST_NUMBER
+    for place, heading in enumerate(page.headings):
+        is_prose = place == 0 or max((len(row[place]) for row in page.rows), default=0) > LONGEST_NUMBER
         table.add_column(heading, justify="left" if is_prose else "right", overflow="fold")
-    for column, width in zip(table.columns, widths([report.headings, *report.rows], console.width), strict=True):
+    for column, width in zip(table.columns, widths([page.headings, *page.rows], console.width), strict=True):
         column.width = width
-    for row in report.rows:
+    for row in page.rows:
         table.add_row(*row)
     console.print(table)
-    for sentence in report.sentences:
+    for sentence in page.sentences:
         console.print(f"\n{sentence}")
-    console.print(f"\n{report.caption}")
-    if page is not None:
-        console.print(f"\nPage: {page}\nNumbers: {page.with_suffix('.json')}", soft_wrap=True)
+    console.print(f"\n{page.caption}")
+    if path is not None:
+        console.print(f"\nPage: {path}\nNumbers: {path.with_suffix('.json')}", soft_wrap=True)
 
 
-def widths(rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """How wide the columns of a table shall be, with a blank behind each, so that no word is broken.
+def widths(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """The widths of the columns of a table of `width` characters, with a blank after each, so that no word is broken.
 
-    A column gets its longest word, or all of it if it is short, and those that lack most share what room is left. None
-    where everything has room, or not even the words have.
+    A column gets its longest word, or all of it if it is short, and the rest goes to the columns that lack most. None
+    where everything fits, or not even the words do.
     """
     columns = list(zip(*rows, strict=True))
     whole = [max(map(len, column)) for column in columns]
     words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
     found = [all_ if all_ <= SHORT else min(word, LONGEST_WORD) for all_, word in zip(whole, words, strict=True)]
-    spare = room - sum(found) - len(columns)
-    if sum(whole) + len(columns) <= room or spare < 0:
+    spare = width - sum(found) - len(columns)
+    if sum(whole) + len(columns) <= width or spare < 0:
         return [None] * len(columns)
     for _ in range(spare):
         lacks = [all_ - given for all_, given in zip(whole, found, strict=True)]
@@ -120,8 +127,8 @@ def widths(rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
     return [*found]
 
 
-def sizes(log: LogFile, groups: ArmGroups) -> str:
-    """How much there is to learn from, and about whom."""
+def sizes(log: AnyLog, groups: ArmGroups) -> str:
+    """The numbers of rounds, contexts, arms and groups."""
     from alphafair.formatting import counted, listed
 
     numbers = {"round": log.n_rounds, "context": log.n_contexts, "arm": log.n_arms}

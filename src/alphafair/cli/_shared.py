@@ -1,8 +1,7 @@
-"""What several commands share: options, the reading of a table of rounds, the folder for results, pages."""
+"""Options and functions that several commands share."""
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import shlex
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
 Arms = Annotated[
     list[str] | None,
-    typer.Option("--arm", metavar="COLUMN", help="A column of rewards of the file; repeat. Default: all others."),
+    typer.Option(
+        "--arm", metavar="COLUMN", help="A column of rewards of the file; may be repeated. Default: all others."
+    ),
 ]
 Time = Annotated[
     str | None,
@@ -42,9 +43,7 @@ Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)
 ]
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the numbers as JSON and nothing else; write files only with --output.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Threads at work; default: one per core.")]
 Show = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
@@ -62,12 +61,12 @@ def read_rounds(
     import numpy as np
 
     from alphafair import rescale_rewards, streams
-    from alphafair.data.table import place
     from alphafair.formatting import exact
+    from alphafair.tables import place
 
     low, high = reward_range or (0.0, most)
     if reward_range is not None and not -math.inf < low < high < math.inf:
-        repair = "Say the lower number first."
+        repair = "Pass the lower number first."
         raise InvalidArgument("--reward-range", "two numbers, LOW below HIGH", [low, high], repair)
     stream = streams.table(path, context=context, arm_columns=arms, time=time)
     rewards = stream.reward_table
@@ -77,30 +76,30 @@ def read_rounds(
         where = f"{place(path, row)}: {(stream.arm_labels or ())[arm]}"
         allowed = f"at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
         least, greatest = float(rewards.min()), float(rewards.max())
-        if least == greatest:  # no range: take 0 in
+        if least == greatest:  # an empty range: include 0
             least, greatest = min(least, 0.0), max(greatest, 0.0)
-        repair = f"Say --reward-range {exact(least)} {exact(greatest)}, or name the --arm columns."
+        repair = f"Pass --reward-range {exact(least)} {exact(greatest)}, or the columns of rewards with --arm."
         if reward_range is None and most == math.inf and stream.n_rounds == stream.n_contexts:
-            repair = "These look like totals: map the rewards before adding them up, or name the --arm columns."
+            repair = "These look like totals: map the rewards before adding them up, or pass reward columns with --arm."
         raise InvalidArgument(where, allowed, float(rewards[row, arm]), repair)
     return stream if reward_range is None else replace(stream, reward_table=rescale_rewards(rewards, low, high))
 
 
 def plain_table(title: str | None = None) -> Table:
-    """A table without lines, to be filled."""
+    """An empty table without lines."""
     from rich.table import Table
 
     return Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="bold")
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made if it is not there."""
+    """Create a folder if it does not exist."""
 
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         repair = f"{problem.strerror}: choose another."
-        raise InvalidArgument("--output", "a folder, there or to be made", str(path), repair) from None
+        raise InvalidArgument("--output", "a folder that exists or can be created", str(path), repair) from None
     if not os.access(path, os.W_OK):
         raise InvalidArgument("--output", "a folder that can be written", str(path), "Choose another.")
     return path
@@ -134,20 +133,11 @@ def make_page(
         webbrowser.open(page.resolve().as_uri())
 
 
-def service_module(name: str) -> Any:
-    """A module of the service, or a sentence about what has to be installed for it."""
-    try:
-        return importlib.import_module(f"alphafair.service.{name}")
-    except ModuleNotFoundError as problem:
-        typer.echo(f'error: {problem.name} is not installed. Run: pip install "alphafair[service]"', err=True)
-        raise typer.Exit(1) from None
-
-
 def actor() -> str:
-    """How changes that are made from the command line are recorded."""
+    """The user name with which changes from the command line are recorded."""
     import getpass
 
     try:
         return f"{getpass.getuser()} (command line)"
-    except OSError:  # a user without a name, as in some containers
+    except OSError:  # the user has no name, as in some containers
         return f"user {os.getuid()} (command line)"

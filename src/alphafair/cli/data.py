@@ -7,7 +7,7 @@ import typer
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Get public data sets, once; see what is there.",
+    help="Download public data sets, and list them.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 

@@ -1,15 +1,14 @@
-"""`alphafair doctor`: what is wrong with a log, and with which rows."""
+"""`alphafair doctor`: check a log, and name the rows that are wrong."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from alphafair.cli import _logs
-from alphafair.cli._shared import AsJson, make_folder
+from alphafair.cli._shared import AsJson
 
 
 def command(
@@ -18,40 +17,39 @@ def command(
     arm: _logs.Arm = "arm",
     reward: _logs.Reward = "reward",
     propensity: _logs.Propensity = "propensity",
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="When: it should not go backwards.")] = None,
-    id: Annotated[str | None, typer.Option(metavar="COLUMN", help="Which decision: no two should be the same.")] = None,
-    available: _logs.Available = "available",
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write page, picture and numbers there. Default: no file is written."),
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The log's column of times, which should not go backwards.")
     ] = None,
+    id: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The log's column of decision ids, which should be unique.")
+    ] = None,
+    available: _logs.Available = "available",
+    output: _logs.Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is a log fit to learn from?
+    """Check whether a log can be used for evaluation.
 
-    What is wrong, with which rows, in plain words: propensities in (0, 1] that add up, arms never shown,
-    contexts with few rounds, repeated ids, time going backwards. Exits with 1 if something must be mended.
+    Names the rows that are wrong, and checks that propensities are in (0, 1] and add up, arms never shown, contexts
+    with few rounds, repeated ids, and times that go backwards. Exits with 1 if something must be corrected.
     """
     from alphafair.evaluation import doctor
-    from alphafair.lab.log_report import LogReport
-    from alphafair.lab.pictures import logs as pictures
+    from alphafair.evaluation.log_pages import LogPage, draw_propensities
 
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     found = doctor(log, **columns, time=time, id=id, available=available or None)
-    words = {"wrong": "must be mended", "look": "have a look", "fine": "fine"}
-    report = LogReport(
+    words = {"wrong": "correct", "look": "check", "fine": "fine"}
+    page = LogPage(
         name="doctor",
-        title="Is the log fit to learn from?",
-        lead=f"{log.name}: {'nothing must be mended' if found.is_sound else 'something must be mended'}",
+        title="Can the log be used for evaluation?",
+        lead=f"{log.name}: {'nothing must be corrected' if found.is_sound else 'something must be corrected'}",
         headings=("", "finding"),
         rows=[[words[finding.grade], finding.what] for finding in found.findings],
-        caption="What cannot be checked: whether rounds influence each other, and whether the future is like the past.",
+        caption="Not checked: whether rounds influence each other, and whether the future is like the past.",
         sentences=[],
-        assumptions=["Inverse propensities of an arm average to 1 over all rounds if, and only if, they are true."],
-        command=_logs.said(),
+        assumptions=["Inverse propensities of an arm average to 1 over all rounds if propensities are true."],
+        command=_logs.command_line(),
         numbers={"log": log.name, **found.as_dict()},
     )
-    folder = None if output is None else make_folder(output)
-    _logs.tell(report, partial(pictures.propensities, found), folder, as_json)
+    _logs.show(page, partial(draw_propensities, found), output, as_json)
     if not found.is_sound:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`alphafair offline`: the fairest split in hindsight of a table of rewards, with its certificate."""
+"""`alphafair offline`: compute the fair optimum in hindsight of a table of rewards, with its certificate."""
 
 import json
 import math
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
-from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
+from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, make_folder, plain_table, read_rounds
+from alphafair.extras import polars as pl
 from alphafair.formatting import counted, exact, fitting
 
 
@@ -24,34 +25,33 @@ def command(
     arm: Arms = None,
     time: Time = None,
     reward_range: RewardRange = None,
-    alpha: Annotated[
-        list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); repeat for several.")
-    ] = None,
+    alpha: Annotated[list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); may be repeated.")] = None,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
-    tolerance: Annotated[float, typer.Option(metavar="X", help="Certified relative gap to stop at.")] = 1e-9,
+    tolerance: Annotated[float, typer.Option(metavar="X", help="Relative gap at which to stop.")] = 1e-9,
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where shares, picture and numbers go; default: output.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Write shares, a figure and numbers there. Default: no files."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The fair optimum in hindsight: who should get what.
+    """Compute the fair optimum in hindsight.
 
-    As if all rewards had been known. Rows of the same context are added up, so the table may hold one row per context
-    or one row per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99; shares per context are
-    written as one CSV per alpha. With --groups, who earns what is told by group.
+    All rewards are known. Rows of the same context are added up, so the table may have one row per context or one row
+    per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99. With --output, the distributions
+    are written as one CSV per alpha. With --groups, rewards are reported by group.
     """
-    import polars as pl
-
     from alphafair import figures, metrics, validate
-    from alphafair.data.csv_text import marked_labels
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
+    from alphafair.tables import escape_labels
 
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
     stream = read_rounds(table, context, arm, time, reward_range, most=math.inf)
     totals = context_reward_totals(stream)
-    folder = output_folder(output, as_json)
+    folder = None if output is None else make_folder(output)
     arms = list(stream.arm_labels or ())
     groups = read_groups(groups_file, arms, len(arms), pull_floor)
     names = [str(label) for label in groups.labels] if groups.named else arms
@@ -60,13 +60,13 @@ def command(
     shares = {}
     for value in alphas:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CertificateWarning)  # the table marks it
+            warnings.simplefilter("ignore", CertificateWarning)  # the table marks such rows
             best = offline_optimum(totals, value, tolerance=tolerance, groups=groups)
         shares[value] = metrics.shares(best.accounts)
         path = None if folder is None else folder / f"distributions-{exact(value)}.csv"
         if path is not None:
-            first, *headers = marked_labels([context, *arms])
-            columns = {first: marked_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
+            first, *headers = escape_labels([context, *arms])
+            columns = {first: escape_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
             pl.DataFrame(columns).write_csv(path)
         found.append(
             {
@@ -87,14 +87,15 @@ def command(
     if folder is not None:
         (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
         picture = figures.save(figures.fair_optimum(shares, names), folder / "offline.png")
-        saved = f"\nPicture saved: {picture}\nShares and numbers saved in: {folder}"
+        saved = f"\nFigure: {picture}\nDistributions and numbers: {folder}"
     if as_json:
         typer.echo(text)
         return
     who = counted(len(arms), "arm") + (f" in {counted(groups.n_groups, 'group')}" if groups.named else "")
     rivals = "No split that keeps the floors" if groups.floored or groups.arm_floor > 0.0 else "No split"
     _report(found, len(contexts), who, rivals, "group" if groups.named else "arm")
-    typer.echo(saved)
+    if saved:
+        typer.echo(saved)
 
 
 def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str, unit: str) -> None:
@@ -113,6 +114,6 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str,
         earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
         table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
     console.print(table)
-    console.print(f"\n{rivals}, however clever, is worth more than value + gap. Rewards count an initial 1 per {unit}.")
+    console.print(f"\n{rivals} is worth more than value + gap. Rewards include an initial 1 per {unit}.")
     if not all(row["certified"] for row in found):
-        console.print("(!) the gap is larger than was asked for: the value is still right to within it.")
+        console.print("(!) the gap is larger than --tolerance; the value is correct to within the gap.")

@@ -81,12 +81,13 @@ def command(
     On SIGTERM or SIGINT the service answers the requests it has received, then stops. The page /docs describes all
     routes. The log is written to standard error, one JSON object per line.
     """
-    from alphafair.cli._shared import service_module
+    from alphafair.service.connections import Timeouts
+    from alphafair.service.server import serve
+    from alphafair.service.service import Limits
 
-    server = service_module("server")
-    timeouts = server.Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
-    limits = server.Limits(max_body, max_waiting, rate, max_connections, timeouts)
-    server.serve(
+    timeouts = Timeouts(head_timeout, body_timeout, answer_timeout, idle_timeout)
+    limits = Limits(max_body, max_waiting, rate, max_connections, timeouts)
+    serve(
         db,
         host=host,
         port=port,

@@ -6,6 +6,7 @@ and those that wait for the same file find it there. Nothing is downloaded unles
 `streams.movielens_small` where there is no copy of that data set.
 """
 
+import hashlib
 import http.client
 import os
 import re
@@ -16,6 +17,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import platformdirs
 
 from alphafair import validate
 
@@ -87,9 +90,7 @@ def folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
-    import pooch  # type: ignore[import-untyped]
-
-    return Path(pooch.os_cache("alphafair")) / "data"
+    return platformdirs.user_cache_path("alphafair") / "data"
 
 
 def path_of(name: str) -> Path:
@@ -232,9 +233,8 @@ def _reason(problem: Exception) -> str:
 
 def _verify(file: Path, sha256: str, url: str) -> None:
     """Refuse, and for a download remove, a file that is not the one that is known."""
-    import pooch
-
-    found = pooch.file_hash(str(file), alg="sha256")
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
     if found == sha256:
         return
     fault = f"its sha256 is {found}, and should be {sha256}"

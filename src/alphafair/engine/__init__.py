@@ -21,7 +21,7 @@ _NAMES = {
     "store": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [*_MODULES, "Mismatch", "PolicyFailed", "RequestError", "Unavailable"]
+__all__ = [*_NAMES["engine"], *_NAMES["requests"]]
 
 if TYPE_CHECKING:
     from alphafair.engine.engine import Engine as Engine

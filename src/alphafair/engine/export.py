@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.engine.store import Change, SqliteStore
 from alphafair.errors import InvalidArgument, RequestError, Unavailable
+from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
-if TYPE_CHECKING:  # loaded where a file is written, as it takes longer to load than the rest of the engine
-    import polars as pl
-
+if TYPE_CHECKING:
     from alphafair.values import Log
 
 FORMATS = ("parquet", "csv", "jsonl")
@@ -90,8 +89,6 @@ class ArmsOverTime:
 
     def column(self, available: AvailableArms, format: str) -> pl.Series:
         """Return lists of labels, in CSV as JSON arrays; null where every arm was available that there ever was."""
-        import polars as pl
-
         lists: list[Any] = [[self.labels[arm] for arm in np.flatnonzero(each)] for each in available.sets]
         if format == "csv":
             lists = [json.dumps(labels, ensure_ascii=False) for labels in lists]
@@ -146,8 +143,6 @@ def checked_format(experiment: Exported, format: str | None) -> str:
 
 def schema(experiment: Exported, format: str) -> dict[str, Any]:
     """Return the columns of an exported log and their types, which do not depend on its rows."""
-    import polars as pl
-
     time = pl.Datetime("us", "UTC")
     return {
         "seq": pl.Int64,
@@ -166,8 +161,6 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
 
 def pages(store: SqliteStore, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
-    import polars as pl
-
     columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
     with store.reader() as reader:
         while rows := reader.exported(experiment.key, after, until, PAGE_ROWS):
@@ -202,10 +195,8 @@ def write_log(
             yield page
 
     if format == "parquet":
-        from polars.io.plugins import register_io_source
-
         sink = Path(target) if isinstance(target, str | os.PathLike) else target
-        register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
+        pl.io.plugins.register_io_source(counted, schema=schema(experiment, format)).sink_parquet(sink)
     elif isinstance(target, str | os.PathLike):
         with open(target, "wb") as file:
             _write_text(counted(), schema(experiment, format), file, format)
@@ -215,15 +206,13 @@ def write_log(
 
 
 def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO[bytes], format: str) -> None:
-    import polars as pl
-
-    from alphafair.data.csv_text import marked
+    from alphafair.tables import escape_formulas
 
     if format == "csv":
         file.write((",".join(columns) + "\n").encode())
     for page in found:
         if format == "csv":
-            page.with_columns(marked(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
+            page.with_columns(escape_formulas(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
         else:
             page.write_ndjson(file)
 

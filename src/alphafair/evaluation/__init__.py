@@ -1,13 +1,13 @@
-"""From a log: what a policy would have earned, what fairness costs, and a warm start. docs/logs.md is its page."""
+"""Learning from logs: what a policy would have earned, what fairness costs, and a warm start. See docs/logs.md."""
 
-from alphafair.evaluation.doctor import Diagnosis, Finding, doctor
-from alphafair.evaluation.estimate import Estimate, evaluate
-from alphafair.evaluation.frontier import Frontier, RegretStatement, fair_policy, frontier, logged_policy, regret
-from alphafair.evaluation.intervals import Interval
-from alphafair.evaluation.learning import Learned, model_stream, replay, simulate_model
-from alphafair.evaluation.log_file import LogFile
-from alphafair.evaluation.scores import ESTIMATORS
-from alphafair.evaluation.warm_start import warm_start
+from alphafair.evaluation.diagnosis import Diagnosis, Finding, doctor
+from alphafair.evaluation.estimates import Estimate, evaluate, evaluate_all
+from alphafair.evaluation.estimators import ESTIMATORS
+from alphafair.evaluation.learning import Learned, model_stream, replay, simulate_model, warm_start
+from alphafair.evaluation.log_rows import LogFile
+from alphafair.evaluation.optima import fair_policy, logged_policy
+from alphafair.evaluation.price import Frontier, RegretStatement, frontier, regret
+from alphafair.values import Interval
 
 __all__ = [
     "ESTIMATORS",
@@ -21,6 +21,7 @@ __all__ = [
     "RegretStatement",
     "doctor",
     "evaluate",
+    "evaluate_all",
     "fair_policy",
     "frontier",
     "logged_policy",

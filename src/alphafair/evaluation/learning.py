@@ -1,6 +1,6 @@
-"""How a policy that learns would have done, from a log: replayed on the rounds that match, or played against a model.
+"""Policies that learn, on a log: replayed on the rounds that match their draws, or simulated on a model; warm starts.
 
-Both are worth as much as what they assume, so every result says it.
+Both evaluations depend on assumptions, which every result states.
 """
 
 from __future__ import annotations
@@ -8,43 +8,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from alphafair import metrics, run, validate
 from alphafair.errors import InvalidArgument
-from alphafair.evaluation.batches import arm_names, check_log, in_memory, some_rows
-from alphafair.evaluation.doctor import inverse_propensities
-from alphafair.evaluation.estimate import METRICS, PLAIN, UNKNOWN, Measured, possible
-from alphafair.evaluation.intervals import Interval
-from alphafair.evaluation.model import fit
-from alphafair.evaluation.scores import count_cells
-from alphafair.evaluation.verdict import FEWEST, Verdict
+from alphafair.evaluation.diagnosis import inverse_propensities
+from alphafair.evaluation.estimates import FEWEST, METRICS, PLUG_IN, UNKNOWN, Measured, Verdict, possible
+from alphafair.evaluation.log_rows import arm_names, check_in_memory, check_log, select_rows
+from alphafair.evaluation.optima import survey
+from alphafair.evaluation.reward_model import fit
 from alphafair.formatting import clipped, counted, listed, percent
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.run import simulate
-from alphafair.values import Log, Policy, Stream, Vector
+from alphafair.values import Interval, Log, Policy, Stream, Vector
 
 REPLAY = (
-    "rounds are alike at all times, propensities are true, and what one round shows changes nothing in the next; "
-    "the policy meets only the rounds that match, so it learns from fewer"
+    "rounds are exchangeable over time, propensities are true, and the arm shown in one round does not affect later "
+    "rounds; the policy sees only the rounds that match, so it learns from fewer"
 )
 MODEL = (
-    "the model is the world: every arm pays its estimated mean in a context at all times, 1 or 0 as it were; what the "
-    "log did not show is what the model guesses"
+    "the model is true: the reward of an arm in a context has its estimated mean at all times and is the least or the "
+    "greatest of the log; where the log did not show an arm the mean is a guess"
 )
 MOST_CELLS, MOST_DRAWS = 4_000_000, 1024
-FEW_SHOWN = 10  # rewards of an arm in a context: below it, the model leans on the arm's mean elsewhere
+FEW_SHOWN = 10  # rewards of an arm in a context: with fewer, the model relies on the arm's mean elsewhere
+
+
+Kind = TypeVar("Kind", bound=Policy)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Learned(Measured):
-    """A learning policy on a log, over several seeds: means with their bands, and a verdict.
+    """The result of a learning policy on a log, over several seeds: means with their bands, and a verdict.
 
-    Bands of a replay are of a single run on a log of other rounds, since all seeds have the rounds of one log; those of
-    a model are over its draws, and have nothing of the model's own error in them. So no verdict is better than "thin".
-    Rounds are those that counted, on average.
+    Bands of a replay are for a single run on a log of other rounds, since all seeds use the rounds of one log; those of
+    a model are over its draws, and do not include the model's own error. So no verdict is better than "thin".
+    `n_rounds` is the mean number of rounds that counted.
     """
 
     policy: str
@@ -63,13 +64,13 @@ def replay(
     n_seeds: int = 20,
     seed: int = 0,
 ) -> Learned:
-    """A learning policy on the rounds of a log that match its own draws (Li et al., WSDM 2011).
+    """Replay a learning policy on the rounds of a log that match its own draws (Li et al., WSDM 2011).
 
-    A round counts if the policy draws the arm that was shown. Where arms were not shown alike, rounds are first kept
-    with probability least/p, p the round's propensity and least the smallest of all, so that they are. About one round
-    in n_arms is left, or fewer: one tiny propensity leaves next to nothing, and then it is refused. The policy draws
-    among the arms that were available. `confidence` is how surely bands shall hold; every `seed` has n_seeds random
-    numbers of its own, for the policy's draws.
+    A round counts if the policy draws the arm that was shown. Where arms were not shown with equal probability, rounds
+    are first kept with probability least/p, p the round's propensity and least the smallest of all. About one round in
+    n_arms is left, or fewer; a log of which a tiny propensity leaves almost nothing is refused. The policy draws among
+    the arms that were available. `confidence` is the level of the bands; every `seed` stands for n_seeds different
+    seeds of the policy's draws.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
@@ -88,7 +89,7 @@ def replay(
         if len(kept) < 10 * log.n_arms:
             repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
             raise InvalidArgument("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
-        n, played = run.over_matches(player, some_rows(log, kept), generator)
+        n, played = run.over_matches(player, select_rows(log, kept), generator)
         runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
     return _learned(log, policy, "replay", REPLAY, options, runs)
 
@@ -103,9 +104,9 @@ def simulate_model(
     n_seeds: int = 20,
     seed: int = 0,
 ) -> Learned:
-    """A learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
+    """Simulate a learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
 
-    Where not all arms were available, the policy plays among those that were, step by step instead of compiled.
+    Where not all arms were available, the policy draws among those that were, step by step instead of compiled.
     `confidence` and `seed` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
@@ -131,14 +132,14 @@ def simulate_model(
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:
-    """Rounds in the log's contexts whose rewards have the means that the log's model says; a model, not data.
+    """A stream with the log's contexts whose rewards have the means of the log's model.
 
-    Every arm pays the least or the greatest reward of the log, drawn around its mean: for clicks that is all there is,
-    for other rewards it is as noisy as can be.
+    Every arm pays the least or the greatest reward of the log, with its mean: exact for clicks, and the greatest
+    possible noise for other rewards.
     """
     check_log(log)
     generator = validate.random_generator("seed", seed)
-    cells = count_cells(log)
+    cells = survey(log).cells
     means = fit(cells).means
     least, most = float(log.rewards.min()), float(log.rewards.max())
     low, high = least / cells.unit, most / cells.unit
@@ -153,15 +154,17 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
 
 
 def _check(log: Log, policy: Policy) -> None:
-    check_log(in_memory(log))
+    check_log(check_in_memory(log))
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
-        raise InvalidArgument("policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log.")
+        raise InvalidArgument(
+            "policy", allowed, [policy.n_contexts, policy.n_arms], "Make it for the log's contexts and arms."
+        )
     validate.learnable(log.rewards, policy.traits.reward_range)
 
 
 class Repeats(NamedTuple):
-    """What is to be measured, over which seeds, and how sure one wants to be."""
+    """The groups, alpha and confidence of the bands, and the seeds of the runs."""
 
     groups: ArmGroups
     alpha: float
@@ -177,7 +180,7 @@ class Repeats(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One seed: how many rounds counted, what arms earned, and what they might have on other rounds."""
+    """One seed: the number of rounds that counted, the accounts, and accounts with rewards drawn anew."""
 
     n_rounds: int
     earned: Vector
@@ -185,12 +188,12 @@ class Run(NamedTuple):
 
 
 def _again(n: int, earned: Vector, most: float, generator: np.random.Generator) -> Vector:
-    """Rewards of as many other rounds: in each an arm pays the most with its chance, or none does.
+    """Accounts after as many other rounds: in each, one arm pays the greatest reward, or none does.
 
     Exact for rewards of 0 and 1; others vary less.
     """
     chances = (earned - 1.0) / (n * most) if n * most > 0.0 else np.zeros_like(earned)
-    chances = chances / max(1.0, float(chances.sum()))  # rounding apart they are at most 1 together
+    chances = chances / max(1.0, float(chances.sum()))  # up to rounding their sum is at most 1
     return np.asarray(1.0 + most * generator.multinomial(n, np.append(chances, max(0.0, 1.0 - chances.sum())))[:-1])
 
 
@@ -211,7 +214,7 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, options: Repeats,
         return Interval(value, value - half, value + half).clip(least, most)
 
     def of_metric(name: str) -> Interval:
-        plain = PLAIN[name]
+        plain = PLUG_IN[name]
         return band(lambda accounts: plain(groups.accounts(accounts), alpha, groups), *possible(name, groups, alpha))
 
     return Learned(
@@ -231,25 +234,60 @@ def _learned(log: Log, policy: Policy, how: str, assumes: str, options: Repeats,
 
 
 def _judged(log: Log, how: str, n_rounds: int) -> tuple[Verdict, tuple[str, ...]]:
-    """From what is assumed, and how many rounds are left."""
-    cells, names = count_cells(log), arm_names(log)
+    """The verdict, from the assumptions and the number of rounds."""
+    cells, names = survey(log).cells, arm_names(log)
     unusable, thin = [], []
     never = [clipped(names[arm], 24) for arm in np.flatnonzero(cells.counts.sum(axis=0) == 0.0)]
     if never:
-        unusable.append(f"arms never shown, which a policy that learns would try: {listed(never[:3])}")
+        unusable.append(f"arms never shown, which a learning policy would try: {listed(never[:3])}")
     if not log.rewards.any():
         unusable.append("no round has a reward above 0")
     if how == "replay":
         if inverse_propensities(log).off.any():
-            unusable.append("inverse propensities do not average to one: `alphafair doctor` says for which arms")
+            unusable.append("inverse propensities do not average to one: `alphafair doctor` shows for which arms")
         if n_rounds < FEWEST:
             unusable.append(f"only {counted(n_rounds, 'round')} matched")
         part = percent(n_rounds / log.n_rounds, 2)
-        thin.append(f"{part} of the rounds matched, and it learned from no more")
+        thin.append(f"{part} of the rounds matched, and the policy learned from no more")
     else:
         guessed = float(cells.available[cells.counts < FEW_SHOWN].sum() / cells.available.sum())
-        thin.append("bands have nothing of the model's own error in them")
+        thin.append("bands do not include the model's own error")
         if guessed > 0.0:
             part = percent(guessed, 2)
-            thin.append(f"of {part} of all rounds and arms the model knows fewer than {FEW_SHOWN} rewards")
+            thin.append(f"for {part} of all rounds and arms the model has fewer than {FEW_SHOWN} rewards")
     return ("do not use" if unusable else "thin"), (*unusable, *thin)
+
+
+def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | None = None, **settings: Any) -> Kind:
+    """Make a policy and let it learn from a log, as if it had made those decisions itself.
+
+    Parameters
+    ----------
+    log
+        Decisions with rewards in the policy's range, in the order of time.
+    kind
+        A class of policies with bandit feedback, such as `AlphaFairAdaptive`.
+    weight
+        The fraction of rounds to learn from, evenly spaced, in [0, 1]. It applies to what is learned and to accounts.
+    seed, settings
+        Arguments of the policy, such as `alpha=0.9`.
+
+    The same log, class, settings and weight give the same state. Propensities below 1/(2n), n arms, are raised to that,
+    so that no reward counts for more than 2n times its size. A decision that another policy hardly ever made would
+    otherwise outweigh thousands of the policy's own.
+
+    >>> from alphafair import AlphaFairAdaptive, Log
+    >>> log = Log([0, 0, 0, 0], [1, 0, 1, 2], [1.0, 0.0, 1.0, 0.2], [0.001, 0.4, 0.3, 0.3])
+    >>> policy = warm_start(log, AlphaFairAdaptive, alpha=0.5, weight=0.5)
+    >>> policy.accounts.tolist()
+    [1.0, 1.0, 1.2]
+    """
+    check_in_memory(log)
+    weight = validate.number("weight", weight, low=0.0, high=1.0)
+    policy = kind(log.n_contexts, log.n_arms, **settings, seed=seed)  # type: ignore[call-arg]
+    validate.learnable(log.rewards, policy.traits.reward_range)  # also those of rounds that are skipped
+    places = np.floor(np.arange(log.n_rounds + 1) * weight)
+    rows = np.flatnonzero(np.diff(places))
+    if len(rows):
+        run.over_log(policy, select_rows(log, rows, least=0.5 / log.n_arms))
+    return policy

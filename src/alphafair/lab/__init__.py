@@ -1,1 +1,5 @@
-"""The lab: experiments as values, one runner, the paper's reproduction, the arena, and their reports."""
+"""The lab: experiments as values, one runner, the reproduction of the paper, the arena. Needs alphafair[lab]."""
+
+from alphafair.extras import require
+
+require("lab", "alphafair.lab")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from alphafair import metrics
-from alphafair.evaluation.estimate import possible
+from alphafair.evaluation.estimates import possible
 from alphafair.groups import Groups
 from alphafair.lab import results
 from alphafair.lab.plan import Contender, Generated, short_digest

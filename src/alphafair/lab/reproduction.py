@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import streams
-from alphafair.data.movielens import Genres, Ratings, read_movielens
-from alphafair.data.movielens_small import read_movielens_small
+from alphafair.data.movielens import Genres, Ratings, read_movielens, read_movielens_small
 from alphafair.errors import InvalidArgument
 from alphafair.lab import arena, measure, paper
 from alphafair.lab.claims import claims

@@ -34,18 +34,18 @@ from urllib.parse import quote
 
 import numpy as np
 
-try:
-    import msgspec
-
-    from alphafair.service.client_http import AsyncPool, Endpoint, HttpRequest, Lost, Reply, ThreadPool
-except ModuleNotFoundError as missing:
-    raise ImportError(f'The client needs {missing.name}. Run: pip install "alphafair[client]"') from None
-
 from alphafair import validate
 from alphafair.engine.requests import Outcome, Receipt
 from alphafair.errors import InvalidArgument
+from alphafair.extras import needed_by
 from alphafair.groups import Groups
+
+with needed_by("The client", "client"):
+    import h11  # noqa: F401 - for client_http
+    import msgspec
+
 from alphafair.service import routes
+from alphafair.service.client_http import AsyncPool, Endpoint, HttpRequest, Lost, Reply, ThreadPool
 from alphafair.service.errors import status_of
 from alphafair.service.messages import JSON_FORMS, ChangeItem, ExperimentAnswer, NewExperiment
 from alphafair.service.routes import Route

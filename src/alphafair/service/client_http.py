@@ -19,10 +19,12 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
-import h11
-
 from alphafair import __version__
 from alphafair.errors import InvalidArgument
+from alphafair.extras import needed_by
+
+with needed_by("The client", "client"):
+    import h11
 
 CHUNK_BYTES = 1 << 16
 MAX_REPLY_BYTES = 1 << 26  # of a reply in memory

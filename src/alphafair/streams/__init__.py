@@ -3,10 +3,9 @@
 Polars loads only when a file or a table is read.
 """
 
-from alphafair.data.movielens import first_rating, movielens
-from alphafair.data.movielens_small import movielens_small
+from alphafair.data.movielens import first_rating, movielens, movielens_small
 from alphafair.data.open_bandit import click_rates, open_bandit
-from alphafair.data.table import table
+from alphafair.data.round_table import table
 from alphafair.streams.described import described, described_means
 from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
 from alphafair.streams.synthetic import drifting_ratings, greedy_trap, impossibility, ratings

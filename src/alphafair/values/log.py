@@ -1,9 +1,9 @@
-"""Decisions that somebody made, as a value."""
+"""A log of decisions, as a value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,21 @@ from alphafair.errors import InvalidArgument
 from alphafair.values.arrays import Indices, Vector, frozen
 from alphafair.values.available import AvailableArms
 
+if TYPE_CHECKING:
+    from alphafair.values.log_table import Decisions, Labels
+
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Decisions that somebody made, one entry each, in the order of time; checked where it is made, and read-only.
+    """A log of decisions, one entry each, in the order of time; checked when it is made, and read-only.
 
-    The reward of the shown arm is known and no other, so this is no `Stream`. Labels, timestamps, positions, users and
-    features (as of a `Stream`) are optional.
+    Only the reward of the shown arm is known, which is the difference to a `Stream`. Labels, timestamps, positions,
+    users and features (as of a `Stream`) are optional.
 
-    Where decisions were not always drawn among all arms, because some were out of stock, retired or not there yet,
-    `available` must say among which: one boolean per round and arm, or the pair (sets, of_rounds) that is kept, see
-    `alphafair.values.AvailableArms`. Propensities are those among the available arms. None means every arm, always.
+    Where decisions were not always drawn among all arms, because some were out of stock, retired or not yet added,
+    `available` must list the arms that they were drawn among: one boolean per round and arm, or the pair
+    (sets, of_rounds) that is stored, see `alphafair.values.AvailableArms`. Propensities are those among the available
+    arms. None means that every arm was always available.
 
     >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
     >>> log.n_rounds, log.n_contexts, log.n_arms
@@ -43,9 +47,9 @@ class Log:
     arm_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
     timestamps: NDArray[np.datetime64] | None = field(default=None, kw_only=True)  # UTC, microseconds
     positions: Indices | None = field(default=None, kw_only=True)  # on the page: 1 is the first
-    users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose decisions hang together
+    users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose rounds are resampled together
     features: NDArray[np.float64] | None = field(default=None, kw_only=True)
-    available: AvailableArms | None = field(default=None, kw_only=True)  # which arms decisions were drawn among
+    available: AvailableArms | None = field(default=None, kw_only=True)  # the arms that decisions were drawn among
 
     def __post_init__(self) -> None:
         for count in ("n_contexts", "n_arms"):
@@ -68,7 +72,7 @@ class Log:
                 labels = validate.labels(f"{name}_labels", labels, least)
                 object.__setattr__(self, f"{name}_labels", labels)
                 if getattr(self, count) and len(labels) != least:
-                    raise InvalidArgument(f"{name}_labels", f"{least} names", len(labels), f"Give one per {name}.")
+                    raise InvalidArgument(f"{name}_labels", f"{least} names", len(labels), f"Pass one per {name}.")
             object.__setattr__(self, count, least if labels is None else len(labels))
         if self.positions is not None:
             columns["positions"] = validate.indices("positions", self.positions, None, len(contexts), low=1)
@@ -81,19 +85,19 @@ class Log:
         if available is not None:
             self._check_available(available)
             object.__setattr__(self, "available", available)
-        for name, column in columns.items():  # what somebody could still write to is copied
+        for name, column in columns.items():  # arrays that the caller could still write to are copied
             object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
 
     def _check_available(self, available: AvailableArms) -> None:
-        """A set of this log's arms for every round, with the arm that was shown in it."""
+        """Check that there is a set of arms for every round, and that the shown arm is in it."""
         shape = (len(available.of_rounds), available.n_arms)
         if shape != (len(self.contexts), self.n_arms):
             allowed = f"for {len(self.contexts)} rounds and {self.n_arms} arms"
-            raise InvalidArgument("available", allowed, list(shape), "Give one row per round and one column per arm.")
+            raise InvalidArgument("available", allowed, list(shape), "Pass one row per round and one column per arm.")
         missing = np.flatnonzero(~available.includes(np.asarray(self.arms)))
         if len(missing):
             shown = f"true for the arm that was shown, {np.asarray(self.arms)[missing[0]]}"
-            repair = "Give the arms that the decision was drawn among."
+            repair = "Pass the arms that the decision was drawn among."
             raise InvalidArgument(f"available[{missing[0]}]", shown, False, repair)
 
     @property
@@ -118,33 +122,51 @@ class Log:
         position: str | None = None,
         available: str | None = "available",
     ) -> Log:
-        """A log from a table in a file or in memory, one row per decision; rows without a reward are left out.
+        """Read a log from a table in a file or in memory, one row per decision; rows without a reward are left out.
 
         Parameters
         ----------
         source
             A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
-            DataFrame, any Arrow table, or a mapping of columns. What `alphafair export` writes is read as it is.
+            DataFrame, any Arrow table, or a mapping of columns. Files that `alphafair export` writes can be read.
         context, arm
-            Columns of labels, text or numbers: numbered in their order, whole numbers by size, else by the alphabet.
+            Columns of labels, strings or numbers. They are sorted: by size if all are integers, else alphabetically.
         reward, propensity
-            Columns of numbers: what the arm paid, and the probability in (0, 1] with which it was shown.
+            Columns of numbers: the reward of the shown arm, and the probability in (0, 1] with which it was shown.
         time
-            A column to sort by; by default rows come in the order of time.
+            A column of numbers or dates to sort by; by default rows are in the order of time.
         user
-            A column that says whose decision it was: a bootstrap then draws users, not rounds.
+            A column of users, or of other units whose decisions depend on each other: a bootstrap draws users then.
         position
-            A column of places on the page, from 1.
+            A column of positions on the page, from 1.
         available
-            A column that says which arms the decision was drawn among: lists of labels, in a text file as JSON arrays;
-            nothing where every arm could be shown. Arms that it names and that were never shown are arms of the log
-            too. By default the column of that name, if there is one; None for none.
+            A column of the arms that the decision was drawn among: lists of labels, in a text file as JSON arrays, and
+            empty where every arm was available. Arms in it that were never shown are arms of the log too. By default
+            the column `available`, if there is one; None for none.
 
         >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
         >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
         >>> log.arm_labels, log.arms.tolist(), log.rewards.tolist()
         (('a', 'b'), [1, 0], [1.0, 0.0])
         """
-        from alphafair.data.log_table import Columns, read_log
+        from alphafair.values.log_table import LogColumns, LogTable
 
-        return read_log(source, Columns(context, arm, reward, propensity, time, user, position, available))
+        columns = LogColumns(context, arm, reward, propensity, time, user, position, available)
+        return cls.from_decisions(*LogTable.open(source, columns).read())
+
+    @classmethod
+    def from_decisions(cls, found: Decisions, labels: Labels) -> Log:
+        """A log of decoded rows of a table."""
+        times = found.times
+        if times is not None:
+            dated = times.dtype.is_temporal()
+            times = times.dt.cast_time_unit("us").dt.replace_time_zone(None) if dated else None
+        return cls(
+            *found[:4],
+            users=found.users,
+            positions=found.positions,
+            timestamps=None if times is None else times.to_numpy(),
+            available=found.available,
+            context_labels=tuple(labels.contexts),
+            arm_labels=tuple(labels.arms),
+        )

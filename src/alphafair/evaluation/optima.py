@@ -1,0 +1,260 @@
+"""The best fixed policy for the rounds of a log, also where not all arms were always available.
+
+The best fixed policy has a distribution for every situation, which is a context with a set of available arms. Its
+rewards depend only on how often it shows each arm in each context, if the reward of an arm does not depend on which
+others are available. One table shows arms as often, up to any precision: weights u per context and arm, renormalised
+over the set S of available arms, u_i / sum_{k in S} u_k. They maximise the concave likelihood
+
+    sum_i E_i log u_i - sum_S n_S log sum_{k in S} u_k,     where arm i is expected E_i times
+
+(Luce, Individual Choice Behavior, 1959), found arm by arm with Newton's steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.evaluation.log_rows import (
+    Advance,
+    AnyLog,
+    Rows,
+    add_up,
+    check_log,
+    cluster_count,
+    folds_of,
+    has_available,
+    reward_unit,
+    scatter,
+    silent,
+)
+from alphafair.evaluation.reward_model import Cells, FoldCells, divide, model_totals
+from alphafair.groups import ArmGroups, GroupsLike, arm_groups
+from alphafair.offline import offline_optimum
+from alphafair.offline.reduction import MOST_REWARD
+from alphafair.values import Matrix, Vector
+
+MOST_CELLS = 1 << 20  # situations times arms: with more, a sample of rounds is counted
+TOLERANCE = 1e-6  # of an optimum, relative: far below the precision of a log
+SWEEPS = 60
+STEP = 3.0  # of a logarithm at once
+LEAST_LOG = -600.0
+NEAR = 1e-9  # as a fraction of a context's rounds
+
+
+# The first pass over a log
+
+
+class Survey(NamedTuple):
+    """The counts and sums of a log from which policies and the model of rewards are made."""
+
+    halves: list[Cells]  # by fold of the clusters
+    cells: Cells
+    situations: Situations | None  # None where every arm was always available
+
+
+def survey(log: AnyLog, advance: Advance = silent) -> Survey:
+    """One pass over a log: its cells, in all and by half, and its situations."""
+    folds, unit = folds_of(cluster_count(log)), reward_unit(log)
+    with_sets = has_available(log)
+    found = add_up(
+        log,
+        lambda: [
+            FoldCells(folds, log.n_contexts, log.n_arms, unit),
+            *([SituationCounts(log.n_rounds, log.n_arms)] if with_sets else []),
+        ],
+        advance,
+    )
+    situations = Situations.of(found[1].found, log.n_contexts, log.n_arms) if with_sets else None
+    return Survey(found[0].by_fold, found[0].together, situations)
+
+
+class SituationCounts:
+    """The number of rows of every situation; of a sample of rows where there are too many situations."""
+
+    def __init__(self, n_rounds: int, n_arms: int) -> None:
+        self._most = max(1, MOST_CELLS // n_arms)
+        self._rate = None  # of the sample; None where no sample can be needed
+        if n_rounds > self._most:
+            self._rate = np.uint64(int(2.0**64 * min(1.0, self._most / n_rounds) * (1.0 - 2.0**-50)))
+        self._every = np.ones((1, n_arms), dtype=np.bool_)
+        self._counts: dict[tuple[int, bytes], int] | None = {}  # None after there were too many
+        self._sample: dict[tuple[int, bytes], int] = {}
+
+    @property
+    def found(self) -> dict[tuple[int, bytes], int]:
+        return self._sample if self._counts is None else self._counts
+
+    def add(self, rows: Rows) -> None:
+        packed = np.packbits(np.concatenate([rows.sets, self._every]), axis=1)  # the last is for -1
+        pairs = rows.contexts.astype(np.int64) * len(packed) + rows.of_sets % len(packed)
+        if self._counts is not None:
+            _count(self._counts, pairs, packed)
+        if self._rate is not None:
+            numbers = np.arange(rows.first, rows.first + len(pairs))
+            _count(self._sample, pairs[scatter(numbers) < self._rate], packed)
+        self._limit()
+
+    def merge(self, later: SituationCounts) -> None:
+        self._counts = None if self._counts is None or later._counts is None else self._counts
+        for own, other in ((self._counts, later._counts), (self._sample, later._sample)):
+            if own is not None and other is not None:
+                for key, count in other.items():
+                    own[key] = own.get(key, 0) + count
+        self._limit()
+
+    def _limit(self) -> None:
+        if self._counts is not None and len(self._counts) > self._most:
+            self._counts = None
+
+
+def _count(found: dict[tuple[int, bytes], int], pairs: NDArray[np.int64], packed: NDArray[np.uint8]) -> None:
+    """Add the number of rows of every pair of a context and a set."""
+    for pair, count in zip(*(each.tolist() for each in np.unique(pairs, return_counts=True)), strict=True):
+        key = pair // len(packed), packed[pair % len(packed)].tobytes()
+        found[key] = found.get(key, 0) + count
+
+
+class Situations(NamedTuple):
+    """Every context with every set of arms that were available in it, and the fraction of its rounds with that set."""
+
+    contexts: NDArray[np.int64]
+    sets: NDArray[np.bool_]
+    parts: Vector
+    n_contexts: int
+
+    @classmethod
+    def of(cls, counts: dict[tuple[int, bytes], int], n_contexts: int, n_arms: int) -> Situations:
+        """From the number of rows of every situation; a context without rows has every arm available."""
+        with_rows = {context for context, _ in counts}
+        every = np.packbits(np.ones(n_arms, dtype=np.bool_)).tobytes()
+        counts = counts | {(context, every): 1 for context in range(n_contexts) if context not in with_rows}
+        counts = dict(sorted(counts.items()))
+        contexts = np.array([context for context, _ in counts], dtype=np.int64)
+        packed = np.frombuffer(b"".join(each for _, each in counts), dtype=np.uint8).reshape(len(counts), -1)
+        sets = np.unpackbits(packed, axis=1, count=n_arms).astype(np.bool_)
+        numbers = np.array(list(counts.values()), dtype=np.float64)
+        parts = numbers / np.bincount(contexts, numbers, minlength=n_contexts)[contexts]
+        return cls(contexts, sets, parts, n_contexts)
+
+    def totals(self, totals: Matrix) -> Matrix:
+        """The rewards of arms in every situation, from those in each context with every arm always available."""
+        return np.asarray(np.where(self.sets, self.parts[:, None] * totals[self.contexts], 0.0))
+
+    def by_context(self, values: Matrix) -> Matrix:
+        """Sums over the situations of every context."""
+        found = np.zeros((self.n_contexts, values.shape[1]))
+        np.add.at(found, self.contexts, values)
+        return found
+
+    @property
+    def available(self) -> Matrix:
+        """The fraction of a context's rounds in which each arm was available."""
+        return self.by_context(self.parts[:, None] * self.sets)
+
+    def shown(self, distributions: Matrix) -> Matrix:
+        """The fraction of each context's rounds in which each arm is shown."""
+        return self.by_context(self.parts[:, None] * distributions)
+
+    def table(self, shown: Matrix) -> Matrix:
+        """The table (n_contexts, n_arms) that shows arms as often as this, renormalised over what is available."""
+        rates = divide(shown, self.available, np.zeros_like(shown))
+        logs = np.where(rates > 0.0, np.log(np.maximum(rates, 1e-12)), np.where(self.available > 0.0, -28.0, -np.inf))
+        for _ in range(SWEEPS):
+            off = 0.0
+            for arm in range(shown.shape[1]):
+                off = max(off, self._fit(arm, logs, shown))
+            top = logs.max(axis=1, keepdims=True)
+            logs = np.where(np.isinf(logs), logs, np.maximum(logs - top, LEAST_LOG))
+            if off <= NEAR:
+                break
+        single = np.bincount(self.contexts, minlength=self.n_contexts) == 1
+        weights = np.where(single[:, None], shown, np.exp(logs))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def _fit(self, arm: int, logs: Matrix, shown: Matrix) -> float:
+        """One Newton step for the weight of an arm in all contexts, in place; returns the error before it."""
+        inside = np.flatnonzero(self.sets[:, arm])
+        contexts, parts = self.contexts[inside], self.parts[inside]
+        weights = np.where(self.sets[inside], np.exp(logs[contexts]), 0.0)
+        p = weights[:, arm] / weights.sum(axis=1)
+        found, slope = (np.bincount(contexts, parts * each, minlength=self.n_contexts) for each in (p, p * (1.0 - p)))
+        apart = shown[:, arm] - found
+        logs[:, arm] += apart / np.maximum(np.maximum(slope, np.abs(apart) / STEP), 1e-300)
+        return float(np.abs(apart).max())
+
+
+# Policies
+
+
+def fair_policy(log: AnyLog, alpha: float = 0.9, *, groups: GroupsLike | None = None) -> Matrix:
+    """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms).
+
+    Where not all arms are available, renormalise it over those that are.
+    """
+    check_log(log)
+    resolved, found = arm_groups(groups, log.n_arms), survey(log)
+    return best_policy(model_totals(found.cells), validate.alpha(alpha), resolved, found.situations).distributions()
+
+
+def logged_policy(log: AnyLog) -> Matrix:
+    """The frequency of every arm in every context of the log: (n_contexts, n_arms). Contexts without rows are uniform.
+
+    Where not all arms were always available, it is the table that shows every arm as often as the log did once it is
+    renormalised over the available ones.
+    """
+    check_log(log)
+    return logged_distributions(survey(log))
+
+
+def logged_distributions(found: Survey) -> Matrix:
+    """`logged_policy` of the log that was surveyed."""
+    counts, situations = found.cells.counts, found.situations
+    visits = counts.sum(axis=1, keepdims=True)
+    parts = divide(counts, visits, np.full_like(counts, 1.0 / counts.shape[1]))
+    return parts if situations is None else situations.table(parts)
+
+
+class Best(NamedTuple):
+    """The best fixed policy for some totals, and its accounts.
+
+    Where not all arms were always available, `shown` is how often it shows each arm of a context while that is
+    available: not a distribution, to be scored with renormalise=False.
+    """
+
+    shown: Matrix
+    accounts: Vector
+    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over the available arms
+
+
+def best_policy(totals: Matrix, alpha: float, groups: ArmGroups, situations: Situations | None) -> Best:
+    """Solve for totals; those too large for `offline_optimum` are scaled down, and the initial 1 with them."""
+    part = min(1.0, 0.5 * MOST_REWARD / max(float(totals.max()), 1.0))
+    part = math.ldexp(1.0, math.frexp(part)[1] - 1)
+    settings: dict[str, Any] = {"tolerance": TOLERANCE, "initial": part, "groups": groups}
+    if situations is None:
+        found = offline_optimum(part * totals, alpha, **settings)
+        return Best(found.distributions, found.accounts / part, lambda: found.distributions)
+    found = offline_optimum(situations.totals(part * totals), alpha, **settings, present=situations.sets)
+    shown = situations.shown(found.distributions)
+    rates = divide(shown, situations.available, np.zeros_like(shown))
+    return Best(rates, found.accounts / part, lambda: raise_to_floors(situations.table(shown), groups))
+
+
+def raise_to_floors(table: Matrix, groups: ArmGroups) -> Matrix:
+    """A table that keeps the floors; renormalising over fewer arms only raises the probabilities of arms."""
+    base = np.full_like(table, groups.arm_floor)
+    if groups.floored:
+        inside = groups.of_arms == np.arange(groups.n_groups)[:, None]  # (n_groups, n_arms)
+        whole = (table @ inside.T)[:, groups.of_arms]
+        even = np.broadcast_to(1.0 / inside.sum(axis=1)[groups.of_arms], table.shape)
+        base = groups.group_floors[groups.of_arms] * divide(table, whole, even)
+    above = np.maximum(table - base, 0.0)
+    free = np.broadcast_to(above.sum(axis=1, keepdims=True), table.shape)
+    room = 1.0 - base.sum(axis=1, keepdims=True)
+    return np.asarray(base + room * divide(above, free, np.full_like(table, 1.0 / table.shape[1])))

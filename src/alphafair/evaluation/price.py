@@ -1,0 +1,285 @@
+"""The price of fairness: the fair optimum from a log along alpha, and a bound on the regret of the logged run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alphafair import metrics, validate
+from alphafair.errors import InvalidArgument
+from alphafair.evaluation.estimates import (
+    METRICS,
+    UNKNOWN,
+    Estimate,
+    Options,
+    Resampled,
+    Verdict,
+    bar,
+    held_out,
+    metric_intervals,
+)
+from alphafair.evaluation.estimators import ESTIMATORS, Scoring, score
+from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, most_reward
+from alphafair.evaluation.optima import best_policy, survey
+from alphafair.evaluation.reward_model import Cells, fit, model_totals, plausible_totals, robust_totals
+from alphafair.groups import GroupsLike, arm_groups
+from alphafair.values import Interval, Matrix, Vector
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
+SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
+OPTIMA = ("realised", "expected")  # of which rewards
+N_DRAWS = 20  # of plausible rewards
+MOST_SUMS = 1 << 25  # numbers: the sums of one pass, which are 256 MB
+
+
+class Answer(NamedTuple):
+    """An alpha, and one on the safe side of the band; None where the curve has none."""
+
+    alpha: float | None
+    safe: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The best fixed policies along alpha, from a log.
+
+    The `optimum` is that of the rewards of every arm in these rounds ("realised"), or of their expectations given the
+    rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the
+    other (`held_out`) is worse than the optimum, one scored on the rounds that it was learned from (`flattered`) looks
+    better, and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of
+    every metric covers the intervals of all three, the last simultaneous for all alphas (Bonferroni). The value is the
+    held-out one: what a policy earns that was learned from as many rounds.
+    """
+
+    alphas: Vector
+    confidence: float
+    optimum: str  # "realised" or "expected"
+    held_out: tuple[Estimate, ...]
+    flattered: tuple[Estimate, ...]
+    plausible: tuple[dict[str, Interval], ...]  # by metric
+    distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use
+    regrets: tuple[RegretStatement, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the held-out policies, and of flattered ones that leave the band undefined."""
+        return max((each.verdict for each in self._judged), key=SEVERITY.index)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(reason for each in self._judged for reason in each.reasons))
+
+    @property
+    def _judged(self) -> tuple[Estimate, ...]:
+        return (*self.held_out, *(each for each in self.flattered if each.verdict == "do not use"))
+
+    @property
+    def alpha_performance(self) -> Interval:
+        return self.curve("alpha_performance")
+
+    @property
+    def jain_index(self) -> Interval:
+        return self.curve("jain_index")
+
+    @property
+    def average_reward(self) -> Interval:
+        return self.curve("average_reward")
+
+    @property
+    def least_share(self) -> Interval:
+        return self.curve("least_share")
+
+    @property
+    def greatest_share(self) -> Interval:
+        return self.curve("greatest_share")
+
+    def curve(self, metric: str) -> Interval:
+        estimates = [[getattr(each, metric) for each in found] for found in (self.held_out, self.flattered)]
+        sides = np.array([*estimates, [each[metric] for each in self.plausible]])
+        low, high = sides[:, :, 1].min(axis=0), sides[:, :, 2].max(axis=0)
+        return Interval(np.where(np.isnan(low), np.nan, sides[0, :, 0]), low, high)  # no value without its band
+
+    def alpha_for_least_share(self, share: float) -> Answer:
+        """The least alpha at which no arm has less than a share of all reward."""
+        share = validate.number("share", share, low=0.0, high=1.0)
+        found = self.curve("least_share")
+        return Answer(*(_first(self.alphas, side >= share) for side in (found.value, found.low)))
+
+    def alpha_for_cost(self, percent: float) -> Answer:
+        """The greatest alpha that costs at most a percentage of the average reward at the least alpha."""
+        percent = validate.number("percent", percent, low=0.0, high=100.0)
+        found, kept = self.curve("average_reward"), 1.0 - percent / 100.0
+        enough = found.value >= kept * found.value[0]
+        safe = np.array([each.average_reward.low for each in self.held_out]) >= kept * found.value[0]
+        return Answer(*(_last(self.alphas, side) for side in (enough, safe)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        points = [
+            {"held_out": own.as_dict(), "flattered": other.as_dict()}
+            for own, other in zip(self.held_out, self.flattered, strict=True)
+        ]
+        about = {"alphas": self.alphas.tolist(), "optimum": self.optimum, "confidence": self.confidence}
+        return {**about, "verdict": self.verdict, "points": points}
+
+
+def frontier(
+    log: AnyLog,
+    alphas: Sequence[float] = ALPHAS,
+    *,
+    optimum: str = "realised",
+    estimator: str = "dr",
+    groups: GroupsLike | None = None,
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: bool = False,
+) -> Frontier:
+    """The price of fairness from a log: the best fixed policy at every alpha, on rounds that it was not learned from.
+
+    Parameters
+    ----------
+    log
+        A `Log` or a `LogFile`. Where not all arms were always available, the optimum is over policies with a
+        distribution for every context and set of available arms, assuming that the reward of an arm in a context does
+        not depend on which others are available. `distributions` are tables that show arms as often once they are
+        renormalised over the available ones.
+    alphas
+        In increasing order. Costs are relative to the first, so begin with 0.
+    optimum
+        The optimum that the bands cover: "realised", the best fixed policy for the rewards of these very rounds,
+        including chance, which regret is measured against; or "expected", the best fixed policy for the expected
+        rewards in these rounds' contexts, which applies to other rounds like them. The first is better, since it
+        profits from chance. Policies and held-out values are the same.
+    estimator
+        The estimator for held-out policies, as in `evaluate`.
+    groups
+        A `Groups`, or a label per arm; every policy keeps its floors. See docs/groups.md.
+    confidence, n_replicates, seed, progress
+        As in `evaluate`.
+
+    >>> from alphafair import Uniform, simulate, streams
+    >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
+    >>> log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
+    >>> found = frontier(log, [0.0, 0.5, 0.9])
+    >>> found.verdict, found.jain_index.value.round(2).tolist()
+    ('trustworthy', [0.33, 0.96, 0.99])
+    """
+    check_log(log)
+    exponents = [validate.alpha(alpha) for alpha in alphas]
+    if not exponents or sorted(set(exponents)) != exponents:
+        raise InvalidArgument("alphas", "increasing, at least one", list(alphas), "Sort them and remove duplicates.")
+    validate.choice("optimum", optimum, OPTIMA)
+    chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
+    options = Options.checked(arm_groups(groups, log.n_arms), 0.0, confidence, n_replicates, seed)
+    at_once = max(1, MOST_SUMS // (2 * cluster_count(log) * log.n_arms))
+    parts = [exponents[first : first + at_once] for first in range(0, len(exponents), at_once)]
+    points: list[tuple[Any, ...]] = []
+    with bar("Reading", (1 + len(parts)) * log.n_rounds, progress) as advance:
+        found = survey(log, advance)
+        model, model_rewards, robust = fit(found.cells), model_totals(found.cells), robust_totals(found.cells)
+        draws = list(plausible_totals(found.cells, N_DRAWS, seed, expected=optimum == "expected"))
+        for part in parts:
+            here = [options._replace(alpha=alpha) for alpha in part]
+            scorings = [held_out(found, each, log, chosen, model) for each in here]
+            for each in here:
+                flattering = best_policy(robust, each.alpha, each.groups, found.situations)
+                scorings.append(_own_rounds(flattering.shown, model))
+            resampled = Resampled.all_of(score(log, scorings, advance), options)
+            for each, own, same in zip(here, resampled, resampled[len(here) :], strict=False):
+                plausible = dict.fromkeys(METRICS, UNKNOWN)
+                if same.drawn is not None:
+                    optima = [best_policy(draw, each.alpha, each.groups, found.situations).accounts for draw in draws]
+                    along = 1.0 - (1.0 - confidence) / len(exponents)  # simultaneous for all alphas
+                    plausible = _plausible(np.array(optima), same, each._replace(confidence=along))
+                learned = best_policy(model_rewards, each.alpha, each.groups, found.situations).distributions()
+                estimates = own.estimate(estimator, each), same.estimate("dr", each)
+                points.append((*estimates, plausible, learned, _regret(same, found.cells, log, each)))
+    return Frontier(np.array(exponents), confidence, optimum, *zip(*points, strict=True))
+
+
+def _own_rounds(shown: Matrix, model: Any) -> Scoring:
+    """The best policy for robust totals, scored on the rounds that these are from."""
+    return Scoring(shown[None], ESTIMATORS["dr"], model, renormalise=False)
+
+
+def _plausible(earned: Matrix, same: Resampled, options: Options) -> dict[str, Interval]:
+    """Intervals of the optimum, from the spread of the draws and from a bootstrap of the rounds."""
+    errors = same.drawn / same.pooled.accounts()[0]
+    drawn = np.maximum(1.0, earned[np.arange(options.n_replicates) % len(earned)] * errors)
+    return metric_intervals(earned.mean(axis=0), drawn, same.pooled.freedom, options)
+
+
+class RegretStatement(NamedTuple):
+    """An upper bound on the difference between the best fixed policy and the logged run."""
+
+    alpha: float
+    confidence: float
+    achieved: float  # alpha-performance of the logged run
+    optimum_at_most: float
+    at_most: float  # optimum_at_most - achieved, never below 0; NaN where the verdict is "do not use"
+    verdict: Verdict
+    vacuous: bool = False  # larger than if every round had paid the greatest reward of the log
+
+    def __str__(self) -> str:
+        if self.verdict == "do not use":
+            return "This log does not bound the difference between the best fixed policy and the logged run."
+        vacuous = " The bound is vacuous: every round would have to pay more than the greatest reward of the log."
+        return (
+            f"The best fixed policy would have been worth at most {self.at_most:.4g} more than the {self.achieved:.4g} "
+            f"achieved ({self.at_most / self.achieved:.2%}), with {self.confidence:.0%} confidence."
+            f"{vacuous if self.vacuous else ''}"
+        )
+
+
+def regret(
+    log: AnyLog,
+    alpha: float = 0.9,
+    *,
+    groups: GroupsLike | None = None,
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    seed: int = 0,
+) -> RegretStatement:
+    """An upper bound on how much more the best fixed policy would have been worth than the logged run.
+
+    With x the true best policy, the optimum of estimated totals is at least the value of x under those totals, which is
+    an estimate of OPT without bias. So that optimum and the upper half of its own interval bound OPT at the confidence
+    level, whether x is best for the realised or for the expected rewards of these rounds (`optimum` of `frontier`).
+
+    >>> from alphafair import AlphaFairAdaptive, simulate, streams
+    >>> stream = streams.ratings(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
+    >>> log = simulate(AlphaFairAdaptive(2, 3, alpha=0.5), stream, log=True).log
+    >>> found = regret(log, alpha=0.5)
+    >>> 0.0 < found.at_most < 0.1 * found.achieved
+    True
+    """
+    check_log(log)
+    options = Options.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_replicates, seed)
+    found = survey(log)
+    best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations)
+    scores = score(log, [_own_rounds(best.shown, fit(found.cells))])
+    return _regret(Resampled.all_of(scores, options)[0], found.cells, log, options)
+
+
+def _regret(same: Resampled, cells: Cells, log: AnyLog, options: Options) -> RegretStatement:
+    """The statement that follows from the optimum of robust totals, resampled on the same rounds."""
+    alpha, groups, confidence = options.alpha, options.groups, options.confidence
+    one_sided = options._replace(confidence=max(2.0 * confidence - 1.0, 1e-3))  # a half has no interval of its own
+    most = same.estimate("dr", one_sided).alpha_performance.high
+    achieved = metrics.alpha_performance(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=groups)
+    at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
+    total = groups.n_groups + log.n_rounds * most_reward(log)
+    vacuous = most > metrics.most_worth(total, log.n_arms, alpha, groups=groups)
+    return RegretStatement(alpha, confidence, achieved, most, at_most, same.verdict, vacuous)
+
+
+def _first(alphas: Vector, holds: Any) -> float | None:
+    return float(alphas[np.argmax(holds)]) if holds.any() else None
+
+
+def _last(alphas: Vector, holds: Any) -> float | None:
+    return float(alphas[np.flatnonzero(holds)[-1]]) if holds.any() else None

@@ -1,0 +1,535 @@
+"""Tables in files and in memory: one reader for all of them.
+
+A `Column` is a value: its name, the kind of its values, which of them are allowed, and how to repair others. A `Table`
+is a file or a frame that was opened but not read. Text files are read as text, and columns convert it; so no pass over
+the file is needed to infer types, and an error shows a value as the file has it.
+
+Labels come from anybody, and a spreadsheet runs a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return
+as a formula. `escape_formulas` puts an apostrophe before such text, and `unescape_formulas` takes it away again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import csv
+import difflib
+import gzip
+import io
+import itertools
+import json
+import math
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
+from alphafair.memory_limit import memory_limit
+
+Where = Callable[[int], str]  # the place of a row, counted from 0, as errors name it
+ROW = "\0row"  # the column of row numbers; no file has a column of that name
+BATCH_ROWS = 1 << 20
+_TEXT = (".csv", ".tsv", ".csv.gz")
+_BINARY = (".parquet", ".arrow", ".ipc", ".feather")
+_FORMATS = (*_TEXT, ".jsonl", *_BINARY)
+_SEPARATORS = (",", ";", "\t", "|")
+_BYTE_ORDER_MARKS = {  # that of UTF-32 begins like that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_FORMULA = r"^'*[=+\-@\t\r]"
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
+_ESCAPED = r"^'('*[=+\-@\t\r])"
+CORRECT = "Correct it or delete that row."
+
+
+# Columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, the kind of its values, the allowed range in numbers and in words, and the repair.
+
+    >>> import polars as pl
+    >>> rating = Column("rating", "number", 0.0, 5.0)
+    >>> rating.read(pl.Series(["4", "0.5"]), "row {}".format).to_list()
+    [4.0, 0.5]
+    >>> rating.read(pl.Series(["4", "6"]), "row {}".format)
+    Traceback (most recent call last):
+    alphafair.errors.InvalidArgument: row 1: rating must be a number in [0, 5]; got 6.0. Correct it or delete that row.
+    """
+
+    name: str
+    kind: Literal["number", "integer", "label", "time"] = "label"
+    low: float = -math.inf
+    high: float = math.inf
+    allowed: str = ""
+    repair: str = CORRECT
+    low_open: bool = False
+    time_format: str | None = field(default=None, kw_only=True)  # of text; None for ISO 8601 or numbers
+
+    def convert(self, values: pl.Series, decimal_comma: bool = False) -> pl.Series:
+        """The values in this column's type; null for a value that is missing or not allowed."""
+        if self.kind == "label":
+            return _labels(values)
+        if self.kind == "time":
+            return self._times(values)
+        numbers = _numbers(values, decimal_comma)
+        side: Literal["both", "right"] = "right" if self.low_open else "both"
+        inside = numbers.is_finite() & numbers.is_between(self.low, self.high, closed=side)
+        if self.kind == "integer":
+            inside &= numbers.floor() == numbers
+        return pl.select(pl.when(inside.fill_null(False)).then(numbers)).to_series().alias(values.name)
+
+    def bad_rows(self, values: pl.Series, decimal_comma: bool = False) -> list[int]:
+        """The numbers of rows with a value that is missing or not allowed."""
+        return self.convert(values, decimal_comma).is_null().arg_true().to_list()
+
+    def read(self, values: pl.Series, where: Where, decimal_comma: bool = False) -> pl.Series:
+        """The values in this column's type; an error names the first row whose value is missing or not allowed."""
+        found = self.convert(values, decimal_comma)
+        if found.null_count():
+            raise self.error(values, int(found.is_null().arg_max() or 0), where, decimal_comma)
+        return found
+
+    def read_optional(self, values: pl.Series, where: Where, decimal_comma: bool = False) -> pl.Series:
+        """The same for a column whose values may be missing: null for those."""
+        found = self.convert(values, decimal_comma)
+        wrong = (found.is_null() & values.is_not_null()).arg_true()
+        if len(wrong):
+            raise self.error(values, int(wrong[0]), where, decimal_comma)
+        return found
+
+    def error(self, values: pl.Series, row: int, where: Where, decimal_comma: bool = False) -> InvalidArgument:
+        """The error for the value of a row."""
+        number = _numbers(values[row : row + 1], decimal_comma)[0] if self.kind in ("number", "integer") else None
+        is_finite = number is not None and math.isfinite(number)
+        got = number if is_finite else values[row : row + 1].to_list()[0]
+        return InvalidArgument(f"{where(row)}: {self.name}", self._allowed(got, is_finite), got, self.repair)
+
+    def _allowed(self, got: object, is_finite: bool) -> str:
+        if self.allowed:
+            return self.allowed
+        if self.kind == "label":
+            return "a value" if got is None or isinstance(got, float) else "a string or a number"
+        if self.kind == "time":
+            return "a value" if got is None else "a number or a date"
+        if self.kind == "number" and not is_finite:
+            return "a finite number"
+        noun = "an integer" if self.kind == "integer" else "a number"
+        low, high = (f"{side:g}" for side in (self.low, self.high))
+        if self.high == math.inf:
+            return f"{noun} of at least {low}" if self.low > -math.inf else noun
+        return f"{noun} in {'(' if self.low_open else '['}{low}, {high}]"
+
+    def _times(self, values: pl.Series) -> pl.Series:
+        """Dates or numbers, whichever more of the text can be read as."""
+        if values.dtype.is_numeric() or values.dtype.is_temporal():
+            return values.fill_nan(None) if values.dtype.is_float() else values
+        if values.dtype != pl.String:
+            return pl.Series(values.name, [None] * len(values), dtype=pl.Float64)
+        if self.time_format is not None:
+            return values.str.to_datetime(self.time_format, time_zone="UTC", time_unit="us", strict=False)
+        numbers = values.cast(pl.Float64, strict=False).fill_nan(None)
+        dates = values.str.to_datetime(time_zone="UTC", strict=False)
+        return min(numbers, dates, key=pl.Series.null_count)
+
+
+def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
+    """As floats; null for what is not a number."""
+    if values.dtype.is_numeric() or values.dtype == pl.Boolean:
+        return values.cast(pl.Float64)
+    text = values.cast(pl.String, strict=False) if values.dtype != pl.String else values
+    numbers = (text.str.replace(",", ".", literal=True) if decimal_comma else text).cast(pl.Float64, strict=False)
+    if numbers.null_count() == text.null_count():
+        return numbers
+    booleans = text.replace_strict({"true": 1.0, "false": 0.0}, default=None, return_dtype=pl.Float64)
+    return numbers.fill_null(booleans)
+
+
+def _labels(values: pl.Series) -> pl.Series:
+    """As strings; null for what cannot be a label."""
+    try:
+        return values.fill_nan(None).cast(pl.String) if values.dtype.is_float() else values.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        return pl.Series(values.name, [None] * len(values), dtype=pl.String)
+
+
+def sort_labels(labels: Iterable[str]) -> list[str]:
+    """Labels in order: by size if all are integers, else alphabetically."""
+    found = list(labels)
+    integers = all(label.removeprefix("-").isdecimal() and str(int(label)) == label for label in found)
+    return sorted(found, key=int) if integers else sorted(found)
+
+
+def label_codes(labels: Iterable[Any]) -> dict[str, int]:
+    """A number for every label, in their order; None is left out."""
+    text = (str(label).lower() if isinstance(label, bool) else str(label) for label in labels if label is not None)
+    return {label: code for code, label in enumerate(sort_labels(dict.fromkeys(text)))}
+
+
+def encode(values: pl.Series, codes: Mapping[str, int]) -> NDArray[np.int32]:
+    """The number of every label, all of which have one; integers need not become strings."""
+    if values.dtype.is_integer():
+        labels = pl.Series([int(label) for label in codes], dtype=values.dtype)
+        return values.replace_strict(labels, list(codes.values()), return_dtype=pl.Int32).to_numpy()
+    return values.cast(pl.Enum(list(codes))).to_physical().cast(pl.Int32).to_numpy()
+
+
+# Tables
+
+
+class Table(NamedTuple):
+    """A table that was opened and not yet read, and how errors name it and its rows."""
+
+    rows: pl.LazyFrame
+    label: str
+    where: Where = "source, row {}".format
+    decimal_comma: bool = False  # in the numbers of a text file
+
+    @property
+    def columns(self) -> list[str]:
+        return self.rows.collect_schema().names()
+
+    @property
+    def is_text(self) -> bool:
+        return self.label.lower().endswith(_TEXT)
+
+    def require(self, names: Sequence[str], option: str = "") -> None:
+        """Check that columns exist; the error names the most similar one, or the option that chooses another."""
+        found = self.columns
+        for name in names:
+            if name in found:
+                continue
+            close = difflib.get_close_matches(name, found, n=1, cutoff=0.5)
+            repair = f"Did you mean {close[0]!r}?" if close else f"Pass the name of a column{option}."
+            if len(found) == 1 and ";" in found[0]:
+                repair = "Save it with commas between the columns."
+            raise InvalidArgument(f"{self.label}: columns", f"names with {name!r} among them", found, repair)
+
+    def select(self, *names: str, row_numbers: bool = False) -> Table:
+        """Some of the columns, with the number of each row where asked for."""
+        rows = self.rows.select(names)
+        return self._replace(rows=rows.with_row_index(ROW) if row_numbers else rows)
+
+    def read(self) -> pl.DataFrame:
+        """Read the whole table; refused beforehand where there is no memory for it.
+
+        A column of equal values takes next to nothing in a Parquet file, and eight bytes per row in memory.
+        """
+        with self._readable():
+            if self.label.lower().endswith(_BINARY):
+                n_rows, n_columns = self.rows.select(pl.len()).collect().item(), len(self.columns)
+                most = memory_limit() // (8 * n_columns)
+                if n_rows > most:
+                    allowed, repair = f"at most {most}, which fit into memory", "Split the file."
+                    raise InvalidArgument(f"{self.label}: number of rows", allowed, n_rows, repair)
+            return self.rows.collect()
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """Read the table once, a million rows at a time."""
+        with self._readable():
+            yield from self.rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn a failure of the reader into an error that names the line, where it can be found."""
+        try:
+            yield
+        except (pl.exceptions.PolarsError, OSError) as problem:
+            _refuse_damaged_line(Path(self.label))
+            raise _unreadable(self.label, problem) from problem
+
+    def column(self, frame: pl.DataFrame, column: Column) -> pl.Series:
+        """A column of a frame that was read from this table, in its type; an error names the first bad row."""
+        numbers = frame[ROW] if ROW in frame.columns else range(len(frame))
+        return column.read(frame[column.name], lambda row: self.where(int(numbers[row])), self.decimal_comma)
+
+
+def open_table(source: Any) -> Table:
+    """A table from a path (its extension is its format), a polars or pandas frame, an Arrow table or a mapping."""
+    if isinstance(source, str | os.PathLike):
+        return _open_file(Path(source))
+    is_frame = isinstance(source, pl.DataFrame | pl.LazyFrame)
+    try:
+        frame = source if is_frame else pl.DataFrame(_plain(source), strict=False)
+    except InvalidArgument:
+        raise
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
+        repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
+        raise InvalidArgument("source", "a table", source, repair) from problem
+    return Table(frame.lazy(), "source")
+
+
+def column_names(argument: str, names: str | Sequence[str]) -> list[str]:
+    """Names of columns, each once."""
+    found = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidArgument(argument, "names of columns", found, "Pass strings.")
+    if len(set(found)) != len(found):
+        raise InvalidArgument(argument, "different columns", found, "Pass each name once.")
+    return found
+
+
+# Spreadsheets
+
+
+def escape_formulas(text: pl.Expr) -> pl.Expr:
+    """Text as it is written to a CSV file."""
+    risky = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
+    return pl.when(~risky).then(text).otherwise(pl.lit("'") + text)  # in this order, it keeps the column's name
+
+
+def unescape_formulas(text: pl.Expr) -> pl.Expr:
+    """The text that `escape_formulas` was given."""
+    return text.str.replace(_ESCAPED, "$1")
+
+
+def escape_labels(labels: Sequence[str]) -> list[str]:
+    """Labels as they are written to a CSV file, such as the names of columns."""
+    return pl.select(escape_formulas(pl.lit(pl.Series(labels, dtype=pl.String)))).to_series().to_list()
+
+
+def unescape_table(table: Table, columns: Sequence[str]) -> Table:
+    """A table whose text in some columns, and whose column names, were escaped."""
+    names = table.columns
+    before = pl.select(unescape_formulas(pl.lit(pl.Series(names, dtype=pl.String)))).to_series().to_list()
+    rows = table.rows.with_columns(unescape_formulas(pl.col(*columns).cast(pl.String)))
+    return table._replace(rows=rows.rename(dict(zip(names, before, strict=True))))
+
+
+# Files
+
+
+def _open_file(path: Path) -> Table:
+    """A file, opened by its extension; the columns of a text file are strings."""
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "a path that does not exist"
+        raise InvalidArgument(str(path), "a file", got, "Correct the path.")
+    if not path.name.lower().endswith(_FORMATS):
+        allowed = f"a file that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
+        raise InvalidArgument(str(path), allowed, path.suffix, "Save it in one of these formats.")
+    if not path.stat().st_size:
+        raise _empty(str(path))
+    decimal_comma = False
+    try:
+        if _is_text(path):
+            lazy, decimal_comma = _scan_text(path)
+        elif path.suffix.lower() == ".jsonl":
+            _refuse_repeated(str(path), _first_keys(path))
+            lazy = pl.scan_ndjson(path)
+        else:
+            lazy = pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else _scan_ipc(path)
+        lazy.collect_schema()
+    except (pl.exceptions.PolarsError, UnicodeError, OSError) as problem:
+        _refuse_damaged_line(path)
+        raise _unreadable(str(path), problem) from problem
+    return Table(lazy, str(path), partial(place, path), decimal_comma)
+
+
+def _scan_text(path: Path) -> tuple[pl.LazyFrame, bool]:
+    """A text file as strings, and whether its numbers may have decimal commas; polars reads UTF-8 only."""
+    if path.suffix.lower() == ".gz":
+        _refuse_large(path)
+    found = _text_format(path)
+    if "\0" in "".join(found.header):
+        got = "UTF-16 without one, it seems"
+        raise InvalidArgument(str(path), "UTF-8, or UTF-16 with a byte order mark", got, "Save it as UTF-8.")
+    if found.header and found.header[0].lower().startswith("sep="):
+        got = found.separator.join(found.header)
+        repair = "Delete that line: the separator is found from the others."
+        raise InvalidArgument(str(path), "a table with a header in its first line", got, repair)
+    if any("\udc80" <= letter <= "\udcff" for letter in "".join(found.header)):
+        _refuse_damaged_line(path)  # polars would replace all characters that it cannot decode by the same one
+    if not found.has_lines:
+        allowed, got = "lines that end with line feeds", "carriage returns alone"
+        raise InvalidArgument(str(path), allowed, got, "Save it with line feeds, as UTF-8.")
+    _refuse_repeated(str(path), [name for name in found.header if name])
+    source: Any = path
+    if found.encoding != "utf-8-sig":
+        with _open(path) as file:
+            source = io.BytesIO(file.read().decode(found.encoding).encode())
+    return pl.scan_csv(source, separator=found.separator, infer_schema=False), found.separator == ";"
+
+
+def _refuse_large(path: Path) -> None:
+    """Refuse a compressed file that is too large for memory once unpacked, since polars unpacks it as a whole."""
+    n_bytes, most = 0, memory_limit() // 2
+    with suppress(EOFError, OSError, zlib.error), _open(path) as file:  # damaged: polars reports it
+        while piece := file.read(1 << 20):
+            n_bytes += len(piece)
+            if n_bytes > most:
+                allowed = f"at most {most} bytes once unpacked, which fit into memory"
+                raise InvalidArgument(str(path), allowed, "more", "Unpack it, or convert it to Parquet.")
+
+
+def _first_keys(path: Path) -> list[str]:
+    """The names in the first line of a JSON lines file, repeated ones included."""
+    with path.open("rb") as file:
+        line = next((line for line in file if line.strip()), b"{}")
+    try:
+        pairs = json.loads(line, object_pairs_hook=list)
+    except ValueError:
+        return []
+    return [pair[0] for pair in pairs] if isinstance(pairs, list) and all(map(_is_pair, pairs)) else []
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple)
+
+
+def _refuse_repeated(label: str, names: Sequence[str]) -> None:
+    """Refuse two columns of one name, since either could be meant."""
+    repeated = [name for name, count in collections.Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidArgument(f"{label}: columns", "different names", repeated, "Rename all but one of them.")
+
+
+def _scan_ipc(path: Path) -> pl.LazyFrame:
+    """Arrow's file format, or its stream format, which cannot be read lazily."""
+    with path.open("rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    return pl.scan_ipc(path) if is_file else pl.read_ipc_stream(path).lazy()
+
+
+def place(path: Path, row: int) -> str:
+    """The place of a row, counted from 0: in a text file, the line on which it begins."""
+    if not _is_text(path):
+        return f"{path}, row {row}"
+    line, _ = next(itertools.islice(_records(path), row + 1, None))
+    return f"{path}, line {line}"
+
+
+def records(lines: Iterable[str], label: str, repair: str, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV file, each with the line on which it begins; text in quotes may span several lines.
+
+    A quote that is not closed is refused: all that follows it would be one long text.
+    """
+    table, line = csv.reader(lines, delimiter=separator, strict=True), 1
+    try:
+        for fields in table:
+            yield line, fields
+            line = table.line_num + 1
+    except csv.Error as problem:
+        where = f"{label}, line {line}"
+        raise InvalidArgument(where, "a row with its quotes in order", str(problem), repair) from None
+
+
+def _is_text(path: Path) -> bool:
+    return path.name.lower().endswith(_TEXT)
+
+
+class _TextFormat(NamedTuple):
+    """The encoding, the separator and the header of a text file."""
+
+    encoding: str
+    separator: str
+    header: list[str]
+    has_lines: bool = True  # that end with line feeds, as polars requires
+
+
+def _text_format(path: Path) -> _TextFormat:
+    """From the byte order mark, and from a header and a first row that a separator divides into as many fields."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    try:
+        with _open(path) as file:
+            start = file.read(4)
+        encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8-sig")
+        errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
+        with _open(path) as file, io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="") as text:
+            head = list(itertools.islice((line for line in text if line.strip()), 2))
+        rows = {each: [next(csv.reader([line], delimiter=each)) for line in head] for each in (usual, *_SEPARATORS)}
+    except (EOFError, OSError, UnicodeError, csv.Error, zlib.error):  # polars reports it
+        return _TextFormat("utf-8-sig", usual, [])
+    agreed = [each for each, fields in rows.items() if len({len(row) for row in fields}) == 1 < len(fields[0])]
+    several = [each for each, fields in rows.items() if fields and len(fields[0]) > 1]
+    separator = (agreed or several or [usual])[0]
+    has_lines = not any(line.endswith("\r") for line in head[:1])
+    return _TextFormat(encoding, separator, rows[separator][0] if head else [], has_lines)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Header and rows of a text file, as polars counts them: without empty lines before the header."""
+    written = _text_format(path)
+    with _open(path) as file:
+        text = io.TextIOWrapper(file, encoding=written.encoding, newline="")
+        found = records(text, str(path), "Close every quote, and double those inside.", written.separator)
+        yield from itertools.dropwhile(lambda record: not record[1], found)
+
+
+def _open(path: Path) -> IO[bytes]:
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    file: IO[bytes] = opened(path, "rb")
+    return file
+
+
+def _refuse_damaged_line(path: Path) -> None:
+    """Refuse the first line of a text file that cannot be decoded, leaves a quote open or has too many fields."""
+    if not _is_text(path):
+        return
+    try:
+        rows = _records(path)
+        _, header = next(rows, (1, []))
+        for line, fields in rows:
+            if len(fields) > len(header):
+                repair = "Delete the extra fields, or put quotes around text that contains the separator."
+                raise InvalidArgument(f"{path}, line {line}", f"{len(header)} fields", fields, repair)
+    except UnicodeDecodeError:
+        encoding = _text_format(path).encoding
+        if encoding != "utf-8-sig":
+            got = f"{encoding.upper()}, damaged or truncated"
+            raise InvalidArgument(str(path), "text that can be decoded", got, "Save it as UTF-8.") from None
+        with _open(path) as file:
+            line, text = next(
+                (n, text) for n, text in enumerate(file, 1) if text.decode(errors="ignore").encode() != text
+            )
+        raise InvalidArgument(f"{path}, line {line}", "UTF-8 text", text, "Save it as UTF-8.") from None
+    except (EOFError, OSError, zlib.error):
+        pass  # a .gz that is truncated or damaged: polars has reported it
+
+
+def _empty(label: str) -> ValueError:
+    return InvalidArgument(label, "a table with a header and rows", "an empty file", "Save it again.")
+
+
+def _unreadable(label: str, problem: Exception) -> ValueError:
+    if isinstance(problem, pl.exceptions.NoDataError):
+        return _empty(label)
+    repair = f"It may be truncated; save it again ({_reason(problem)})."
+    return InvalidArgument(label, "a table that can be read", type(problem).__name__, repair)
+
+
+def _reason(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0].rstrip(".")
+
+
+def _plain(source: Any) -> Any:
+    """The source in a form that polars accepts: a pandas frame column by column, without importing pandas."""
+    if isinstance(source, Mapping):
+        return dict(source)
+    if all(hasattr(source, name) for name in ("columns", "isna", "iloc")):
+        names = [str(name) for name in source.columns]
+        _refuse_repeated("source", names)
+        return {name: _plain_column(source.iloc[:, k]) for k, name in enumerate(names)}
+    if hasattr(source, "__arrow_c_stream__"):
+        return source
+    raise TypeError(f"{type(source).__name__!r} is not one of these")
+
+
+def _plain_column(column: Any) -> Any:
+    missing = column.isna()
+    if column.dtype.kind in "biuf" and not missing.any():
+        return column.to_numpy()
+    values = (value.tolist() if isinstance(value, np.ndarray) else value for value in column)
+    return [None if gap else value for value, gap in zip(values, missing, strict=True)]

@@ -1,0 +1,239 @@
+"""Tables of decisions: one row per decision, with columns for context, arm, reward and propensity, and any labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import validate
+from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
+from alphafair.tables import ROW, Column, Table, Where, column_names, encode, label_codes, open_table, unescape_table
+from alphafair.values.arrays import Indices, Vector
+from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
+
+AVAILABLE = "available"  # the column that is read by default where a table has it
+EXPORTED = [  # the columns of a log that an engine exports
+    *("seq", "id", "context", "arm", "propensity", "reward", "reward_source", "decided_at", "rewarded_at"),
+    *("policy_version", "available"),
+]
+FILL_IN = "Fill it in or delete that row."
+REPAIR = "Correct it, delete that row, or pass the name of another column."
+DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
+
+
+class LogColumns(NamedTuple):
+    """The names of a log's columns; None for a column that it does not have."""
+
+    context: str
+    arm: str
+    reward: str
+    propensity: str
+    time: str | None = None
+    user: str | None = None
+    position: str | None = None
+    available: str | None = None
+    id: str | None = None
+
+    def checks(self) -> dict[str, Column]:
+        """The columns of single values, with their allowed values and repairs, by what they hold."""
+        found = {
+            "context": Column(self.context, repair=FILL_IN),
+            "arm": Column(self.arm, repair=FILL_IN),
+            "reward": Column(self.reward, "number", *validate.ANY_REWARD, "a finite number", REPAIR),
+            "propensity": Column(self.propensity, "number", 0.0, 1.0, "a number in (0, 1]", REPAIR, low_open=True),
+        }
+        if self.time is not None:
+            found["time"] = Column(self.time, "time", repair=DATES)
+        if self.user is not None:
+            found["user"] = Column(self.user, repair=FILL_IN)
+        if self.position is not None:
+            found["position"] = Column(self.position, "integer", 1.0, 1e6, "an integer of at least 1", REPAIR)
+        return found
+
+
+class Labels(NamedTuple):
+    """The numbers of contexts and arms, by label."""
+
+    contexts: dict[str, int]
+    arms: dict[str, int]
+
+    @classmethod
+    def of(cls, contexts: Iterable[Any], arms: Iterable[Any]) -> Labels:
+        return cls(label_codes(contexts), label_codes(arms))
+
+
+class Decisions(NamedTuple):
+    """Rows of a table of decisions, with contexts and arms as numbers."""
+
+    contexts: Indices
+    arms: Indices
+    rewards: Vector
+    propensities: Vector
+    users: NDArray[np.int64] | None
+    positions: Indices | None
+    times: pl.Series | None
+    available: AvailableArms | None
+
+
+@dataclass(frozen=True)
+class LogTable:
+    """A table of decisions that was opened and not yet read."""
+
+    table: Table  # rows with a reward or without, with their numbers
+    columns: LogColumns
+
+    @classmethod
+    def open(cls, source: Any, columns: LogColumns) -> LogTable:
+        """Open a table, and refuse one that lacks a column."""
+        table = open_table(source)
+        found = table.columns
+        if found == EXPORTED and table.label.lower().endswith((".csv", ".csv.gz")):
+            table = unescape_table(table, ["id", "context", "arm"])
+        optional = AVAILABLE not in found or AVAILABLE in (*columns[:-2], columns.id)
+        if columns.available == AVAILABLE and optional:
+            columns = columns._replace(available=None)
+        for option, name in columns._asdict().items():
+            if name is not None:
+                table.require([name], f" ({option}=, --{option})")
+        wanted = column_names("columns", [name for name in columns if name is not None])
+        return cls(table.select(*wanted, row_numbers=True), columns)
+
+    @property
+    def has_reward(self) -> pl.Expr:
+        """Whether a row has a reward."""
+        return pl.col(self.columns.reward).is_not_null()
+
+    @property
+    def rewarded(self) -> Table:
+        """The rows with a reward."""
+        return self.table._replace(rows=self.table.rows.filter(self.has_reward))
+
+    def where(self, frame: pl.DataFrame) -> Where:
+        """How errors name the rows of a frame of this table."""
+        numbers = frame[ROW]
+        return lambda row: self.table.where(int(numbers[row]))
+
+    def labels_in(self, frame: pl.DataFrame) -> tuple[dict[Any, None], dict[Any, None]]:
+        """The different labels of contexts, and of arms that were shown or available."""
+        columns = self.columns
+        contexts, arms = (dict.fromkeys(frame[name].unique().to_list()) for name in (columns.context, columns.arm))
+        if columns.available is not None:
+            lists, _ = _arm_lists(frame[columns.available], self.where(frame))
+            arms |= dict.fromkeys(lists.explode().unique().to_list())
+        return contexts, arms
+
+    def decode(self, frame: pl.DataFrame, labels: Labels) -> Decisions:
+        """The rows of a frame as numbers; an error names the first row that is wrong."""
+        checks = self.columns.checks()
+
+        def read(name: str) -> pl.Series:
+            return self.table.column(frame, checks[name])
+
+        def coded(name: str, codes: Mapping[str, int]) -> Indices:
+            given = frame[checks[name].name]
+            return encode(given if given.dtype.is_integer() and not given.null_count() else read(name), codes)
+
+        users = read("user").hash(seed=0).reinterpret(signed=True).to_numpy() if "user" in checks else None
+        positions = read("position").to_numpy().astype(np.int32) if "position" in checks else None
+        contexts, arms = coded("context", labels.contexts), coded("arm", labels.arms)
+        available = None
+        if self.columns.available is not None:
+            available = _available(frame[self.columns.available], arms, labels.arms, self.where(frame))
+        times = read("time") if "time" in checks else None
+        rewards, propensities = read("reward").to_numpy(), read("propensity").to_numpy()
+        return Decisions(contexts, arms, rewards, propensities, users, positions, times, available)
+
+    def read(self) -> tuple[Decisions, Labels]:
+        """The whole table, in the order of time where it has a column of times."""
+        frame = self.rewarded.read()
+        self.refuse_empty(len(frame))
+        labels = Labels.of(*self.labels_in(frame))
+        found = self.decode(frame, labels)
+        if found.times is None:
+            return found, labels
+        return in_order(found, np.argsort(found.times.to_physical().to_numpy(), kind="stable")), labels
+
+    def refuse_empty(self, n_rows: int) -> None:
+        if not n_rows:
+            repair = "Pass one row per decision; rows without a reward do not count."
+            raise InvalidArgument(self.table.label, "a log with rewarded rows", "none", repair)
+
+
+def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:
+    """The same decisions in another order."""
+    columns: list[Any] = [None if column is None else column[order] for column in found[:-1]]
+    return Decisions._make([*columns, None if found.available is None else found.available.take(order)])
+
+
+def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
+    """The set of available arms of every row, which must contain the shown arm."""
+
+    lists, rows = _arm_lists(column, where)
+    numbers, n_arms = SetNumbers(len(arms)), len(arms)
+    of_lists = [np.empty(0, dtype=np.int32)]
+    for first in range(0, len(lists), step := max(1, MOST_CELLS // n_arms)):
+        part = lists.slice(first, step)
+        table = np.zeros((len(part), n_arms), dtype=np.bool_)
+        table[np.repeat(np.arange(len(part)), part.list.len().to_numpy()), encode(part.explode(), arms)] = True
+        of_lists.append(numbers.add(table))
+    of_rounds = np.append(np.concatenate(of_lists), np.int32(ALL))[rows]
+    found = numbers.available([of_rounds])
+    missing = np.flatnonzero(~found.includes(shown))
+    if len(missing):
+        row = int(missing[0])
+        allowed, got = f"a list with the shown arm, {list(arms)[shown[row]]!r}", column[row : row + 1].to_list()[0]
+        repair = "List all arms that the decision was drawn among."
+        raise InvalidArgument(f"{where(row)}: {column.name}", allowed, got, repair)
+    return found
+
+
+def _arm_lists(column: pl.Series, where: Where) -> tuple[pl.Series, NDArray[np.int64]]:
+    """The different lists of arms as strings, and which of them every row has: -1 where there is none.
+
+    Lists of a column of lists are not compared with each other: there, every row has its own.
+    """
+
+    def error(row: int) -> InvalidArgument:
+        allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
+        repair = f"Correct it, or choose another column (available=, --{AVAILABLE}; None or '' for none)."
+        return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row : row + 1].to_list()[0], repair)
+
+    given = column.drop_nulls()
+    if given.dtype in (pl.Categorical, pl.Enum):
+        given = given.cast(pl.String)
+    present = column.is_not_null().to_numpy()
+    rows = np.where(present, np.cumsum(present) - 1, -1)
+    if given.dtype == pl.String:
+        texts = given.unique()
+        parsed = [_parsed(text) for text in texts.to_list()]
+        if None in parsed:
+            raise error(int((column.cast(pl.String) == texts[parsed.index(None)]).arg_max() or 0))
+        order = given.replace_strict(texts, range(len(texts)), return_dtype=pl.Int64).to_numpy()
+        rows[present], given = order, pl.Series(parsed, dtype=pl.List(pl.String))
+    try:
+        lists = given.cast(pl.List(pl.String)) if given.dtype.is_nested() or not len(given) else None
+    except pl.exceptions.PolarsError:
+        lists = None
+    if lists is None:
+        raise error(int(present.argmax()))
+    wrong = ((lists.list.len() == 0) | lists.list.eval(pl.element().is_null()).list.any()).arg_true()
+    if len(wrong):
+        raise error(int((rows == wrong[0]).argmax()))
+    return lists, rows
+
+
+def _parsed(text: str) -> list[str] | None:
+    """The labels of a JSON array; None where the text is not one."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str | int | float) for each in value):
+        return None
+    return [json.dumps(each) if not isinstance(each, str) else each for each in value]
