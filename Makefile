@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversaries alpha_change arms cholesky conformance \
-	edges_policies errata events evaluation evaluation_available features golden grouped groups learning_once math \
-	metrics offline offline_groups policies run simulation snapshots streams welfare))
+INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversaries alpha alpha_change arms cholesky \
+	conformance edges_policies errata events evaluation evaluation_available features golden grouped groups learning_once \
+	math metrics offline offline_alpha offline_groups policies run simulation snapshots streams welfare welfare_metrics))
 
 # The tests that take longest; `make check` leaves them out.
 LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms conformance docs drill \

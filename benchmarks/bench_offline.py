@@ -21,7 +21,12 @@ from benchmarks.table import Row, duration, faster, named
 from benchmarks.timing import best
 
 ALPHA = 0.9
-SIZES = (((33, 19), 50.0, 15), ((1000, 19), 25.0, 5), ((20_000, 20), 40.0, 1))  # shape, target, repeats
+SIZES = (  # alpha, shape, target, repeats
+    (ALPHA, (33, 19), 50.0, 15),
+    (ALPHA, (1000, 19), 25.0, 5),
+    (ALPHA, (20_000, 20), 40.0, 1),
+    (1.0, (20_000, 20), 100.0, 1),
+)
 
 
 def matrix(n_contexts: int, n_arms: int, seed: int = 0) -> Matrix:
@@ -33,21 +38,25 @@ def matrix(n_contexts: int, n_arms: int, seed: int = 0) -> Matrix:
     return fits + 0.2 * (rounds[:, None] - fits)
 
 
-def relative_gap(totals: Matrix, x: Matrix) -> float:
-    """The certificate of any rows, made feasible first."""
+def relative_gap(totals: Matrix, x: Matrix, alpha: float) -> float:
+    """The certificate of any rows, made feasible first: relative to the value, and at alpha = 1 to the welfare."""
     x = np.maximum(x, 0.0)
     x /= x.sum(axis=1, keepdims=True)
     earned = 1.0 + (totals * x).sum(axis=0)
-    slopes = totals * earned**-ALPHA
+    slopes = totals * earned**-alpha
     gap = (x * (slopes.max(axis=1, keepdims=True) - slopes)).sum()
-    return float(gap / (earned ** (1.0 - ALPHA) / (1.0 - ALPHA)).sum())
+    return float(gap * (1.0 - alpha if alpha < 1.0 else 1.0) / (earned ** (1.0 - alpha)).sum())
 
 
-def clarabel(totals: Matrix) -> Matrix:
+def clarabel(totals: Matrix, alpha: float) -> Matrix:
     cp: Any = importlib.import_module("cvxpy")
     x = cp.Variable(totals.shape, nonneg=True)
-    earned = 1.0 + cp.sum(cp.multiply(totals, x), axis=0)
-    problem = cp.Problem(cp.Maximize(cp.sum(cp.power(earned, 1.0 - ALPHA))), [cp.sum(x, axis=1) == 1])
+    if alpha == 1.0:  # the geometric mean, in units of uniform play: it gives up on a sum of logarithms of this size
+        unit = 1.0 + totals.mean(axis=1).sum()
+        goal = cp.geo_mean(1.0 / unit + cp.sum(cp.multiply(totals / unit, x), axis=0))
+    else:
+        goal = cp.sum(cp.power(1.0 + cp.sum(cp.multiply(totals, x), axis=0), 1.0 - alpha))
+    problem = cp.Problem(cp.Maximize(goal), [cp.sum(x, axis=1) == 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that a solution may be inaccurate; the gap says how inaccurate
         problem.solve(solver=cp.CLARABEL)
@@ -57,24 +66,25 @@ def clarabel(totals: Matrix) -> Matrix:
 def rows() -> Iterator[Row]:
     yield from large()  # first: a child's peak memory counts what its parent held
     rival = f"{named('cvxpy')}, {named('clarabel')}"
-    for shape, target, repeats in SIZES:
+    for alpha, shape, target, repeats in SIZES:
         totals = matrix(*shape)
         kept: dict[str, Matrix] = {}
 
-        def ours(totals: Matrix = totals, kept: dict[str, Matrix] = kept) -> float:
+        def ours(totals: Matrix = totals, kept: dict[str, Matrix] = kept, alpha: float = alpha) -> float:
             start = time.perf_counter()
-            kept["ours"] = offline_optimum(totals, ALPHA).distributions
+            kept["ours"] = offline_optimum(totals, alpha).distributions
             return time.perf_counter() - start
 
-        def theirs(totals: Matrix = totals, kept: dict[str, Matrix] = kept) -> float:
+        def theirs(totals: Matrix = totals, kept: dict[str, Matrix] = kept, alpha: float = alpha) -> float:
             start = time.perf_counter()
-            kept["theirs"] = clarabel(totals)
+            kept["theirs"] = clarabel(totals, alpha)
             return time.perf_counter() - start
 
         ours()
         taken = best({"ours": ours, "theirs": theirs}, repeats)
-        row = faster(f"offline optimum {shape}", taken["ours"], rival, taken["theirs"], target)
-        gaps = {key: f"{relative_gap(totals, x):.0e}" for key, x in kept.items()}
+        name = f"offline optimum {shape}" + (", alpha 1" if alpha == 1.0 else "")
+        row = faster(name, taken["ours"], rival, taken["theirs"], target)
+        gaps = {key: f"{relative_gap(totals, x, alpha):.0e}" for key, x in kept.items()}
         yield row._replace(ours=f"{row.ours}, gap {gaps['ours']}", theirs=f"{row.theirs}, gap {gaps['theirs']}")
     yield from grouped()
     yield curve()

@@ -159,7 +159,7 @@ def play(client: Client, books: Books, ids: list[str]) -> None:
     for id, outcome in zip(ids, client.reward_many([(id, value_of(id)) for id in ids], experiment=NAME), strict=True):
         if isinstance(outcome, Exception):
             raise outcome
-        check(outcome.outcome in ("applied", "repeated"), f"the reward of {id} was {outcome}")
+        check(outcome.outcome in ("applied", "repeated"), f"the reward of {id} was {outcome.outcome}")
         books.rewards.add(id)
 
 
@@ -195,10 +195,11 @@ def compare(service: Service, books: Books) -> None:
         check((found.arm, found.propensity) == books.decisions[id], f"decision {id} was {books.decisions[id]}: {found}")
     rewarded = sorted(books.rewards)
     again = service.client.reward_many([(id, value_of(id)) for id in rewarded], experiment=NAME, timeout=PATIENCE)
-    for id, outcome in zip(rewarded, again, strict=True):
+    for id, answer in zip(rewarded, again, strict=True):
+        found = getattr(answer, "outcome", answer)
         check(
-            getattr(outcome, "outcome", None) == "repeated",
-            f"the reward of {id} was acknowledged, and is {outcome} now",
+            found == "repeated",
+            f"the reward of {id} was acknowledged, and is {found} now",
         )
 
 

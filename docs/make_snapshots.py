@@ -31,6 +31,10 @@ MEANINGS = {
     "squared_norms": "S_j, the sum of squared norms of all gradients",
     "closed_roots": "the sum of sqrt(S_j) at the ends of epochs: whenever arms came or went, and S_j had grown since",
     "closed_norms": "S_j at the end of the last epoch",
+    "bound": "the sum of what steps add to the bound on the regret, in units of `first_welfare`^-alpha",
+    "unit": "the power of two that slopes are relative to, at most the least R: slopes are (R/unit)^-alpha",
+    "first_welfare": "W of the accounts that `bound` began with",
+    "reopened": "1 where arms have changed since the context last learned, else 0",
     "waiting": 'rewards of a step that waits for the next visit; zeros unless `marginal="next_visit"`',
     "drift": "what late and masked decisions add to the bound on the regret",
     # the scale-free learner: alphafair.math.log_barrier
@@ -64,6 +68,9 @@ MEANINGS = {
     "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
     "spread": "D, the sum of squares of what the mixing was taught",
     "share": "h, the share of the guaranteed learner",
+    "ahead": "D, by how much the gradient ascent is ahead of the predictor's favourite: alphafair.math.adahedge",
+    "gaps": "Delta, the sum of mixability gaps",
+    "first_unit": "`unit` when the sums of the bound began",
     "learner_roots": "a term of the bound in docs/theory.md: sum of W (change of U), U = sqrt(c^2 + n V_j)",
     "mixing_roots": "a term of the same bound: sum of W (change of Y), Y = sqrt(16 c^2 + 2 D)",
     "explored": "a term of the same bound: sum of W (gamma c + (rise of c)/min p)",
@@ -147,6 +154,14 @@ With groups, entitlements or floors there is also
 | entry | shape | meaning |
 |---|---|---|
 | `group_accounts` | (groups) | R of groups that have no live arm left, and 0 for others |
+| `group_entry` | (groups) | what every group began the period with; left out while that is 1 for all |
+
+After the first period, or a change of alpha across 1, there are also
+
+| entry | shape | meaning |
+|---|---|---|
+| `period` | (2) | int64: the number of the period, and rounds learned from before it |
+| `closed_rewards` | (1, arms) | what every arm has earned in earlier periods |
 
 With features (`n_features`; `terms` is one more) there are also these; `columns` is `live` where features are those of
 the context, and 1 where every arm has its own:
@@ -168,14 +183,15 @@ class Entry(NamedTuple):
 
 
 def algorithms() -> Iterator[tuple[type[BasePolicy], str, Algorithm]]:
-    """Every class, the feedback where it has several, and its algorithm."""
+    """Every class, the feedback where it has several and the alpha where that matters, and its algorithm."""
     for kind in CLASSES.values():
-        found = kind.algorithm
-        if isinstance(found, Algorithm):
-            yield kind, "", found
-        else:
-            for feedback in Feedback:
-                yield kind, feedback.value, found[feedback]
+        for found, alpha in ((kind.algorithm, "alpha < 1"), (kind.welfare_algorithm, "alpha from 1 on")):
+            alpha = alpha if kind.welfare_algorithm is not None else ""
+            if isinstance(found, Algorithm):
+                yield kind, alpha, found
+            elif found is not None:
+                for feedback in Feedback:
+                    yield kind, ", ".join(filter(None, [f"{feedback.value} feedback", alpha])), found[feedback]
 
 
 def entries(kind: type[BasePolicy], layout: Layout) -> list[Entry]:
@@ -199,11 +215,11 @@ def page() -> str:
     """Policies whose feedbacks keep the same have one table."""
     parts = [OPENING + "\n".join(map(str, of_features())) + "\n"]
     tables: dict[tuple[str, tuple[Entry, ...]], list[str]] = {}
-    for kind, feedback, algorithm in algorithms():
-        tables.setdefault((kind.__name__, tuple(entries(kind, algorithm.layout))), []).append(feedback)
-    for (name, rows), feedbacks in tables.items():
+    for kind, which_one, algorithm in algorithms():
+        tables.setdefault((kind.__name__, tuple(entries(kind, algorithm.layout))), []).append(which_one)
+    for (name, rows), which in tables.items():
         several = len([other for other, _ in tables if other == name]) > 1
-        title = f"## {name}, {feedbacks[0]} feedback" if several else f"## {name}"
+        title = f"## {name}, {which[0]}" if several else f"## {name}"
         table = "\n".join(["| entry | shape | meaning |", "|---|---|---|", *map(str, rows)])
         parts.append(f"{title}\n\n{table if rows else 'Nothing else: it learns nothing.'}\n")
     return "\n".join(parts)

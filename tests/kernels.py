@@ -53,7 +53,8 @@ def compile_share(number: int) -> None:
                     simulate_against(policy, adversary)
         if number == 0:
             stream = streams.ratings(20, 2, 3)
-            offline_optimum(context_reward_totals(stream), 0.9)
+            for alpha in (0.9, 16.0, float("inf")):
+                offline_optimum(context_reward_totals(stream), alpha)
             offline_curve(stream, 0.9, [10, 20])
             log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
             assert log is not None

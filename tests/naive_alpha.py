@@ -176,7 +176,7 @@ def certificate(problem: Problem, accounts: Any, alpha: float, priced_by: Any = 
     z = at if priced_by is None else np.asarray(priced_by, dtype=float)
     w = relative_slopes(z / s, played(alpha))
     worth, achieved = problem.worth(w), welfare(at, alpha, s)
-    z = s if alpha == math.inf else z  # in the direction of z W is tangent to the budget
+    z = z if played(alpha) == alpha else s * (z / s) ** (played(alpha) / alpha)  # there W is tangent to the budget
     optimum = worth * welfare(z, alpha, s) / float(w @ z)
     low, high = problem.boxes()
     level, point = fill(z, low, high, w, worth)

@@ -282,7 +282,7 @@ def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, 
     [
         (["--policy", "alfa-fair"], ["--policy must be one of", "'alfa-fair'. Did you mean 'alpha-fair'?", *POLICIES]),
         (["--stream", "rivulet"], ["--stream must be one of", "'rivulet'", "ratings", "greedy-trap"]),
-        (["--alpha", "1.5"], ["alpha must be in [0, 1)", "1.5"]),
+        (["--alpha", "-1.5"], ["alpha must be a number of at least 0, or inf", "-1.5"]),
         (["--rounds", "0"], ["--rounds must be", "at least 1", "got 0"]),
         (["--contexts", "-1"], ["--contexts must be", "got -1"]),
         (["--arms", "0"], ["--arms must be", "got 0"]),
@@ -632,7 +632,10 @@ def test_offline_marks_a_gap_that_was_not_reached(tmp_path: Path) -> None:
 def test_offline_checks_every_alpha_before_it_solves_for_one(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("context,jazz\na,5\nb,5\n")
     common = ("offline", str(tmp_path / "t.csv"), "--output", str(tmp_path / "out"))
-    assert "alpha must be in [0, 1); got 1.0" in run(*common, "--alpha", "0.5", "--alpha", "1").stderr
+    assert (
+        "alpha must be a number of at least 0, or inf; got -1.0"
+        in run(*common, "--alpha", "0.5", "--alpha", "-1").stderr
+    )
     assert "--tolerance must be a number in [0, 1]; got 2.0" in run(*common, "--tolerance", "2").stderr
     assert not (tmp_path / "out").exists()
 

@@ -209,7 +209,7 @@ def test_doctor_exits_with_1_if_rows_are_wrong(log_file: Path, tmp_path: Path) -
         (["evaluate", "LOG", "--context", "who", "--estimator", "magic"], "estimator must be one of"),
         (["evaluate", "LOG", "--context", "who", "--policy", "missing.csv"], "missing.csv must be a file"),
         (["frontier", "none.csv"], "none.csv must be a file"),
-        (["frontier", "LOG", "--context", "who", "--alpha", "1"], "alpha must be in [0, 1)"),
+        (["frontier", "LOG", "--context", "who", "--alpha", "-1"], "alpha must be a number of at least 0"),
     ],
 )
 def test_refusals_are_one_line(log_file: Path, tmp_path: Path, arguments: list[str], words: Any) -> None:

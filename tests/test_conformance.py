@@ -35,7 +35,7 @@ def test_a_name_belongs_to_one_class() -> None:
     class Twin(Hedge):
         pass
 
-    with pytest.raises(InvalidArgument, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
+    with pytest.raises(InvalidArgument, match=r"kind\.name must be different from the name of Hedge; got 'hedge'"):
         register(Twin)
     assert POLICIES["hedge"] is Hedge
 
@@ -114,7 +114,7 @@ def test_built_in_policies_refuse_invalid_settings(subject: Subject) -> None:
     kind = subject.policy_class
     bad: list[tuple[str, tuple[int, int], dict[str, Any]]] = [("n_arms", (3, 0), {}), ("n_contexts", (-1, 4), {})]
     if "alpha" in subject.make().settings:  # type: ignore[attr-defined]
-        bad += [("alpha", (3, 4), {"alpha": alpha}) for alpha in (1.0, 1.5, -0.1, math.nan, "much")]
+        bad += [("alpha", (3, 4), {"alpha": alpha}) for alpha in (-1e-9, -0.1, math.nan, "much", None, True)]
     for argument, sizes, more in bad:
         with pytest.raises(InvalidArgument) as refusal:
             kind(*sizes, **{**settings, **more})

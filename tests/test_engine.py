@@ -174,7 +174,7 @@ def test_arms_and_alpha_change_while_it_runs(engine: Engine, clock: Clock) -> No
     with pytest.raises(RequestError, match="new"):
         engine.add_arm("home", "ada")
     with pytest.raises(InvalidArgument, match="alpha"):
-        engine.set_alpha("home", 1.5)
+        engine.set_alpha("home", -1.5)
     engine.retire_arm("home", "ben")
     with pytest.raises(RequestError, match="at least two live arms"):
         engine.retire_arm("home", "cyd")

@@ -53,7 +53,7 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
         ),
         ({"policy": "alpha-fare"}, "policy must be"),
         ({"alpha": 0.5}, "alpha must be left out, or the same as in start (alpha=0.9); got 0.5"),
-        ({"alpha": 1.5}, "alpha must be"),
+        ({"alpha": -1.5}, "alpha must be"),
         ({"beta": 1.0}, "beta must be left out: alpha-fair-adaptive accepts"),
         ({"groups": ["x", "x"]}, "groups must be left out, or the same as in start (groups=None)"),
         ({"groups": Groups(pull_floor=0.1)}, "groups must be left out, or the same as in start (groups=None)"),

@@ -89,7 +89,7 @@ def test_accounts_follow_the_power_exactly(alpha: float, size: float, seed: int)
     utility.open_accounts(rows, 1.0, alpha)
     numbers = settings_vector(utility.SETTINGS, utility.account_settings(alpha))
     for _ in range(200):
-        utility.earn(rows, numbers, np.ones(3), size * rng.random(3))
+        utility.earn(rows, numbers, 1.0, np.ones(3), size * rng.random(3))
     np.testing.assert_allclose(rows[names.slope], rows[names.account] ** -alpha, rtol=2e-15)
 
 

@@ -83,7 +83,7 @@ def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
         (np.nan, r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
         ([4.0, np.inf, 5.0], r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
         (
-            OfflineOptimum(EVEN, EVEN[0], 4.0, 0.0, 1, True, EVEN[0]),
+            OfflineOptimum(EVEN, EVEN[0], EVEN[0], 4.0, 0.0, 1, True, 2.0, 0.0),
             "optimum must be one number, or one per record; got Offl",
         ),
     ],
@@ -287,7 +287,7 @@ def test_certificates_take_the_last_record_of_a_trace() -> None:
         ({"accounts": [0.0, 2.0]}, "accounts"),
         ({"initial": [1.0, 1.0, 1.0]}, "initial"),
         ({"initial": -1.0}, "initial"),
-        ({"alpha": 1.0}, "alpha"),
+        ({"alpha": -1.0}, "alpha"),
     ],
 )
 def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:

@@ -303,7 +303,7 @@ def test_the_certificate_notices_a_bad_point() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     earned, prices = np.empty(2), np.empty(2)
     value, gap = hindsight.certify(
-        totals, np.ones(2), np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, earned, prices
+        totals, np.ones(2), np.ones(2), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5, 1.0, earned, prices
     )
     optimum = offline_optimum(totals, 0.5).value
     assert value + gap >= optimum
@@ -314,7 +314,7 @@ def test_the_certificate_covers_rows_that_do_not_sum_to_one() -> None:
     totals = np.array([[30.0, 12.0], [7.0, 28.0]])
     best = offline_optimum(totals, 0.5)
     ones, short = np.ones(2), best.distributions * (1.0 - 1e-6)
-    value, gap = hindsight.certify(totals, ones, ones, short, 0.5, np.empty(2), np.empty(2))
+    value, gap = hindsight.certify(totals, ones, ones, short, 0.5, 1.0, np.empty(2), np.empty(2))
     assert value < best.value - 1e-6 < best.value <= value + gap
 
 
@@ -343,7 +343,7 @@ def test_certificate_three_is_checked_in_every_run() -> None:
     [
         ([[1.0, np.nan]], 0.5, r"context_reward_totals\[0, 1\] must be a finite number; got nan"),
         ([[1.0], [-2.0]], 0.5, r"context_reward_totals\[1, 0\] must be in \[0, 1e\+100\]; got -2.0"),
-        ([[1.0]], 1.0, r"alpha must be in \[0, 1\); got 1.0"),
+        ([[1.0]], -0.5, "alpha must be a number of at least 0, or inf; got -0.5"),
         ([], 0.5, "context_reward_totals must be a table with one column per arm"),
         ([1.0, 2.0], 0.5, "context_reward_totals must be a table with one column per arm"),
         (

@@ -22,13 +22,16 @@ from alphafair import (
     FairCB,
     Hedge,
     IndependentAlphaFair,
+    InvalidArgument,
     ScaleFree,
     Stream,
     Uniform,
     load_policy,
     metrics,
     simulate,
+    validate,
 )
+from alphafair.math.utility import played_alpha
 from alphafair.policy.base import BasePolicy
 from alphafair.run import known_settings
 from tests import naive, naive_adaptive
@@ -207,8 +210,31 @@ def test_settings_are_refused_in_one_sentence(make: Any, words: str) -> None:
 
 
 def test_an_invalid_alpha_gets_a_repair() -> None:
-    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\); got 1.5. For proportional fairness pass a value"):
-        AlphaFair(1, 2, alpha=1.5)
+    words = "alpha must be a number of at least 0, or inf; got -0.5. Pass 0 for the sum of rewards, 1 for proportional"
+    with pytest.raises(ValueError, match=words):
+        AlphaFair(1, 2, alpha=-0.5)
+
+
+@pytest.mark.parametrize("alpha", [0, -0.0, 0.5, 1, 1.5, 64, 1e6, np.inf, "inf", "infinity", np.float32(2.0)])
+def test_any_alpha_from_zero_to_infinity_is_accepted(alpha: Any) -> None:
+    assert str(validate.alpha(alpha)) == str(float(alpha) + 0.0)
+
+
+@pytest.mark.parametrize("alpha", [np.nan, -1e-9, -np.inf, "x", "0.9", "nan", None, True, np.True_, b"inf", [1.0]])
+def test_anything_else_is_not_an_alpha(alpha: Any) -> None:
+    with pytest.raises(InvalidArgument, match="alpha must be a number of at least 0, or inf; got "):
+        validate.alpha(alpha)
+
+
+def test_measures_with_a_factor_need_an_alpha_below_one() -> None:
+    assert validate.alpha_below_one(0.9) == 0.9
+    for alpha in (1.0, 2, np.inf):
+        with pytest.raises(InvalidArgument, match=r"below 1 for c_alpha-regret; got .*: use metrics\.welfare_ratio"):
+            validate.alpha_below_one(alpha)
+
+
+def test_large_exponents_are_played_as_sixteen() -> None:
+    assert [played_alpha(alpha) for alpha in (0.0, 1.0, 64.0, 64.5, 1e6, np.inf)] == [0.0, 1.0, 64.0, 16.0, 16.0, 16.0]
 
 
 def test_arrays_of_the_right_kind_are_checked_too() -> None:

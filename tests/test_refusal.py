@@ -11,16 +11,16 @@ from alphafair import AlphaFair, AlphaFairBandit, Groups, InvalidArgument, offli
 
 def test_an_invalid_argument_error_has_its_parts_as_attributes() -> None:
     with pytest.raises(InvalidArgument) as caught:
-        AlphaFair(2, 3, alpha=1.5)
+        AlphaFair(2, 3, alpha=-0.5)
     refusal = caught.value
     assert isinstance(refusal, ValueError)
-    assert (refusal.argument, refusal.allowed, refusal.value) == ("alpha", "in [0, 1)", 1.5)
-    assert refusal.repair.startswith("For proportional fairness")
-    assert str(refusal) == f"alpha must be in [0, 1); got 1.5. {refusal.repair}"
+    assert (refusal.argument, refusal.allowed, refusal.value) == ("alpha", "a number of at least 0, or inf", -0.5)
+    assert refusal.repair.startswith("Pass 0 for the sum of rewards")
+    assert str(refusal) == f"alpha must be a number of at least 0, or inf; got -0.5. {refusal.repair}"
 
 
 def test_an_invalid_argument_error_can_be_pickled() -> None:
-    refusal = InvalidArgument("alpha", "in [0, 1)", 1.5, "Take 0.9.")
+    refusal = InvalidArgument("alpha", "a number of at least 0, or inf", -0.5, "Take 0.9.")
     twin = pickle.loads(pickle.dumps(refusal))
     assert (twin.argument, str(twin)) == ("alpha", str(refusal))
 

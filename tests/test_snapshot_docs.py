@@ -33,11 +33,14 @@ def trained(policy: BasePolicy, **more: Any) -> BasePolicy:
     return policy
 
 
-def documented(kind: type[BasePolicy], feedback: str) -> dict[str, tuple[int, ...]]:
+def documented(kind: type[BasePolicy], feedback: str, alpha: float | None = 0.5) -> dict[str, tuple[int, ...]]:
     """What the page says about a policy, of these sizes."""
     page = make_snapshots.PAGE.read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
-    section = sections.get(kind.__name__) or sections[f"{kind.__name__}, {feedback} feedback"]
+    which = "alpha < 1" if alpha is None or alpha < 1 else "alpha from 1 on"
+    titles = [", ".join([kind.__name__, *more]) for more in ([], [which], [f"{feedback} feedback", which])]
+    titles.append(f"{kind.__name__}, {feedback} feedback")
+    section = next(sections[title] for title in titles if title in sections)
     rows = re.findall(r"^\| `(\w+)` \| \((.*?)\) \|", section, re.MULTILINE)
     return {name: shape(axes) for name, axes in rows}
 
@@ -67,7 +70,7 @@ def test_every_meaning_belongs_to_an_entry() -> None:
 @pytest.mark.parametrize(("kind", "settings"), MADE)
 def test_a_snapshot_has_these_entries_and_no_others(kind: type[BasePolicy], settings: dict[str, Any]) -> None:
     policy = trained(kind(5, 7, **settings))
-    said = documented(kind, policy.feedback.value)
+    said = documented(kind, policy.feedback.value, policy.alpha)
     said.pop("earned", None)  # only where arms share accounts
     accounts = 0 if policy.accounts is None else 1 if policy.accounts.ndim == 1 else 5
     assert found(policy) == {**said, "live": (7,), "retired_accounts": (accounts, 7), "entry_accounts": (accounts, 7)}

@@ -14,7 +14,14 @@ _NAMES = {
     "groups": ("Groups",),
     "values": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
     "run": ("simulate", "simulate_against"),
-    "offline": ("offline_optimum", "offline_curve", "context_reward_totals", "present_arms", "CertificateWarning"),
+    "offline": (
+        "offline_optimum",
+        "offline_curve",
+        "offline_welfare_curve",
+        "context_reward_totals",
+        "present_arms",
+        "CertificateWarning",
+    ),
     "preprocessing": ("rescale_rewards",),
     "engine": ("Engine",),
     "errors": ("InvalidArgument",),
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     from alphafair.offline import context_reward_totals as context_reward_totals
     from alphafair.offline import offline_curve as offline_curve
     from alphafair.offline import offline_optimum as offline_optimum
+    from alphafair.offline import offline_welfare_curve as offline_welfare_curve
     from alphafair.offline import present_arms as present_arms
     from alphafair.preprocessing import rescale_rewards as rescale_rewards
     from alphafair.run import simulate as simulate

@@ -23,11 +23,11 @@ def shown(value: object) -> str:
 class InvalidArgument(ValueError):
     """An invalid argument: its name, the allowed values, the value received, and how to repair it.
 
-    >>> error = InvalidArgument("alpha", "in [0, 1)", 1.5, "Use 0.9 for shares that are nearly equal.")
+    >>> error = InvalidArgument("alpha", "a number of at least 0, or inf", -0.5, "Pass 0 for the sum of rewards.")
     >>> print(error)
-    alpha must be in [0, 1); got 1.5. Use 0.9 for shares that are nearly equal.
+    alpha must be a number of at least 0, or inf; got -0.5. Pass 0 for the sum of rewards.
     >>> error.argument, error.value
-    ('alpha', 1.5)
+    ('alpha', -0.5)
     """
 
     def __init__(self, argument: str, allowed: str, value: object, repair: str) -> None:

@@ -39,6 +39,15 @@ def number(value: float, digits: int = 4) -> str:
     return text.replace("-", MINUS)
 
 
+def json_alpha(alpha: float) -> float | str:
+    """The fairness exponent as JSON can hold it: "inf" for infinity; `validate.alpha` reads it back.
+
+    >>> json_alpha(0.5), json_alpha(math.inf)
+    (0.5, 'inf')
+    """
+    return "inf" if alpha == math.inf else alpha
+
+
 def fixed(value: float, decimals: int) -> str:
     """A number with so many decimals; a number that rounds to zero has no sign.
 

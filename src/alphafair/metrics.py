@@ -1,15 +1,19 @@
-"""Metrics of efficiency and fairness: alpha-performance, Jain's index, shares, regrets, and certificates.
+"""Metrics of efficiency and fairness: alpha-performance, welfare, Jain's index, shares, regrets, and certificates.
 
 All take `accounts`, R with its initial 1: one vector (n_arms), many (..., n_arms), or the `Trace` of a run, for its
 recorded rounds. One vector gives a float, many give an array. The optimum comes from `alphafair.offline_optimum` or
 `alphafair.offline_curve`. With `groups=`, a `Groups` or a label per arm, a metric is that of groups; accounts may then
 be those of all arms, or of groups, as in `policy.accounts`.
+
+alpha is any number from 0 to inf. The alpha-performance is a sum of utilities: logarithms at alpha = 1, negative above,
+undefined at inf. The welfare is the same order in units of reward, for every alpha; compare runs by their welfare. The
+factor c_alpha exists only below 1, and measures that contain it refuse other alphas.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -20,38 +24,46 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
+from alphafair.math.utility import played_alpha
+from alphafair.math.welfare import ln_alpha
 from alphafair.values import Interval, Policy, Trace
 
 Floats = NDArray[np.float64]
 Number = Any  # a float for one run, an array for many
+Bound = Any  # a float, or None where it does not exist
 Accounts = ArrayLike | Trace
 LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: everything computed from it then fits in a float
 MOST_WORTH = 1e150  # of an optimum, in absolute value
 LEAST_GAP = 0.005  # of the rewards of uniform play: below it there is no gap to close
 MANY_DEGREES = 100_000  # of freedom, above which Student's t is expanded around the normal
 FAR = 20.0  # in the tail of Student's t
+VALUE_REPAIR = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
+WELFARE_REPAIR = "Pass the welfare of an offline_optimum, or an offline_welfare_curve at the recorded rounds."
 
 
 def utility(x: Accounts, alpha: float) -> Number:
-    """phi(x) = x^(1-alpha)/(1-alpha).
+    """phi(x) = x^(1-alpha)/(1-alpha), and log x at alpha = 1.
 
     The additive constant matters to c_alpha-regret, so this is not (x^(1-alpha) - 1)/(1-alpha).
     """
-    return _number(_utility(_checked("x", x), validate.alpha(alpha)))
+    return _number(_utility(_checked("x", x), _finite(alpha)))
 
 
 def marginal_utility(x: Accounts, alpha: float) -> Number:
     """phi'(x) = x^(-alpha)."""
-    return _number(np.power(_checked("x", x), -validate.alpha(alpha)))
+    with np.errstate(over="ignore", under="ignore"):
+        return _number(np.power(_checked("x", x), -_finite(alpha)))
 
 
 def approximation_factor(alpha: float) -> float:
-    """c_alpha = (1-alpha)^(-(1-alpha)): at most e^(1/e) < 1.445, and 1 at both ends.
+    """c_alpha = (1-alpha)^(-(1-alpha)) for alpha < 1: at most e^(1/e) < 1.445, and 1 at both ends.
+
+    No online policy can have a smaller factor for all numbers of arms (docs/theory.md, Theorem D).
 
     >>> round(approximation_factor(0.5), 6)
     1.414214
     """
-    alpha = validate.alpha(alpha)
+    alpha = validate.alpha_below_one(alpha)
     return float((1.0 - alpha) ** -(1.0 - alpha))
 
 
@@ -66,12 +78,37 @@ def group_accounts(accounts: Accounts, groups: GroupsLike) -> Floats:
 
 
 def alpha_performance(accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
-    """sum_i phi(R_i), the objective itself; with groups, sum_G s_G^alpha phi(R_G).
+    """sum_i phi(R_i), the objective itself; with groups, sum_G s_G^alpha phi(R_G). alpha must be finite.
 
     >>> alpha_performance([4.0, 9.0], 0.5)
     10.0
     """
-    return _number(_performance("accounts", accounts, validate.alpha(alpha), groups))
+    return _number(_performance("accounts", accounts, _finite(alpha), groups))
+
+
+def welfare(accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
+    """The power mean of accounts: the equal account of all arms that is worth as much as these.
+
+    W = (sum_i R_i^(1-alpha)/n)^(1/(1-alpha)): the arithmetic mean at alpha = 0, the geometric at 1, the harmonic at 2,
+    the least account at inf. With groups, the mean of R_G/s_G with weights s_G. It ranks accounts as
+    `alpha_performance` does, in units of reward: twice the rewards have twice the welfare.
+
+    >>> [round(welfare([1.0, 4.0, 9.0], alpha), 4) for alpha in (0, 0.5, 1, 2, float("inf"))]
+    [4.6667, 4.0, 3.3019, 2.2041, 1.0]
+    """
+    return _number(_welfare("accounts", accounts, validate.alpha(alpha), groups))
+
+
+def welfare_ratio(optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
+    """The welfare of the optimum over that of the accounts: 1 is optimal, 1.1 leaves 10% more reward for every arm.
+
+    `optimum` is the `welfare` of an `offline_optimum`, or the result of an `offline_welfare_curve`.
+
+    >>> welfare_ratio(8.0, [4.0, 4.0], alpha=2.0)
+    2.0
+    """
+    achieved = _welfare("accounts", accounts, validate.alpha(alpha), groups)
+    return _number(_optimum(optimum, achieved, WELFARE_REPAIR) / achieved)
 
 
 def jain_index(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
@@ -107,14 +144,17 @@ def standard_regret(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
     """OPT - sum_i phi(R_i). No online policy can keep it small against every adversary; see `approximate_regret`."""
-    achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
+    achieved = _performance("accounts", accounts, _finite(alpha), groups)
     return _number(_optimum(optimum, achieved) - achieved)
 
 
 def approximate_regret(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """OPT - c_alpha sum_i phi(R_i), which the theorem bounds. Read it with standard_regret and performance_ratio."""
+    """OPT - c_alpha sum_i phi(R_i), which the theorem bounds, for alpha < 1; from 1 on see `welfare_ratio`.
+
+    Read it with standard_regret and performance_ratio.
+    """
     achieved = approximation_factor(alpha) * _performance("accounts", accounts, validate.alpha(alpha), groups)
     return _number(_optimum(optimum, achieved) - achieved)
 
@@ -122,60 +162,96 @@ def approximate_regret(
 def performance_ratio(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
-    """OPT / ALG: 1 is optimal; at most c_alpha in the long run, against any adversary."""
-    achieved = _performance("accounts", accounts, validate.alpha(alpha), groups)
+    """OPT / ALG for alpha < 1: 1 is optimal; at most c_alpha in the long run, against any adversary."""
+    alpha = validate.alpha_below_one(alpha, "a ratio of alpha-performances")
+    achieved = _performance("accounts", accounts, alpha, groups)
     return _number(_optimum(optimum, achieved) / achieved)
 
 
 def gap_closed(
-    optimum: ArrayLike, uniform: Accounts, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
+    optimum: ArrayLike,
+    uniform: Accounts,
+    accounts: Accounts,
+    alpha: float,
+    *,
+    groups: GroupsLike | None = None,
+    in_welfare: bool | None = None,
 ) -> Number:
     """The share of the gap between uniform play and the optimum: 0 is uniform play, 1 the optimum, below 0 worse.
 
-    (ALG - UNI) / (OPT - UNI), in alpha-performance; `uniform` is R of uniform play on the same rounds. If the optimum
-    is hardly above uniform play, this can be any number: call `has_gap` first.
+    (ALG - UNI) / (OPT - UNI), in alpha-performance below alpha = 1 and in welfare from 1 on, unless `in_welfare` says
+    otherwise; `optimum` is the value or the welfare accordingly. `uniform` is R of uniform play on the same rounds. If
+    the optimum is hardly above uniform play, this can be any number: call `has_gap` first.
 
     >>> gap_closed(10.0, [2.0, 2.0], [3.0, 4.0], alpha=0.0)
     0.5
+    >>> gap_closed(4.0, [2.0, 2.0], [3.0, 4.0], alpha=float("inf"))
+    0.5
     """
-    alpha = validate.alpha(alpha)
-    achieved = _performance("accounts", accounts, alpha, groups)
-    floor = _performance("uniform", uniform, alpha, groups)
+    measure, repair = _measure(alpha, in_welfare)
+    achieved = measure("accounts", accounts, groups)
+    floor = measure("uniform", uniform, groups)
     _each("uniform", floor, achieved, "Record both runs at the same rounds.")
-    gap = _optimum(optimum, achieved) - floor
+    gap = _optimum(optimum, achieved, repair) - floor
     if not (gap > 0.0).all():
         repair = "Check has_gap first: here uniform play is optimal."
         raise InvalidArgument("optimum", "above the performance of uniform play", optimum, repair)
     return _number((achieved - floor) / gap)
 
 
-def gap_to_close(optimum: ArrayLike, uniform: Accounts, alpha: float, *, groups: GroupsLike | None = None) -> Number:
+def gap_to_close(
+    optimum: ArrayLike,
+    uniform: Accounts,
+    alpha: float,
+    *,
+    groups: GroupsLike | None = None,
+    in_welfare: bool | None = None,
+) -> Number:
     """How much can be learned, relative to the rewards of uniform play: 0.01 is 1% more reward for every arm.
 
     (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that has the value
-    of the optimum, to first order. `has_gap` tests whether it is at least half a per cent.
+    of the optimum, to first order. In welfare, which is the default from alpha = 1 on as for `gap_closed`, dW/dR_i
+    stands in place of R_i^-alpha. `has_gap` tests whether it is at least half a per cent.
 
     >>> gap_to_close(12.0, [6.0, 4.0], alpha=0.0)
     0.25
     """
+    measure, repair = _measure(alpha, in_welfare)
     alpha = validate.alpha(alpha)
     earned, resolved = _by_group("uniform", uniform, groups)
-    factors: Any = 1.0 if resolved is None else resolved.factors(alpha)
-    floor = _performance("uniform", uniform, alpha, groups)
-    slope = (factors * earned**-alpha * np.maximum(0.0, earned - 1.0)).sum(axis=-1)
-    gap = _optimum(optimum, floor) - floor
+    floor = measure("uniform", uniform, groups)
+    grown = np.maximum(0.0, earned - 1.0)
+    if _uses_welfare(alpha, in_welfare):
+        s: Any = 1.0 if resolved is None else resolved.entitlements
+        levels, total = earned / s, (np.ones(earned.shape[-1]) * s).sum()
+        if alpha == math.inf:  # all rewards grow: so does the poorest account, and among ties the one with least reward
+            poorest = levels == floor[..., None]
+            slope = np.where(poorest, grown / s, np.inf).min(axis=-1)
+        else:
+            slope = ((floor[..., None] / levels) ** alpha / total * grown).sum(axis=-1)
+    else:
+        factors: Any = 1.0 if resolved is None else resolved.factors(alpha)
+        slope = (factors * earned**-alpha * grown).sum(axis=-1)
+    gap = _optimum(optimum, floor, repair) - floor
     return _number(np.divide(gap, slope, out=np.zeros(gap.shape), where=slope > 0.0))
 
 
 def has_gap(
-    optimum: float, uniform: Accounts, alpha: float, *, certified: float = 0.0, groups: GroupsLike | None = None
+    optimum: float,
+    uniform: Accounts,
+    alpha: float,
+    *,
+    certified: float = 0.0,
+    groups: GroupsLike | None = None,
+    in_welfare: bool | None = None,
 ) -> bool:
     """Whether the best fixed policy beats uniform play by at least the value of half a per cent more reward.
 
-    `certified` is the gap of the `offline_optimum`; it is subtracted, and so is rounding.
+    `certified` is the gap of the `offline_optimum`, or `welfare * welfare_gap` in welfare; it is subtracted, and so is
+    rounding.
     """
     sure = optimum - certified - 1e-9 * abs(optimum)
-    return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups) >= LEAST_GAP))
+    return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups, in_welfare=in_welfare) >= LEAST_GAP))
 
 
 def average_over_seeds(
@@ -262,10 +338,8 @@ def regret_certificate(policy: Policy) -> float:
     >>> round(regret_certificate(policy), 6)
     4.828427
     """
-    bound, alpha = policy.surrogate_regret_bound, policy.alpha
-    if bound is None or alpha is None:
-        repair = "Use AlphaFair; with bandit feedback regret is an expectation, so average it over seeds."
-        raise InvalidArgument("policy", "a policy with a surrogate_regret_bound", policy, repair)
+    bound, alpha = _surrogate_bound(policy)
+    validate.alpha_below_one(alpha, instead="metrics.welfare_certificate")
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
     return linear + approximation_factor(alpha) * at_start
@@ -285,11 +359,50 @@ def bound_in_expectation(policy: Policy) -> float:
     >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
-    bound, alpha = policy.expected_surrogate_regret_bound, policy.alpha
-    if bound is None or alpha is None:
-        repair = "Use AlphaFairAdaptive with bandit feedback, rewards in order and a fixed set of arms."
-        raise InvalidArgument("policy", "a policy with an expected_surrogate_regret_bound", policy, repair)
+    bound, alpha = _expected_bound(policy)
+    validate.alpha_below_one(alpha, instead="metrics.expected_welfare_budget")
     return float((1.0 - alpha) ** alpha * bound)
+
+
+def welfare_certificate(policy: Policy) -> float:
+    """An upper bound of the welfare of the best fixed policy over that of the policy's accounts, for the run so far.
+
+    W(R*) <= W^alpha (1 + ln_alpha W + Reg/n) for every alpha, whatever the rewards were (Theorem C of docs/theory.md),
+    where Reg is the `surrogate_regret_bound` of the policy; with groups, entry accounts and entitlements take the place
+    of 1. It needs nothing but the policy. `certificates`, which needs the rewards too, is never weaker.
+
+    Above alpha = 64 policies play 16, and W_alpha(R*) <= W_16(R*) is bounded.
+
+    >>> from alphafair import AlphaFair
+    >>> policy = AlphaFair(1, 2, alpha=0.5)
+    >>> policy.update(policy.choose(0), [1.0, 1.0])
+    >>> round(welfare_certificate(policy), 6)
+    2.338204
+    """
+    bound, alpha = _surrogate_bound(policy)
+    played = played_alpha(alpha)
+    budget, earned, s = _budget(policy, bound, played)
+    levels = earned / s
+    return float(budget * _power_mean(levels, s, played) / _power_mean(levels, s, alpha))
+
+
+def expected_welfare_budget(policy: Policy) -> float:
+    """A bound in expectation of sum_i w_i R*_i / sum_i w_i R_i times sum_i w_i R_i, with bandit feedback.
+
+    With w_i = R_i^-alpha at the end of the run, E[sum_i w_i R*_i] <= E[this number] over the draws of the policy, for
+    every fixed policy: this is n + sum_i ln_alpha R_i + the `expected_surrogate_regret_bound`. At alpha = 1 it gives
+    E[ln(W*/W)] <= ln(E[this]/n): average it over seeds before taking the logarithm. It is not a certificate of one run.
+
+    >>> from alphafair import AlphaFairAdaptive, simulate, streams
+    >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
+    >>> trace = simulate(policy, streams.ratings(n_rounds=1_000, n_contexts=3, n_arms=4, seed=0))
+    >>> bool(expected_welfare_budget(policy) > alpha_performance(trace.final, 0.5) / 2)
+    True
+    """
+    bound, alpha = _expected_bound(policy)
+    played = played_alpha(alpha)
+    budget, earned, s = _budget(policy, bound, played)
+    return float(budget * s.sum() * _power_mean(earned / s, s, played) ** (1.0 - played))
 
 
 def is_vacuous(
@@ -303,8 +416,8 @@ def is_vacuous(
     >>> is_vacuous(422.0, optimum=242.0, n_arms=19, alpha=0.9), is_vacuous(44.0, 377.5, 19, 0.9)
     (True, False)
     """
-    start = alpha_performance(np.ones(n_arms), alpha, groups=groups)
-    return bool(regret_bound >= optimum - approximation_factor(alpha) * start)
+    factor = approximation_factor(alpha)
+    return bool(regret_bound >= optimum - factor * alpha_performance(np.ones(n_arms), alpha, groups=groups))
 
 
 def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | None = None) -> float:
@@ -315,18 +428,35 @@ def most_worth(total: float, n_arms: int, alpha: float, *, groups: GroupsLike | 
     >>> most_worth(18.0, 2, 0.5) == alpha_performance([9.0, 9.0], 0.5)
     True
     """
-    alpha, entitled = validate.alpha(alpha), arm_groups(groups, n_arms).entitlements
+    alpha = validate.alpha_below_one(alpha, "positive utilities", "metrics.most_welfare")
+    entitled = arm_groups(groups, n_arms).entitlements
     return float(entitled.sum() ** alpha * total ** (1.0 - alpha) / (1.0 - alpha))
 
 
-class Certificates(NamedTuple):
-    """Upper bounds for a run, computed from its rewards alone."""
+def most_welfare(total: float, n_arms: int, *, groups: GroupsLike | None = None) -> float:
+    """The largest welfare of accounts with this sum, for every alpha: their mean, or total / sum_i s_i.
 
-    optimum: float
-    approximate_regret: float
-    standard_regret: float
-    performance_ratio: float
-    vacuous: bool = False  # the bounds are uninformative: above the performance of any split of all rewards
+    >>> most_welfare(18.0, 2)
+    9.0
+    """
+    return float(total / arm_groups(groups, n_arms).entitlements.sum())
+
+
+class Certificates(NamedTuple):
+    """Upper bounds for a run, computed from its rewards alone.
+
+    The first four are in alpha-performance. From alpha = 1 on only the standard regret exists, and at inf none of them:
+    they are None. The last three are in welfare.
+    """
+
+    optimum: Bound
+    approximate_regret: Bound
+    standard_regret: Bound
+    performance_ratio: Bound
+    vacuous: bool  # the bounds are uninformative: above the performance of any split of all rewards
+    welfare: float  # of the best fixed policy
+    welfare_ratio: float  # the same over the welfare of the accounts
+    boxed_welfare_ratio: float  # a bound that also uses what each account can be at most; never weaker
 
 
 def certificates(
@@ -337,8 +467,9 @@ def certificates(
     initial: ArrayLike = 1.0,
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
+    prices: ArrayLike | None = None,
 ) -> Certificates:
-    """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run, without a solver.
+    """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run, and of the welfare, without a solver.
 
     With w_i = R_i^(-alpha), ALG = sum_i phi(R_i) and A = sum_i w_i + sum_j max_i V_ji w_i, the most that a policy can
     earn at the prices w,
@@ -346,7 +477,8 @@ def certificates(
     OPT <= (A / ((1-alpha) ALG))^(1-alpha) ALG.
 
     It holds for every R, and is never weaker than the regret of the linear problem: docs/theory.md proves both. With
-    groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is for policies that keep the floors.
+    groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is for policies that keep the floors. In
+    welfare, for every alpha, W(R*) <= (A / sum_i w_i R_i) W(R): Theorem B.
 
     Parameters
     ----------
@@ -356,11 +488,15 @@ def certificates(
     accounts
         R, one number per arm, or per group; or a `Trace`, for its last record.
     alpha
-        Fairness, in [0, 1), of the comparison; the policy may have another alpha.
+        Fairness, 0 to inf, of the comparison; the policy may have another alpha.
     initial
         Accounts before the first reward, instead of 1: one number, or one per group.
     groups, present
         As for `alphafair.offline_optimum`.
+    prices
+        Accounts whose w is used instead of that of `accounts`, by arm or group. Every choice gives a valid bound; the
+        accounts that a policy played with, `policy.accounts`, usually give the best. Above alpha = 64 the exponent of
+        w is 16, as in policies.
 
     >>> from alphafair import AlphaFair, context_reward_totals, offline_optimum, simulate, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
@@ -369,6 +505,8 @@ def certificates(
     >>> print(f"OPT is {offline_optimum(totals, 0.5).value:.1f}, at most {bounds.optimum:.1f}: "
     ...       f"{bounds.performance_ratio:.4f} times what was achieved")
     OPT is 484.7, at most 485.7: 1.0042 times what was achieved
+    >>> print(f"welfare ratio at most {bounds.welfare_ratio:.4f}")
+    welfare ratio at most 1.0084
     """
     # imported here: no other metric needs kernels
     from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
@@ -389,17 +527,124 @@ def certificates(
     reduction = Reduction.of(n_arms, groups, there)
     resolved = reduction.groups
     by_group, _ = _by_group("accounts", earned, resolved)
-    _, merged, base = reduction.merge(np.ascontiguousarray(totals), checked_initial(initial, resolved.n_groups))
-    prices = resolved.factors(alpha) * by_group**-alpha
-    achieved, most = float(_performance("accounts", by_group, alpha, resolved)), float(prices.max())
-    prices /= most  # so that relevant products do not underflow
-    worth = float((base * prices).sum() + (merged * prices).max(axis=1).sum())
-    log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(most) - math.log((1.0 - alpha) * achieved))
+    first = checked_initial(initial, resolved.n_groups)
+    best, merged, base = reduction.merge(np.ascontiguousarray(totals), first)
+    priced = by_group if prices is None else _by_group("prices", prices, resolved)[0]
+    if priced.shape != by_group.shape:
+        raise InvalidArgument("prices", "one number per arm or group", f"shape {priced.shape}", repair)
+    bound, boxed = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
+    achieved = float(_welfare("accounts", by_group, alpha, resolved))
+    in_welfare = bound, bound / achieved, boxed / achieved
+    total = float(base.sum() + merged.max(axis=1).sum())
+    if alpha >= 1.0:
+        standard = None
+        if alpha < math.inf:
+            standard = _money(achieved, resolved, alpha) * ln_alpha(bound / achieved, alpha)
+        vacuous = bound > (1.0 + 1e-9) * most_welfare(total, n_arms, groups=resolved)
+        return Certificates(None, None, standard, None, vacuous, *in_welfare)
+    performance = float(_performance("accounts", by_group, alpha, resolved))
+    if prices is None:
+        w = resolved.factors(alpha) * by_group**-alpha
+        largest = float(w.max())
+        w /= largest  # so that relevant products do not underflow
+        worth = float((base * w).sum() + (merged * w).max(axis=1).sum())
+        log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(largest) - math.log((1.0 - alpha) * performance))
+    else:
+        log_ratio = (1.0 - alpha) * math.log(bound / achieved)
     ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
     factor = approximation_factor(alpha)
-    total = float(base.sum() + merged.max(axis=1).sum())
-    vacuous = ratio * achieved > (1.0 + 1e-9) * most_worth(total, n_arms, alpha, groups=resolved)
-    return Certificates(ratio * achieved, (ratio - factor) * achieved, above * achieved, ratio, vacuous)
+    vacuous = ratio * performance > (1.0 + 1e-9) * most_worth(total, n_arms, alpha, groups=resolved)
+    regrets = (ratio - factor) * performance, above * performance
+    return Certificates(ratio * performance, *regrets, ratio, vacuous, *in_welfare)
+
+
+def _most_reachable(
+    priced: Floats, first: Floats, best: Floats, merged: Floats, base: Floats, s: Floats, alpha: float
+) -> tuple[float, float]:
+    """Return two upper bounds of the welfare of any fixed policy, by Theorem B: at the prices alone, and boxed.
+
+    At prices w no policy earns more than A(w). Among accounts worth A, the welfare is largest at a multiple of
+    y = s w^(-1/alpha); in the boxes [a_i, a_i + sum_j max_{i in G} V_ji], at such a multiple clipped to them.
+    """
+    levels, played = priced / s, played_alpha(alpha)
+    w = (levels / levels.min()) ** -played
+    worth = float((base * w).sum() + (merged * w).max(axis=1).sum())
+    y = priced if played == alpha else s * (levels / levels.min()) ** (played / alpha)
+    bound = worth / float((w * y).sum()) * float(_power_mean(y / s, s, alpha))
+    highest = first + best.sum(axis=0)
+    inside = _filled(y, first, highest, w, worth)
+    return bound, min(bound, float(_power_mean(inside / s, s, alpha)))
+
+
+def _filled(y: Floats, low: Floats, high: Floats, w: Floats, worth: float) -> Floats:
+    """Return clip(mu y, low, high) with the mu at which it is worth `worth` at prices w; `high` if that is less."""
+    if float((w * high).sum()) <= worth:
+        return high
+    marks = np.sort(np.concatenate([low / y, high / y]))  # between two of them the worth is linear in mu
+    below, above = 0, len(marks) - 1
+    while above - below > 1:
+        middle = (below + above) // 2
+        enough = float((w * np.clip(marks[middle] * y, low, high)).sum()) <= worth
+        below, above = (middle, above) if enough else (below, middle)
+    between = 0.5 * (marks[below] + marks[above]) * y
+    free = (between > low) & (between < high)
+    fixed = np.clip(between, low, high)
+    spare = worth - float((w * fixed)[~free].sum())
+    return np.where(free, np.clip(spare / max(float((w * y)[free].sum()), 1e-300) * y, low, high), fixed)
+
+
+def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, Floats]:
+    """Return the bound (A3) of sum_i w_i R*_i over sum_i w_i R_i, from a bound of the linear regret; R, and s.
+
+    sum_i {s_i^alpha [phi(R_i) - phi(a_i)] + phi'(a_i/s_i) + (a_i - 1) w_i} + bound, all in units of the entry accounts
+    a, so that large accounts at a large alpha neither overflow nor underflow.
+    """
+    earned = np.asarray(policy.accounts, dtype=np.float64)
+    s = np.ones(len(earned)) if policy.groups is None else policy.groups.entitlements
+    entered = policy.entry_accounts
+    entry = np.ones(len(earned)) if entered is None else np.asarray(entered, dtype=np.float64)
+    unit = float(_power_mean(entry / s, s, alpha))
+    now, then = earned / s / unit, entry / s / unit
+    with np.errstate(over="ignore", under="ignore"):
+        gained = s * then ** (1.0 - alpha) * [ln_alpha(ratio, alpha) for ratio in now / then]
+        slopes = (then**-alpha + (entry - 1.0) * now**-alpha) / unit
+        linear = bound * np.float64(unit) ** (alpha - 1.0) if bound > 0.0 else bound
+        return float((gained + slopes).sum() + linear) / float((s * now ** (1.0 - alpha)).sum()), earned, s
+
+
+def _surrogate_bound(policy: Policy) -> tuple[float, float]:
+    if policy.surrogate_regret_bound is None or policy.alpha is None:
+        repair = "Use AlphaFair; with bandit feedback regret is an expectation, so average it over seeds."
+        raise InvalidArgument("policy", "a policy with a surrogate_regret_bound", policy, repair)
+    return policy.surrogate_regret_bound, policy.alpha
+
+
+def _expected_bound(policy: Policy) -> tuple[float, float]:
+    if policy.expected_surrogate_regret_bound is None or policy.alpha is None:
+        repair = "Use AlphaFairAdaptive with bandit feedback, rewards in order and a fixed set of arms."
+        raise InvalidArgument("policy", "a policy with an expected_surrogate_regret_bound", policy, repair)
+    return policy.expected_surrogate_regret_bound, policy.alpha
+
+
+def _finite(alpha: float) -> float:
+    """Check an exponent of utilities."""
+    found = validate.alpha(alpha)
+    if found == math.inf:
+        raise InvalidArgument("alpha", "finite for a sum of utilities", alpha, "Use metrics.welfare.")
+    return found
+
+
+def _uses_welfare(alpha: float, in_welfare: bool | None) -> bool:
+    return alpha >= 1.0 if in_welfare is None else in_welfare
+
+
+def _measure(alpha: float, in_welfare: bool | None) -> tuple[Callable[[str, Accounts, GroupsLike | None], Floats], str]:
+    """Return the measure of gaps, alpha-performance or welfare, and the repair of a wrong optimum."""
+    alpha = validate.alpha(alpha)
+    if _uses_welfare(alpha, in_welfare):
+        return lambda argument, accounts, groups: _welfare(argument, accounts, alpha, groups), WELFARE_REPAIR
+    alpha = _finite(alpha)
+    return lambda argument, accounts, groups: _performance(argument, accounts, alpha, groups), VALUE_REPAIR
 
 
 def _number(values: ArrayLike) -> Number:
@@ -409,15 +654,50 @@ def _number(values: ArrayLike) -> Number:
 
 
 def _utility(x: Floats, alpha: float) -> Floats:
-    return np.asarray(np.power(x, 1.0 - alpha) / (1.0 - alpha))
+    if alpha == 1.0:
+        return np.asarray(np.log(x))
+    with np.errstate(over="ignore", under="ignore"):  # at a large alpha
+        return np.asarray(np.power(x, 1.0 - alpha) / (1.0 - alpha))
 
 
 def _performance(argument: str, accounts: Accounts, alpha: float, groups: GroupsLike | None) -> Floats:
     earned, resolved = _by_group(argument, accounts, groups)
-    worth = _utility(earned, alpha)
-    if resolved is not None:
-        worth = worth * resolved.factors(alpha)
+    if resolved is not None and alpha > 1.0:  # s^alpha would overflow
+        worth = _utility(earned / resolved.entitlements, alpha) * resolved.entitlements
+    else:
+        worth = _utility(earned, alpha)
+        if resolved is not None:
+            worth = worth * resolved.factors(alpha)
     return np.asarray(worth.sum(axis=-1))
+
+
+def _welfare(argument: str, accounts: Accounts, alpha: float, groups: GroupsLike | None) -> Floats:
+    earned, resolved = _by_group(argument, accounts, groups)
+    earned = np.atleast_1d(earned)
+    s = np.ones(earned.shape[-1]) if resolved is None else resolved.entitlements
+    return _power_mean(earned / s, s, alpha)
+
+
+def _power_mean(levels: Floats, weights: Floats, alpha: float) -> Floats:
+    """The welfare along the last axis; `alphafair.math.welfare` explains the formula."""
+    least, most = levels.min(axis=-1, keepdims=True), levels.max(axis=-1, keepdims=True)
+    if alpha == math.inf:
+        return np.asarray(least[..., 0])
+    m, power, shares = (most if alpha < 1.0 else least), 1.0 - alpha, weights / weights.sum()
+    logs = np.log(levels) - np.log(m) if (least < 1e-290 * most).any() else np.log(levels / m)
+    if alpha == 1.0:
+        log_mean = (shares * logs).sum(axis=-1)
+    else:
+        less = (shares * np.expm1(power * logs)).sum(axis=-1)  # the mean less 1
+        direct = np.log((shares * np.exp(power * logs)).sum(axis=-1))
+        log_mean = np.where(less > -0.5, np.log1p(np.maximum(less, -0.5)), direct) / power
+    return np.asarray(m[..., 0] * np.exp(log_mean))
+
+
+def _money(welfare: float, groups: ArmGroups, alpha: float) -> float:
+    """Return sum_i w_i R_i = S W^(1-alpha)."""
+    with np.errstate(over="ignore"):
+        return float(groups.entitlements.sum() * np.float64(welfare) ** (1.0 - alpha))
 
 
 def _by_group(argument: str, accounts: Accounts, groups: GroupsLike | None) -> tuple[Floats, ArmGroups | None]:
@@ -452,9 +732,8 @@ def _checked(argument: str, accounts: Accounts) -> Floats:
     return array
 
 
-def _optimum(value: ArrayLike, achieved: Floats) -> Floats:
-    """Check one number, or one for each alpha-performance."""
-    repair = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
+def _optimum(value: ArrayLike, achieved: Floats, repair: str = VALUE_REPAIR) -> Floats:
+    """Check one number, or one for each alpha-performance or welfare."""
     optimum = validate.floats("optimum", "one number, or one per record", value, repair)
     if not (np.abs(optimum) <= MOST_WORTH).all():
         raise InvalidArgument("optimum", f"numbers in [{-MOST_WORTH:g}, {MOST_WORTH:g}]", optimum, repair)

@@ -87,6 +87,8 @@ def _policies(name: str) -> Iterator[Any]:
         settings["groups"] = Groups(["a", "a", "b"], pull_floor={"a": 0.1})
     if "features" in flags:
         settings["n_features"] = 2
+    if "welfare" in flags:
+        settings["alpha"] = 2.0
     if "readings" in flags:
         settings["marginal"] = "after"
     if kind.name == "fair-cb":

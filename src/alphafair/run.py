@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import heapq
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from alphafair.values import (
     Indices,
     Log,
     Matrix,
+    Period,
     Policy,
     State,
     Stream,
@@ -57,6 +58,8 @@ def simulate(
     delay: int | ArrayLike | None = None,
     account: Account = "least",
     groups: GroupsLike | None = None,
+    period: int | None = None,
+    carry: float = 0.5,
     log: bool = False,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
@@ -80,6 +83,11 @@ def simulate(
     groups
         If arms arrive and the policy has groups: a label for each arm of the stream, or a `Groups` with these labels
         and the entitlements of new groups.
+    period
+        Start a new period of the policy every so many rounds: see `BasePolicy.new_period`. `trace.periods` has the
+        rewards and accounts of each. If arms change in the same round, they change first.
+    carry
+        The part of every account that a new period keeps.
     log
         Store every decision with its reward, as `trace.log`.
     progress
@@ -98,6 +106,8 @@ def simulate(
     _match(policy, stream)
     delays = _delays(delay, stream.n_rounds)
     validate.account(account)
+    length = None if period is None else validate.integer("period", period, low=1)
+    carry = validate.number("carry", carry, low=0.0, high=1.0)
     of_arrivals = None if groups is None else _matching_groups(groups, policy, stream.n_arms)
     generator = validate.random_generator("seed", seed)
     with _bar(policy.name, stream.n_rounds, progress) as advance:
@@ -109,6 +119,8 @@ def simulate(
             delays=delays,
             account=account,
             groups=of_arrivals,
+            period=length,
+            carry=carry,
             keep=log,
             compiled=compiled,
             advance=advance,
@@ -147,7 +159,7 @@ def simulate_against(
 
 def _trace(policy: Policy, stream: Stream, seed: int | None, played: Played, log: Log | None) -> Trace:
     rounds = np.minimum(np.arange(1, len(played.records) + 1) * played.every, stream.n_rounds)
-    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log)
+    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log, tuple(played.periods))
 
 
 def _log(stream: Stream, played: Played) -> Log:
@@ -256,6 +268,8 @@ class Played:
     every: int
     arms: Indices  # empty unless decisions are stored
     propensities: Vector
+    closed: Vector  # `earned` at the start of the period
+    periods: list[Period] = field(default_factory=list)
 
     @classmethod
     def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
@@ -267,6 +281,7 @@ class Played:
             every,
             np.empty(n_kept, dtype=np.int32),
             np.empty(n_kept),
+            np.ones(n_arms),
         )
 
     def book(self, start: int, stop: int) -> Book:
@@ -275,6 +290,12 @@ class Played:
         first = (done + 1) * self.every - 1 - start
         arms, propensities = self.arms[start:stop], self.propensities[start:stop]
         return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
+
+    def close_period(self, policy: Policy, last: int) -> None:
+        """Add the period that ends before round `last`."""
+        first = self.periods[-1].last if self.periods else 0
+        rewards, self.closed = self.earned - self.closed, self.earned.copy()
+        self.periods.append(Period(first, last, rewards, policy.entry_accounts, policy.accounts))
 
 
 def over_stream(
@@ -286,6 +307,8 @@ def over_stream(
     delays: Indices | None = None,
     account: Account = "least",
     groups: ArmGroups | None = None,
+    period: int | None = None,
+    carry: float = 0.5,
     keep: bool = False,
     compiled: bool = True,
     available: AvailableArms | None = None,
@@ -296,9 +319,23 @@ def over_stream(
     With `available`, rounds are played step by step.
     """
     played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
-    arms_change = bool(stream.epochs)  # `grow` or `retire` may raise
+    boundaries = () if period is None else range(period, stream.n_rounds, period)
+    arms_change = bool(stream.epochs) or bool(boundaries)  # `grow`, `retire` or `new_period` may raise
     with _all_or_nothing(policy) if arms_change else nullcontext():
-        _play(policy, stream, generator, played, delays, (account, groups), compiled, available, advance)
+        _play(
+            policy,
+            stream,
+            generator,
+            played,
+            delays,
+            (account, groups),
+            (boundaries, carry),
+            compiled,
+            available,
+            advance,
+        )
+    if period is not None:
+        played.close_period(policy, stream.n_rounds)
     played.records[-1] = played.earned
     return played
 
@@ -324,6 +361,7 @@ def _play(
     played: Played,
     delays: Indices | None,
     entry: tuple[Account, ArmGroups | None],
+    periods: tuple[Collection[int], float],
     compiled: bool,
     available: AvailableArms | None,
     advance: Callable[[int], None],
@@ -333,9 +371,14 @@ def _play(
     whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs) and available is None
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
-    for first, last in pairwise([0, *stream.epochs, n_rounds]):
-        if first > 0:
+    boundaries, carry = periods
+    for first, last in pairwise(sorted({0, *stream.epochs, *boundaries, n_rounds})):
+        if first in stream.epochs:
             _change_arms(policy, stream, first, *entry)
+        if first in boundaries:
+            _learn_due(policy, waiting, first)
+            played.close_period(policy, first)
+            policy.new_period(carry)
         live = cast(BasePolicy, policy).live_arms if whole else np.arange(stream.n_arms)
         table = stream.reward_table
         if len(live) < stream.n_arms:
@@ -496,6 +539,13 @@ def _waits(delays: Indices, policy: Policy) -> Delays:
 _Waiting = tuple[int, int, Decision, Any]  # due, round, decision, reward: entries of a heap
 
 
+def _learn_due(policy: Policy, waiting: list[_Waiting], t: int) -> None:
+    """Learn from the rewards that arrive before round t."""
+    while waiting and waiting[0][0] <= t:
+        _, _, decision, reward = heapq.heappop(waiting)
+        policy.update(decision, reward)
+
+
 def _step(
     policy: Policy,
     stream: Stream,
@@ -510,9 +560,7 @@ def _step(
     """Play the same rounds with the public methods of the policy."""
     replay = _Replay(uniforms)
     for t in range(start, stop):
-        while waiting and waiting[0][0] <= t:
-            _, _, decision, reward = heapq.heappop(waiting)
-            policy.update(decision, reward)
+        _learn_due(policy, waiting, t)
         decision = _choose(policy, stream, t, replay, available)
         reward = _book(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is not None:

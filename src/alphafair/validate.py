@@ -96,15 +96,31 @@ def duration(argument: str, value: Any) -> float:
 
 
 def alpha(value: Any) -> float:
-    """Check the fairness exponent, in [0, 1)."""
+    """Check the fairness exponent: any number from 0 to inf, or the string "inf", which JSON needs.
+
+    >>> alpha(1), alpha("inf")
+    (1.0, inf)
+    """
     try:
-        real = as_float(value)
+        real = math.inf if isinstance(value, str) and value in ("inf", "infinity") else as_float(value)
     except (TypeError, ValueError):
-        raise InvalidArgument("alpha", "a number in [0, 1)", value, "Pass a float such as 0.9.") from None
-    if not 0.0 <= real < 1.0:
+        real = math.nan
+    if isinstance(value, bool | np.bool_) or not real >= 0.0:
         raise InvalidArgument(
-            "alpha", "in [0, 1)", value, "For proportional fairness pass a value close to 1, such as 0.99."
+            "alpha",
+            "a number of at least 0, or inf",
+            value,
+            "Pass 0 for the sum of rewards, 1 for proportional fairness, inf for max-min.",
         )
+    return real + 0.0  # 0.0 for -0.0
+
+
+def alpha_below_one(value: Any, what: str = "c_alpha-regret", instead: str = "metrics.welfare_ratio") -> float:
+    """Check an exponent below 1, for measures that exist only there."""
+    real = alpha(value)
+    if real >= 1.0:
+        repair = f"From 1 on there is no factor c_alpha: use {instead}."
+        raise InvalidArgument("alpha", f"below 1 for {what}", value, repair)
     return real
 
 

@@ -32,9 +32,13 @@ here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt
     E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
     V_j `variation` · `level` is the start of Newton's method for B · `pending` counts pending rewards
     U `learner_root`, Y `mixing_root`, with W at that time: `learner_peak`, `mixing_peak`
+
+From alpha = 1 on, slopes are relative to `unit`, a power of two below the least R + pending rewards; only w/W enters
+the play. The sums of the bound have W in units of its value at `first_unit`, the unit at the start.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,9 +59,7 @@ from alphafair.math.floors import (
 )
 from alphafair.math.log_barrier import level, power_sums
 from alphafair.math.predictor import (
-    DESCRIBED_PRIOR,
     LEAST_REWARD,
-    PRIOR,
     count,
     fade,
     learn_features,
@@ -67,14 +69,23 @@ from alphafair.math.predictor import (
     remember,
     show_features,
     solve,
+    start_predictor,
 )
-from alphafair.math.utility import admit_accounts, check_slopes, marginal_utility, open_accounts, reopen_accounts
+from alphafair.math.utility import (
+    admit_accounts,
+    check_slopes,
+    marginal_utility,
+    open_accounts,
+    reopen_accounts,
+    set_entry_accounts,
+)
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
+WELFARE = True  # False in machine code for policies with alpha < 1
 
 KAPPA = 0.02  # the least share of the guaranteed learner
 EXPLORE = 0.3
@@ -95,6 +106,7 @@ N = positions(
     "mixing_peak",
     "outside",
 )
+N1 = positions(N, "unit", "first_unit")  # for alpha >= 1
 A = positions(predictor.ARMS, "pending", "earned")
 K = positions(predictor.CONTEXT_SCALARS, "variation", "level", "learner_root", "learner_peak")
 C = positions(predictor.CONTEXTS, "losses")
@@ -192,10 +204,10 @@ def guarantee(memory, context):
     smallest = np.inf
     for i in range(n):
         s = (1.0 - gamma) * slope[i] / peak
-        reach = (
-            memory.groups.numbers[F.unpromised] * ((1.0 - safe) * scores[i] + safe * (1.0 - gamma)) / (2.0 * rate * s)
-        )
-        raised[i] = max(predicted[i], largest - reach)
+        raised[i] = predicted[i]
+        if not WELFARE or s > 0.0:  # a relative slope may be 0, and then no loss leaves the range
+            reach = memory.groups.numbers[F.unpromised] * ((1.0 - safe) * scores[i] + safe * (1.0 - gamma))
+            raised[i] = max(predicted[i], largest - reach / (2.0 * rate * s))
         distances[i] = losses[i] - s * raised[i]
         smallest = min(smallest, distances[i])
     for i in range(n):
@@ -239,11 +251,22 @@ def draw(memory, context, uniform, out):
 
 
 @kernel
+def peak_for_bound(memory):
+    """Return W as the sums of the bound take it: for alpha >= 1 in units of its value at `first_unit`."""
+    peak, numbers, alpha = memory.parts[P.peak], memory.scalars, memory.settings[S.alpha]
+    if WELFARE and alpha >= 1.0:  # a larger ratio is outside the theorem
+        return peak * math.pow(min(1.0, numbers[N1.first_unit] / numbers[N1.unit]), alpha)
+    return peak
+
+
+@kernel
 def add_up(memory, arm, propensity, reward):
     """Add to `explored` and `peaks`, and to `outside` if the round is outside the theorem."""
-    numbers, parts = memory.scalars, memory.parts
-    peak, gamma, largest = parts[P.peak], parts[P.exploration], numbers[N.largest]
-    if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and peak > numbers[N.mixing_peak]):
+    numbers, gamma, largest = memory.scalars, memory.parts[P.exploration], memory.scalars[N.largest]
+    peak, most = peak_for_bound(memory), numbers[N.mixing_peak]
+    if WELFARE and memory.settings[S.alpha] >= 1.0:
+        most *= 1.0 + 1e-9  # units and powers round
+    if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and peak > most):
         numbers[N.outside] += 1.0
     numbers[N.peaks] += peak * largest
     numbers[N.explored] += peak * gamma * largest
@@ -275,7 +298,7 @@ def update_learners(memory, context, arm, propensity, reward):
     surprise = (1.0 - gamma) * slope[arm] / peak * (raised[arm] - reward) / chance
     losses[arm] += surprise
     own[K.variation] += (guaranteed[arm] * surprise) * (guaranteed[arm] * surprise)
-    square = numbers[N.largest] * numbers[N.largest]
+    peak, square = peak_for_bound(memory), numbers[N.largest] * numbers[N.largest]
     u_peak = own[K.learner_peak] if own[K.learner_peak] > 0.0 else peak
     y_peak = numbers[N.mixing_peak] if numbers[N.mixing_peak] > 0.0 else peak
     u, y = math.sqrt(square + n * own[K.variation]), math.sqrt(MIXING_START * square + 2.0 * numbers[N.spread])
@@ -319,18 +342,67 @@ def learn(memory, context, arm, propensity, reward):
 @kernel
 def refresh(memory, arm):
     """Compute the slope phi'(R + pending rewards) of an arm, or of its group."""
-    account, slope, alpha = memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha]
+    alpha = memory.settings[S.alpha]
+    if WELFARE and alpha >= 1.0:
+        refresh_relative(memory, arm)
+    else:
+        set_slope(memory, arm, marginal_utility(with_pending(memory, arm), alpha))
+
+
+@kernel
+def with_pending(memory, arm):
+    """Return R + pending rewards of an arm, or of its group."""
+    account = memory.arms[A.account]
     if not GROUPS or memory.groups.numbers[F.pooled] == 0.0:
-        slope[arm] = marginal_utility(account[arm] + credit(memory, arm), alpha)
-        return
+        return account[arm] + credit(memory, arm)
     group, pending = memory.groups.rows[R.group], 0.0
     for i in range(account.shape[0]):
         if group[i] == group[arm]:
             pending += credit(memory, i)
-    shared = marginal_utility(account[arm] + pending * memory.groups.rows[R.inverse_entitlement, arm], alpha)
-    for i in range(account.shape[0]):
-        if group[i] == group[arm]:
-            slope[i] = shared
+    return account[arm] + pending * memory.groups.rows[R.inverse_entitlement, arm]
+
+
+@kernel
+def set_slope(memory, arm, value):
+    """Set the slope of an arm, or of all arms of its group."""
+    slope = memory.arms[A.slope]
+    slope[arm] = value
+    if GROUPS and memory.groups.numbers[F.pooled] > 0.0:
+        group = memory.groups.rows[R.group]
+        for i in range(slope.shape[0]):
+            if group[i] == group[arm]:
+                slope[i] = value
+
+
+@kernel
+def refresh_relative(memory, arm):
+    """The same for alpha >= 1. Change the unit, and all slopes, if it is not within a factor 2 of the least level."""
+    alpha, unit, slope = memory.settings[S.alpha], memory.scalars[N1.unit], memory.arms[A.slope]
+    level_of_arm = with_pending(memory, arm)
+    if level_of_arm >= unit:
+        set_slope(memory, arm, marginal_utility(level_of_arm / unit, alpha))
+        peak = 0.0
+        for i in range(slope.shape[0]):
+            peak = max(peak, slope[i])
+        if peak > marginal_utility(2.0, alpha):  # the least level is below 2 unit
+            return
+    reopen_unit(memory)
+
+
+@kernel
+def reopen_unit(memory):
+    """Set the unit to the largest power of two below all levels, and recompute all slopes."""
+    alpha, unit, n = memory.settings[S.alpha], memory.scalars[N1.unit], memory.arms.shape[1]
+    least = np.inf
+    for i in range(n):
+        least = min(least, with_pending(memory, i))
+    while least >= 2.0 * unit:
+        unit *= 2.0
+    while least < unit:
+        unit *= 0.5
+    memory.scalars[N1.unit] = unit
+    for i in range(n):
+        memory.arms[A.slope, i] = marginal_utility(with_pending(memory, i) / unit, alpha)
 
 
 @kernel
@@ -362,8 +434,9 @@ def forgo(memory, context, arm):
 def start(memory: Any) -> None:
     """Open accounts of 1, and set the prior of the predictor."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
-    prior = DESCRIBED_PRIOR if memory.settings[S.described] > 0.0 else PRIOR
-    memory.scalars[N.coefficients : N.coefficients + len(prior)] = prior
+    start_predictor(memory)
+    if memory.settings[S.alpha] >= 1.0:
+        memory.scalars[[N1.unit, N1.first_unit]] = 1.0
 
 
 def start_contexts(memory: Any) -> None:
@@ -373,7 +446,11 @@ def start_contexts(memory: Any) -> None:
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     """Give new arms an account and, in every context, the mean loss of the others."""
-    admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
+    if memory.settings[S.alpha] >= 1.0:
+        set_entry_accounts(memory.arms, n_kept, entries)
+        reopen_unit(memory)
+    else:
+        admit_accounts(memory.arms, n_kept, entries, memory.settings[S.alpha])
     memory.scalars[N.outside] += 1.0
     losses = memory.contexts[:, C.losses]
     losses[:, n_kept:] = losses[:, :n_kept].mean(axis=1, keepdims=True)
@@ -388,6 +465,11 @@ def refresh_all(memory: Any) -> None:
 
 def reopen(memory: Any, columns: Any) -> None:
     """Recompute slopes and anchors of accounts that were changed outside the kernels."""
+    if memory.settings[S.alpha] >= 1.0:
+        reopen_unit(memory)
+        if memory.scalars[N.peaks] == 0.0:  # nothing is in units of the first one yet
+            memory.scalars[N1.first_unit] = memory.scalars[N1.unit]
+        return
     reopen_accounts(memory, columns)
     for column in columns:
         refresh(memory, column)
@@ -399,6 +481,15 @@ def alpha_changed(memory: Any) -> None:
     memory.scalars[N.outside] += 1.0
 
 
+def new_period(memory: Any) -> None:
+    """Start the learners, the mixing weight and the bound anew; the predictor and the clock of exploration go on."""
+    memory.contexts[:, C.losses] = 0.0
+    memory.context_scalars[:, [K.variation, K.learner_root, K.learner_peak]] = 0.0
+    memory.context_scalars[:, K.level] = memory.contexts.shape[2]
+    memory.scalars[N.lead : N.size] = 0.0
+    reopen(memory, np.arange(memory.arms.shape[1]))
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts with pending rewards, and that counts are finite and not negative."""
     account, slope, pending = memory.arms[A.account], memory.arms[A.slope], memory.arms[A.pending]
@@ -406,10 +497,14 @@ def check_memory(memory: Any) -> str | None:
     if groups.numbers[F.pooled] > 0.0:
         of_arm = groups.rows[R.group].astype(np.int64)
         pending = np.bincount(of_arm, pending)[of_arm] * groups.rows[R.inverse_entitlement]
-    settled = pending == 0.0
-    wrong = check_slopes(account[settled], slope[settled], alpha)
-    most = account + 3.0 * pending  # pending rewards are part of the slope
-    if ((slope > account**-alpha * (1 + 1e-9)) | (slope < most**-alpha * (1 - 1e-9))).any():
+    settled, unit = pending == 0.0, memory.scalars[N1.unit] if alpha >= 1.0 else 1.0
+    if not unit > 0.0:
+        return "with a positive unit"
+    wrong = check_slopes(account[settled], slope[settled], alpha, unit)
+    least, most = account / unit, (account + 3.0 * pending) / unit  # pending rewards are part of the slope
+    if alpha >= 1.0:
+        least = np.maximum(least, 1.0)
+    if ((slope > least**-alpha * (1 + 1e-9)) | (slope < most**-alpha * (1 - 1e-9) - 1e-300 * (alpha >= 1.0))).any():
         wrong = f"slopes of alpha {alpha}"
     counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
@@ -437,21 +532,29 @@ ALGORITHM = Algorithm(
     least_propensity=lambda memory, context: float(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),
-    flags=("GROUPS", "FEATURES"),
+    new_period=new_period,
+    flags=("GROUPS", "FEATURES", "WELFARE"),
 )
+ON_WELFARE = replace(ALGORITHM, layout=Layout(S, N1, A, K, C, T, P, only_with_groups="earned"))
 
 
-def expected_surrogate_regret_bound(memory: Any) -> float | None:
+def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float | None:
     """Return the bound of Theorem 1 of docs/theory.md; its mean over draws bounds the mean regret.
+
+    `first_round` is the number of rounds before the current period.
 
     None outside the theorem: fewer than two rounds or arms, rewards that came late or for masked decisions, a change of
     arms or of alpha, or floors for groups.
     """
     numbers, n = memory.scalars, memory.arms.shape[1]
-    n_rounds = numbers[N.rounds]
+    n_rounds = numbers[N.rounds] - first_round
     if numbers[N.outside] > 0.0 or memory.groups.numbers[F.group_floored] > 0.0 or min(n_rounds, n) < 2:
         return None
     log, left = math.log(n_rounds), float(memory.groups.numbers[F.unpromised])  # 1, or 1 - n nu
     learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[N.learner_roots]
     mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots]
-    return float(left * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
+    bound = float(left * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
+    if memory.settings[S.alpha] < 1.0:
+        return bound
+    with np.errstate(over="ignore"):
+        return bound * float(numbers[N1.first_unit] ** -memory.settings[S.alpha])

@@ -12,15 +12,21 @@ and a also plays the best arm of every group. On every run,
     OPT - c_alpha sum phi(R) <= (1-alpha)^alpha (2 sum_j sqrt(S_j) + sqrt(2 D) + drift).
 
     R `account`, w `slope` · m `predicted` · a `scores` · h `share` · D `spread` · x^j `x` · S_j `squared_norms`
+
+From alpha = 1 on, g = p r with p the gradient of the welfare, as in `alphafair.math.gradient_ascent`, and h is that of
+`alphafair.math.adahedge` on d (`ahead`, `gaps`; 1/2 first), which adds u 2 (change of `gaps`) to `bound`. Both start
+anew when arms change, because u may then rise.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from alphafair.jit import kernel
 from alphafair.math import predictor
+from alphafair.math.adahedge import add_gap, share
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
@@ -29,12 +35,20 @@ from alphafair.math.floors import (
     earn_together,
     favourites_of_groups,
     mask_and_keep_floors,
+    price_units,
 )
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
+from alphafair.math.gradient_ascent import (
+    added_bound,
+    ascend_on_floors,
+    close_epoch,
+    in_slopes,
+    reopen_on_welfare,
+    restart,
+    restart_certificate,
+    start_on_welfare,
+)
 from alphafair.math.predictor import (
-    DESCRIBED_PRIOR,
     LEAST_REWARD,
-    PRIOR,
     count,
     fade,
     learn_features_of_all,
@@ -44,20 +58,24 @@ from alphafair.math.predictor import (
     remember,
     show_features,
     solve,
+    start_predictor,
 )
-from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts
+from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts, set_entry_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
+WELFARE = True  # False in machine code for policies with alpha < 1
 ROUNDING = 1e-12
 
 S = predictor.SETTINGS
 N = positions(predictor.SCALARS, "share", "spread", "drift")
+N1 = positions(predictor.SCALARS, "ahead", "gaps", "drift", "bound", "unit", "first_welfare")  # for alpha >= 1
 A = positions(predictor.ARMS, "earned")
 K = positions(predictor.CONTEXT_SCALARS, "squared_norms", "closed_roots", "closed_norms")
+K1 = positions(predictor.CONTEXT_SCALARS, "squared_norms", "reopened")  # for alpha >= 1
 C = positions(predictor.CONTEXTS, "x")
 T = positions(predictor.SCRATCH, "step")
 
@@ -89,13 +107,21 @@ def held_back(groups):
 
 
 @kernel
+def share_of_ascent(memory):
+    """Return h."""
+    if WELFARE and memory.settings[S.alpha] >= 1.0:
+        return share(memory.scalars[N1.ahead], memory.scalars[N1.gaps])
+    return memory.scalars[N.share]
+
+
+@kernel
 def draw(memory, context, uniform, out):
     """Write p = (1 - h) a + h x to `out` and draw an arm from it."""
     prepare(memory, context)
-    scores, x, share = memory.scratch[T.scores], memory.contexts[context, C.x], memory.scalars[N.share]
+    scores, x, h = memory.scratch[T.scores], memory.contexts[context, C.x], share_of_ascent(memory)
     floor, keep = held_back(memory.groups)
     for i in range(out.shape[0]):
-        out[i] = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+        out[i] = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -107,23 +133,37 @@ def learn(memory, context, probabilities, rewards):
     scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
     rows = memory.contexts[context]
     x = rows[C.x]
-    share, ahead, both, drift = numbers[N.share], 0.0, 0.0, 0.0
-    part, (floor, keep) = at_stake(memory.groups), held_back(memory.groups)
+    on_welfare = WELFARE and memory.settings[S.alpha] >= 1.0
+    scale, u = 1.0, 1.0
+    if WELFARE and on_welfare:
+        unit, first = numbers[N1.unit], numbers[N1.first_welfare]
+        scale, u = price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
+    h, ahead, both, drift = share_of_ascent(memory), 0.0, 0.0, 0.0
+    part, (floor, keep) = at_stake(memory.groups) * scale, held_back(memory.groups)
     for i in range(n):
         gain = slope[i] * (part * rewards[i])
         ahead += (x[i] - scores[i]) * gain
         both += (x[i] + scores[i]) * gain
-        held = floor + keep * ((1.0 - share) * scores[i] + share * x[i])
+        held = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
         drift += (held - probabilities[i]) * (slope[i] * rewards[i])
-    numbers[N.drift] += drift
+    numbers[N.drift] += u * scale * drift
     # the first step has full length for any d, so it must not come from rounding or underflow
-    if abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
-        numbers[N.spread] += ahead * ahead
-        numbers[N.share] = min(1.0, max(0.0, share + ahead / math.sqrt(2.0 * numbers[N.spread])))
+    if not abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
+        numbers[N.drift] += u * abs(ahead)
+    elif WELFARE and on_welfare:
+        gaps = add_gap(numbers[N1.ahead], numbers[N1.gaps], ahead)
+        numbers[N1.bound] += u * 2.0 * (gaps - numbers[N1.gaps])
+        numbers[N1.gaps] = gaps
+        numbers[N1.ahead] += ahead
     else:
-        numbers[N.drift] += abs(ahead)
-    step = memory.scratch[T.step]
-    own[K.squared_norms] = ascend_on_floors(memory.groups, slope, x, own[K.squared_norms], rewards, step, x)
+        numbers[N.spread] += ahead * ahead
+        numbers[N.share] = min(1.0, max(0.0, h + ahead / math.sqrt(2.0 * numbers[N.spread])))
+    before, step = own[K.squared_norms], memory.scratch[T.step]
+    after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
+    if WELFARE and on_welfare and after > before:
+        numbers[N1.bound] += added_bound(u, before, after, own[K1.reopened])
+        own[K1.reopened] = 0.0
+    own[K.squared_norms] = after
     regress_all(memory, rewards)
     numbers[N.rounds] += 1.0
     for i in range(n):
@@ -140,15 +180,25 @@ def learn(memory, context, probabilities, rewards):
         for i in range(n):
             remember(memory.arms, rows, age, i, rewards[i] - mean)
     own[K.visits] += 1.0
-    earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+    if WELFARE and on_welfare:
+        numbers[N1.unit] = earn_together(
+            memory.groups, memory.arms, A.earned, memory.settings, numbers[N1.unit], probabilities, rewards
+        )
+    else:
+        earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
 
 
 def start(memory: Any) -> None:
     """Open accounts of 1; Algorithm 1 has all weight."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
-    prior = DESCRIBED_PRIOR if memory.settings[S.described] > 0.0 else PRIOR
-    memory.scalars[N.coefficients : N.coefficients + len(prior)] = prior
+    start_predictor(memory)
     memory.scalars[N.share] = 1.0
+
+
+def start_on_welfare_with_predictor(memory: Any) -> None:
+    """Open accounts of 1; both have equal weight."""
+    start_on_welfare(memory, N1)
+    start_predictor(memory)
 
 
 def start_contexts(memory: Any) -> None:
@@ -162,12 +212,23 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
+def admit_on_welfare(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """The same for alpha >= 1; the share starts anew."""
+    set_entry_accounts(memory.arms, n_kept, entries)
+    reopen_on_welfare(memory, N1)
+    memory.scalars[[N1.ahead, N1.gaps]] = 0.0
+    close_epoch(memory.contexts[:, C.x], memory.context_scalars, K1, n_kept, some_left)
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts, and that counts are finite and not negative."""
-    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread, N.share]]
+    on_welfare = memory.settings[S.alpha] >= 1.0
+    own = [N1.gaps, N1.bound, N1.first_welfare] if on_welfare else [N.spread, N.share]
+    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, *own]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         return "finite, with counts of at least 0"
-    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
+    unit = memory.scalars[N1.unit] if on_welfare else 1.0
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], unit)
 
 
 ALGORITHM = Algorithm(
@@ -185,12 +246,24 @@ ALGORITHM = Algorithm(
     reopen=reopen_accounts,
     alpha_changed=lambda memory: restart_certificate(memory, N, K),
     check=check_memory,
-    flags=("GROUPS", "FEATURES"),
+    new_period=lambda memory: restart(memory, N, K),
+    flags=("GROUPS", "FEATURES", "WELFARE"),
+)
+ON_WELFARE = replace(
+    ALGORITHM,
+    layout=Layout(S, N1, A, K1, C, T, predictor.PARTS, only_with_groups="earned"),
+    start=start_on_welfare_with_predictor,
+    admit=admit_on_welfare,
+    reopen=lambda memory, columns: reopen_on_welfare(memory, N1),
+    alpha_changed=lambda memory: restart(memory, N1, K1),
+    new_period=lambda memory: restart(memory, N1, K1),
 )
 
 
 def surrogate_regret_bound(memory: Any) -> float:
     """Return an upper bound of the regret in sum_t <g, x> against policies fixed per epoch."""
-    own, numbers = memory.context_scalars, memory.scalars
+    own, numbers, alpha = memory.context_scalars, memory.scalars, memory.settings[S.alpha]
+    if alpha >= 1.0:
+        return in_slopes(numbers, N1, alpha)
     roots = 2.0 * np.sqrt(own[:, K.squared_norms]).sum() + own[:, K.closed_roots].sum()
     return float(roots + np.sqrt(2.0 * numbers[N.spread]) + numbers[N.drift])

@@ -12,8 +12,14 @@ the paper). With groups and entitlements R is R_G/s_G of the group; with floors 
     `drift` is the sum of <g, x held - x used>: zero if rewards arrive in order and no arm is masked. With it the regret
     certificate holds for late and masked decisions too. `waiting` are the rewards of a step that is postponed to the
     next round of the context. `closed_roots`, `closed_norms`: see `alphafair.math.gradient_ascent`.
+
+From alpha = 1 on, g is the gradient of the welfare, and `bound`, `unit`, `first_welfare` and `reopened` take the place
+of `closed_roots` and `closed_norms`: see `alphafair.math.gradient_ascent`.
 """
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,8 +28,17 @@ from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel, repeated
 from alphafair.math.distributions import draw_arm
-from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool
-from alphafair.math.gradient_ascent import ascend_on_floors, close_epoch, restart_certificate
+from alphafair.math.floors import F, R, earn_together, keep_floors, mask_and_keep_floors, pool, price_units
+from alphafair.math.gradient_ascent import (
+    added_bound,
+    ascend_on_floors,
+    close_epoch,
+    in_slopes,
+    reopen_on_welfare,
+    restart,
+    restart_certificate,
+    start_on_welfare,
+)
 from alphafair.math.utility import (
     ACCOUNT,
     SETTINGS,
@@ -32,7 +47,9 @@ from alphafair.math.utility import (
     check_slopes,
     marginal_utility,
     open_accounts,
+    played_alpha,
     reopen_accounts,
+    set_entry_accounts,
 )
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
@@ -42,30 +59,38 @@ from alphafair.values.arrays import Matrix, Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 READINGS = True  # False in machine code for policies that evaluate phi' before the round
+WELFARE = True  # False in machine code for policies with alpha < 1
 BEFORE, NEXT_VISIT, AFTER = 0, 1, 2
 MARGINALS = {"before": BEFORE, "next_visit": NEXT_VISIT, "after": AFTER}
 
 S = positions(SETTINGS, "reading")
 N = positions("drift")
+N1 = positions(N, "bound", "unit", "first_welfare")  # for alpha >= 1
 A = positions(ACCOUNT, "earned")
 K = positions("squared_norms", "closed_roots", "closed_norms")  # of a context
+K1 = positions("squared_norms", "reopened")  # for alpha >= 1
 C = positions("x", "waiting")  # of a context, by arm
 T = positions("step", "held")  # scratch
 
 
 @kernel
-def catch_up(memory, context, out):
-    """Write x to `out` and return S, both after the postponed step; the memory does not change."""
-    x, waiting, slope = memory.contexts[context, C.x], memory.contexts[context, C.waiting], memory.arms[A.slope]
-    squared_norms = memory.context_scalars[context, K.squared_norms]
-    return ascend_on_floors(memory.groups, slope, x, squared_norms, waiting, memory.scratch[T.step], out)
+def ascend(memory, context, rewards, out):
+    """Write x after the ascent step to `out`; return S after it, and what it adds to `bound` for alpha >= 1."""
+    x, slope, own = memory.contexts[context, C.x], memory.arms[A.slope], memory.context_scalars[context]
+    alpha, before, step = memory.settings[S.alpha], own[K.squared_norms], memory.scratch[T.step]
+    if WELFARE and alpha >= 1.0:
+        unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
+        scale, u = price_units(memory.groups, memory.arms, unit, first, alpha)
+        after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, out)
+        return after, added_bound(u, before, after, own[K1.reopened])
+    return ascend_on_floors(memory.groups, slope, 1.0, x, before, rewards, step, out), 0.0
 
 
 @kernel
 def draw(memory, context, uniform, out):
     """Write the context's distribution, with floors, to `out` and draw an arm from it."""
     if READINGS and memory.settings[S.reading] == NEXT_VISIT:
-        catch_up(memory, context, out)
+        ascend(memory, context, memory.contexts[context, C.waiting], out)
     else:
         x = memory.contexts[context, C.x]
         for i in range(out.shape[0]):
@@ -77,29 +102,52 @@ def draw(memory, context, uniform, out):
 
 
 @kernel
+def take_step(memory, context, rewards):
+    """Take the ascent step."""
+    own = memory.context_scalars[context]
+    after, more = ascend(memory, context, rewards, memory.contexts[context, C.x])
+    if WELFARE and memory.settings[S.alpha] >= 1.0 and after > own[K.squared_norms]:
+        memory.scalars[N1.bound] += more
+        own[K1.reopened] = 0.0
+    own[K.squared_norms] = after
+
+
+@kernel
+def earn_round(memory, probabilities, rewards):
+    """Add x r to the accounts."""
+    if WELFARE and memory.settings[S.alpha] >= 1.0:
+        memory.scalars[N1.unit] = earn_together(
+            memory.groups, memory.arms, A.earned, memory.settings, memory.scalars[N1.unit], probabilities, rewards
+        )
+    else:
+        earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
+
+
+@kernel
 def learn_in_order(memory, context, probabilities, rewards):
     """Take the ascent step and add x r to the accounts, in the order of the reading."""
-    x, slope, step = memory.contexts[context, C.x], memory.arms[A.slope], memory.scratch[T.step]
     reading = memory.settings[S.reading] if READINGS else BEFORE
     if READINGS and reading == AFTER:
-        earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+        earn_round(memory, probabilities, rewards)
     read = memory.contexts[context, C.waiting] if READINGS and reading == NEXT_VISIT else rewards
-    squared_norms = memory.context_scalars[context, K.squared_norms]
-    squared_norms = ascend_on_floors(memory.groups, slope, x, squared_norms, read, step, x)
-    memory.context_scalars[context, K.squared_norms] = squared_norms
+    take_step(memory, context, read)
     if READINGS and reading == NEXT_VISIT:
         for i in range(rewards.shape[0]):
             read[i] = rewards[i]
     if not READINGS or reading != AFTER:
-        earn_together(memory.groups, memory.arms, A.earned, memory.settings, probabilities, rewards)
+        earn_round(memory, probabilities, rewards)
 
 
 @kernel
 def learn(memory, context, probabilities, rewards):
     """Learn from a decision that may be late or masked: add the drift first, which is zero if it is neither."""
     held, account, slopes = memory.scratch[T.held], memory.arms[A.account], memory.arms[A.slope]
-    reading = memory.settings[S.reading] if READINGS else BEFORE
+    reading, alpha = memory.settings[S.reading] if READINGS else BEFORE, memory.settings[S.alpha]
     pooled = GROUPS and memory.groups.numbers[F.pooled] > 0.0
+    unit, size = 1.0, 1.0
+    if WELFARE and alpha >= 1.0:
+        unit = memory.scalars[N1.unit]
+        size = math.pow(memory.scalars[N1.first_welfare] / unit, alpha)
     draw(memory, context, 0.0, held)
     if READINGS and GROUPS and pooled and reading == AFTER:
         pool(memory.groups, probabilities, rewards)
@@ -110,10 +158,10 @@ def learn(memory, context, probabilities, rewards):
             more = probabilities[i] * rewards[i]
             if GROUPS and pooled:
                 more = memory.groups.rows[R.increment, i]
-            slope = marginal_utility(account[i] + more, memory.settings[S.alpha])
+            slope = marginal_utility((account[i] + more) / unit, alpha)
         if READINGS and reading == NEXT_VISIT:  # g is evaluated later and can only be smaller: an upper bound
             ahead = max(ahead, 0.0)
-        memory.scalars[N.drift] += slope * rewards[i] * ahead
+        memory.scalars[N.drift] += size * slope * rewards[i] * ahead
     learn_in_order(memory, context, probabilities, rewards)
 
 
@@ -130,11 +178,10 @@ def start_contexts(memory: Any) -> None:
 def take_waiting_steps(memory: Any) -> None:
     """Take postponed steps now."""
     if memory.settings[S.reading] == NEXT_VISIT:
-        catch_up_one, out = repeated(catch_up, len(memory.contexts)), np.empty(memory.contexts.shape[2])
-        for context in range(len(memory.contexts)):
-            memory.context_scalars[context, K.squared_norms] = catch_up_one(memory, context, out)
-            memory.contexts[context, C.x] = out
-            memory.contexts[context, C.waiting] = 0.0
+        take_one = repeated(take_step, len(memory.contexts))
+        for context, rows in enumerate(memory.contexts):
+            take_one(memory, context, rows[C.waiting])
+            rows[C.waiting] = 0.0
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
@@ -143,14 +190,27 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K, n_kept, some_left)
 
 
+def admit_on_welfare(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """The same for alpha >= 1."""
+    set_entry_accounts(memory.arms, n_kept, entries)
+    reopen_on_welfare(memory, N1)
+    close_epoch(memory.contexts[:, C.x], memory.context_scalars, K1, n_kept, some_left)
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts."""
     return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
 
 
+def check_on_welfare(memory: Any) -> str | None:
+    """The same for alpha >= 1."""
+    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], memory.scalars[N1.unit])
+
+
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
     """Return the settings to test, by name."""
     alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
+    alone |= {"nash": {"alpha": 1.0}, "two": {"alpha": 2.0}, "max-min": {"alpha": math.inf}}
     return alone | {marginal: {"marginal": marginal} for marginal in MARGINALS if marginal != "before"}
 
 
@@ -167,12 +227,17 @@ class AlphaFair(BasePolicy):
     and contexts are coupled only through the shared R. Against any adversary, on every run,
     $OPT - c_\\alpha \\sum_i \\phi(R_i)$ is at most `metrics.regret_certificate`.
 
+    From alpha = 1 on, $g$ is the gradient of the welfare $W$, the power mean of all accounts:
+    $g_i = (W/R_i)^\\alpha r_i(t)/N$. It does not shrink as $R$ grows, so the ascent goes on learning. This is an
+    extension of the paper; see docs/theory.md.
+
     Parameters
     ----------
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
+        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     marginal
         When the slope of the utility is evaluated: `"before"` the reward of the round is added, as in the theorem;
         `"after"` it; or at the `"next_visit"` of the context, as in the pseudo-code of the paper. The guarantee holds
@@ -222,7 +287,18 @@ class AlphaFair(BasePolicy):
         reopen=reopen_accounts,
         alpha_changed=lambda memory: restart_certificate(memory, N, K),
         check=check_memory,
-        flags=("GROUPS", "READINGS"),
+        new_period=lambda memory: restart(memory, N, K),
+        flags=("GROUPS", "READINGS", "WELFARE"),
+    )
+    welfare_algorithm = replace(
+        algorithm,
+        layout=Layout(S, N1, A, K1, C, T, only_with_groups="earned"),
+        start=lambda memory: start_on_welfare(memory, N1),
+        admit=admit_on_welfare,
+        reopen=lambda memory, columns: reopen_on_welfare(memory, N1),
+        alpha_changed=lambda memory: restart(memory, N1, K1),
+        check=check_on_welfare,
+        new_period=lambda memory: restart(memory, N1, K1),
     )
 
     def __init__(
@@ -241,7 +317,7 @@ class AlphaFair(BasePolicy):
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed, groups=groups)
 
     def _numbers(self) -> dict[str, Any]:
-        return {**account_settings(self.alpha), "reading": MARGINALS[self.marginal]}
+        return {**account_settings(played_alpha(self.alpha)), "reading": MARGINALS[self.marginal]}
 
     def _flags(self) -> dict[str, bool]:
         return {**super()._flags(), "READINGS": self.marginal != "before"}
@@ -254,14 +330,19 @@ class AlphaFair(BasePolicy):
 
     @property
     def squared_gradient_norms(self) -> Vector:
-        """S_j of every context, including postponed gradients."""
+        """S_j of every context, including postponed gradients; from alpha = 1 on, of the gradient of the welfare."""
         with self._lock:
             norms = self._memory.context_scalars[:, K.squared_norms].copy()
-            if self.marginal == "next_visit":
-                catch_up_one, out = repeated(catch_up, self.n_contexts), np.empty(len(self._learned.live_arms))
-                for context in range(self.n_contexts):
-                    norms[context] = catch_up_one(self._memory, context, out)
+            for context, (after, _) in enumerate(self._postponed()):
+                norms[context] = after
             return norms
+
+    def _postponed(self) -> Iterator[tuple[float, float]]:
+        """S and the growth of the bound of every context after its postponed step, if steps are postponed."""
+        if self.marginal == "next_visit":
+            ascend_one, out = repeated(ascend, self.n_contexts), np.empty(len(self._learned.live_arms))
+            for context, rows in enumerate(self._memory.contexts):
+                yield ascend_one(self._memory, context, rows[C.waiting], out)
 
     @property
     def drift(self) -> float:
@@ -273,7 +354,11 @@ class AlphaFair(BasePolicy):
         """An upper bound of the regret in sum_t <g, x> against any policy that is fixed within each epoch.
 
         Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
+        From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step.
         """
         with self._lock:
+            if self.alpha >= 1.0:
+                waiting = sum(more for _, more in self._postponed())
+                return in_slopes(self._memory.scalars, N1, played_alpha(self.alpha), waiting)
             norms, closed = self.squared_gradient_norms, self._memory.context_scalars[:, K.closed_roots].sum()
             return float(2.0 * np.sqrt(norms).sum() + closed + self._memory.scalars[N.drift])

@@ -5,13 +5,14 @@ Its two algorithms, one for each kind of feedback, are `adaptive_bandit` and `ad
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal
 
 from alphafair import validate
 from alphafair.algorithms import adaptive_bandit, adaptive_full
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
-from alphafair.math.utility import account_settings
+from alphafair.math.utility import account_settings, played_alpha
 from alphafair.policy.base import BasePolicy
 from alphafair.values import Feedback, Traits
 
@@ -22,6 +23,9 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
         "bandit": {"alpha": 0.9, "feedback": "bandit"},
         "full": {"alpha": 0.9, "feedback": "full"},
         "efficient": {"alpha": 0.0, "feedback": "bandit"},
+        "nash": {"alpha": 1.0, "feedback": "bandit"},
+        "two": {"alpha": 2.0, "feedback": "full"},
+        "max-min": {"alpha": math.inf, "feedback": "bandit"},
     }
 
 
@@ -34,14 +38,16 @@ class AlphaFairAdaptive(BasePolicy):
 
     With bandit feedback this learner is an optimistic log barrier on doubly robust losses, scaled by the largest
     weight, so that the scale of rewards does not matter. With full information it is the gradient ascent of
-    `AlphaFair`, and the certificate holds on every single run.
+    `AlphaFair`, and the certificate holds on every single run. From alpha = 1 on the mixing weight is that of AdaHedge
+    on gains in units of the welfare.
 
     Parameters
     ----------
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
+        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
     groups
@@ -80,6 +86,7 @@ class AlphaFairAdaptive(BasePolicy):
     alpha: float
     traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
+    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
 
     def __init__(
         self,
@@ -109,7 +116,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {
-            **account_settings(self.alpha),
+            **account_settings(played_alpha(self.alpha)),
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
             "fits": self.n_features > 0 and self._regressors is None,
@@ -137,4 +144,4 @@ class AlphaFairAdaptive(BasePolicy):
         if self.feedback is Feedback.FULL:
             return None
         with self._lock:
-            return adaptive_bandit.expected_surrogate_regret_bound(self._memory)
+            return adaptive_bandit.expected_surrogate_regret_bound(self._memory, self._learned.first_round)

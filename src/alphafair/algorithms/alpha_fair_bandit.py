@@ -2,11 +2,15 @@
 
 Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) r ;   R_I += r
 
+From alpha = 1 on the loss is -(W/R_I)^alpha r, with W the welfare of all accounts: N times the gradient of W. The rate
+of the learner adapts to losses down to a size of about 1 only, and R^-alpha r would soon be far below.
+
 The sign matters: with the gain itself as a loss, a learner prefers the worst arm. With groups R is R_G/s_G of the
 group; with floors the distribution is raised to them: see `alphafair.math.floors`. The learner is in
 `alphafair.math.log_barrier`.
 """
 
+import math
 from typing import Any, ClassVar
 
 from alphafair import validate
@@ -14,14 +18,17 @@ from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
 from alphafair.math.distributions import draw_arm
-from alphafair.math.floors import earn_one, keep_floors, least_drawn, mask_and_keep_floors
+from alphafair.math.floors import R, earn_one, keep_floors, least_drawn, mask_and_keep_floors
 from alphafair.math.log_barrier import ADAPTIVE, absorb, explore, least_propensity
-from alphafair.math.utility import entry_accounts, marginal_utility
+from alphafair.math.utility import entry_accounts, marginal_utility, played_alpha
+from alphafair.math.welfare import welfare
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
 from alphafair.values.arrays import Vector, positions
+
+WELFARE = True  # False in machine code for policies with alpha < 1
 
 S = positions("alpha", "most_arms")  # most_arms: the number of arms, including retired ones
 A = positions("account", "earned")
@@ -44,7 +51,10 @@ def learn(memory, context, arm, propensity, reward):
     least = least_propensity(numbers, settings[S.most_arms], ADAPTIVE)
     if propensity < least_drawn(memory.groups, arm, least) * (1.0 - 1e-9):
         return False
-    gain = marginal_utility(memory.arms[A.account, arm], settings[S.alpha]) * reward
+    account, size = memory.arms[A.account], 1.0
+    if WELFARE and settings[S.alpha] >= 1.0:
+        size = welfare(account, memory.groups.rows[R.weight], settings[S.alpha])
+    gain = marginal_utility(account[arm] / size, settings[S.alpha]) * reward
     absorb(rows, numbers, arm, propensity, -gain, ADAPTIVE, memory.scratch)
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     return True
@@ -68,7 +78,8 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
     """Return the settings to test, by name."""
-    return {"": {}, "efficient": {"alpha": 0.0}}
+    steep = {"nash": {"alpha": 1.0}, "two": {"alpha": 2.0}, "max-min": {"alpha": math.inf}}
+    return {"": {}, "efficient": {"alpha": 0.0}} | steep
 
 
 class AlphaFairBandit(BasePolicy):
@@ -77,14 +88,16 @@ class AlphaFairBandit(BasePolicy):
     One scale-free bandit per context, one shared R. Pulling arm I in context c with reward r has the gain
     $g = R_I^{-\\alpha} r$; the learner of the context gets the loss $-g$, importance-weighted by the propensity of the
     decision, and then $R_I \\mathrel{+}= r$. Gains shrink as R grows, so the learner must adapt to their size: a
-    plain $\\sqrt T$ bound is empty for $\\alpha \\ge 1/2$.
+    plain $\\sqrt T$ bound is empty for $\\alpha \\ge 1/2$. From alpha = 1 on they shrink too fast even for it, and the
+    gain is $g = (W/R_I)^\\alpha r$ with $W$ the welfare of all accounts, without a theorem against adversaries.
 
     Parameters
     ----------
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1): 0 maximises the sum of rewards; shares become equal as it approaches 1.
+        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
         A `Groups`, or a label per arm. See docs/groups.md.
     seed
@@ -137,7 +150,8 @@ class AlphaFairBandit(BasePolicy):
         least_propensity=lambda memory, context: float(
             least_propensity(memory.context_scalars[context], memory.settings[S.most_arms], ADAPTIVE)
         ),
-        flags=("GROUPS",),
+        new_period=start_contexts,
+        flags=("GROUPS", "WELFARE"),
     )
 
     def __init__(
@@ -153,4 +167,4 @@ class AlphaFairBandit(BasePolicy):
         super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed, groups=groups)
 
     def _numbers(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "most_arms": self.n_arms}
+        return {"alpha": played_alpha(self.alpha), "most_arms": self.n_arms}

@@ -6,6 +6,7 @@ S_j += ||g||^2 ;   x^j <- projection of  x^j + g/sqrt(S_j) ;   R^j += x r ,   g 
 from typing import Any, ClassVar
 
 from alphafair import validate
+from alphafair.errors import InvalidArgument
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_from
 from alphafair.math.gradient_ascent import ascend, close_epoch
@@ -42,7 +43,7 @@ def learn(memory, context, probabilities, rewards):
     """Take the ascent step and add x r to the accounts."""
     rows, own = memory.contexts[context], memory.context_scalars[context]
     own[K.squared_norms] = ascend(rows[C.slope], rows[C.x], own[K.squared_norms], rewards, memory.scratch[T.step])
-    earn(rows, memory.settings, probabilities, rewards)
+    earn(rows, memory.settings, 1.0, probabilities, rewards)
 
 
 def start_contexts(memory: Any) -> None:
@@ -63,6 +64,12 @@ def alpha_changed(memory: Any) -> None:
     open_accounts(memory.contexts.swapaxes(0, 1), memory.contexts[:, C.account].copy(), memory.settings[S.alpha])
 
 
+def new_period(memory: Any) -> None:
+    """Start the norms anew, and recompute slopes and anchors."""
+    memory.context_scalars[...] = 0.0
+    alpha_changed(memory)
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts."""
     return check_slopes(memory.contexts[:, C.account], memory.contexts[:, C.slope], memory.settings[S.alpha])
@@ -79,7 +86,7 @@ class IndependentAlphaFair(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, in [0, 1).
+        Fairness, in [0, 1): this baseline has no form for larger exponents.
     seed
         Seed of `choose` without `rng`.
 
@@ -104,12 +111,19 @@ class IndependentAlphaFair(BasePolicy):
         admit=admit,
         accounts="account",
         alpha_changed=alpha_changed,
+        new_period=new_period,
         check=check_memory,
     )
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
-        self.alpha = validate.alpha(alpha)
+        self.alpha = self._checked_alpha(alpha)
         super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed)
+
+    def _checked_alpha(self, alpha: Any) -> float:
+        if validate.alpha(alpha) >= 1.0:
+            repair = "Use AlphaFair, whose fairness across contexts has any alpha."
+            raise InvalidArgument("alpha", f"below 1 for {self.name}", alpha, repair)
+        return validate.alpha(alpha)
 
     def _numbers(self) -> dict[str, Any]:
         return account_settings(self.alpha)

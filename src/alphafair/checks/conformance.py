@@ -197,10 +197,21 @@ def one_compiled_signature(subject: Subject) -> str | None:
 
 
 def leans_toward_reward(subject: Subject) -> str | None:
-    """An arm with nine times the reward of the others is pulled most often; by how much depends on fairness."""
+    """An arm with nine times the reward of the others is pulled most often; by how much depends on fairness.
+
+    From alpha = 1 on, fairness gives an arm that pays more everywhere no more pulls. There every context has another
+    best arm.
+    """
     if not subject.make().traits.learns:
         return f"{NOT_APPLICABLE}: the policy declares that it does not learn"
     policy = subject.make(2, 4)
+    if policy.alpha is not None and policy.alpha >= 1.0:
+        own = np.arange(20_000, dtype=np.int32) % 4
+        stream = Stream(own, own, 0.1 + 0.8 * np.eye(4), n_contexts=4)
+        log = simulate(subject.make(4, 4), stream, seed=3, log=True).log
+        right = float((log.arms == log.contexts).mean())  # type: ignore[union-attr]
+        assert right > 0.265, f"the arm that pays 0.9 instead of 0.1 is pulled in {right:.1%} of rounds, one of 4 arms"
+        return None
     contexts = np.arange(20_000, dtype=np.int32) % 2
     stream = Stream(contexts, np.zeros_like(contexts), np.array([[0.1, 0.1, 0.9, 0.1]]), n_contexts=2)
     simulate(policy, stream.head(2000), seed=3)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.requests import GroupStatus, Status
-from alphafair.engine.steps import NOTHING, Steps, Tally, follow
+from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.store import Change
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
@@ -204,7 +204,7 @@ class Experiment:
         """Let the policy learn from steps; `doing` describes them in case it fails."""
         if self.has_policy:
             try:
-                follow(self.policy, steps[steps.actions != NOTHING], self.to_unit)
+                follow(self.policy, steps.for_policy, self.to_unit)
             except Exception as problem:  # the events are on the disk, and other experiments have theirs to learn from
                 self.drop_policy(doing, problem)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
-from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, NOTHING, Steps, Tally, follow
+from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
 from alphafair.engine.store import Change, SqliteStore
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.values import State, Vector
@@ -311,7 +311,7 @@ class Replay:
             policy = experiment.policy
             if policy.traits.contexts_apart:
                 policy.grow(n_contexts=max(policy.n_contexts, experiment.n_contexts))
-            steps = steps[steps.actions != NOTHING]
+            steps = steps.for_policy
             drawn = np.full(len(steps), np.nan)
             try:
                 follow(policy, steps, experiment.to_unit, drawn)

@@ -34,7 +34,7 @@ SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
 COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # of `Tally`, in the order of SOURCES
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Steps:
     """Steps of one experiment as columns, in the order in which they took effect.
 
@@ -88,6 +88,12 @@ class Steps:
         """What a policy does at every step: LEARN, EXPECT, FORGO, DRAW or NOTHING."""
         return ACTIONS[self.kind]
 
+    @property
+    def for_policy(self) -> Steps:
+        """Those steps that a policy takes part in."""
+        takes_part = self.actions != NOTHING
+        return self if takes_part.all() else self[takes_part]
+
 
 def follow(
     policy: BasePolicy, steps: Steps, to_unit: Callable[[Vector], Vector], drawn: Vector | None = None
@@ -101,7 +107,7 @@ def follow(
     if not len(steps):
         return drawn
     actions, rewards = steps.actions, to_unit(steps.reward)
-    masks = {t: unpacked(steps.masks[seq], policy.n_arms) for t, seq in _found(steps, actions == DRAW, steps.masks)}
+    masks = {t: unpacked(steps.masks[seq], policy.n_arms) for t, seq in _found(steps, DRAW, steps.masks)}
     if policy.feedback is Feedback.BANDIT and policy.traits.contexts_apart and has_whole_runs(policy):
         if (n_contexts := int(steps.context.max()) + 1) > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
@@ -112,7 +118,7 @@ def follow(
             log = log._replace(masks=np.stack(list(masks.values())))
         policy._follow(log)
         return drawn
-    full = dict(_found(steps, actions == LEARN, steps.full))
+    full = dict(_found(steps, LEARN, steps.full))
     rows = zip(actions.tolist(), steps.context.tolist(), steps.arm.tolist(), steps.propensity.tolist(), strict=True)
     for t, (action, context, arm, propensity) in enumerate(rows):
         if context >= policy.n_contexts:
@@ -132,11 +138,11 @@ def follow(
     return drawn
 
 
-def _found(steps: Steps, which: NDArray[np.bool_], by_seq: Mapping[int, Any]) -> list[tuple[int, int]]:
-    """Return the number and `seq` of those steps that a mapping has something for."""
+def _found(steps: Steps, action: int, by_seq: Mapping[int, Any]) -> list[tuple[int, int]]:
+    """Return the number and `seq` of the steps with an action that a mapping has something for."""
     if not by_seq:
         return []
-    numbers = np.flatnonzero(which)
+    numbers = np.flatnonzero(steps.actions == action)
     return [(t, s) for t, s in zip(numbers.tolist(), steps.seq[numbers].tolist(), strict=True) if s in by_seq]
 
 
@@ -170,7 +176,8 @@ class Tally:
         self.decisions += n_decided
         self.pending += n_decided - sum(n_kinds[: len(SOURCES)])
         for counter, n in zip(COUNTERS, n_kinds, strict=False):
-            setattr(self, counter, getattr(self, counter) + n)
+            if n:
+                setattr(self, counter, getattr(self, counter) + n)
         if n_decided:
             np.add.at(self.pulls, steps.arm[(steps.kind == DECIDED) | (steps.kind == DEFERRED)], 1)
         if n_kinds[CLIENT] or n_kinds[DEFAULT]:

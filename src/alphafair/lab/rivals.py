@@ -167,7 +167,7 @@ def learn_with_published_step(memory, context, probabilities, rewards):
         for i in range(n):
             step[i] = x[i] + step_size * step[i]
         project(step, x)
-    earn(memory.arms, memory.settings, probabilities, rewards)
+    earn(memory.arms, memory.settings, 1.0, probabilities, rewards)
 
 
 class PublishedSign(AlphaFairBandit):

@@ -13,6 +13,7 @@ and the rewards of every arm itself are kept separately. Floors, with y the dist
 Nothing here is learned: `GroupMemory` holds the groups and work space.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,36 +21,38 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.math.distributions import mask_distribution
 from alphafair.math.utility import ACCOUNT, earn
+from alphafair.math.welfare import current_welfare
 from alphafair.values.arrays import positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 
 # pooled: whether there are groups or entitlements; unpromised: 1 minus the sum of floors, now, and with all retired
-# arms, its least value; group_floored: the number of groups, if some of them have floors, else 0
-F = positions("pooled", "arm_floor", "unpromised", "least_unpromised", "group_floored")
-# rows: by arm its group (read as unsigned) and 1/s; by group its floor; then scratch, the first three by group
-R = positions("group", "inverse_entitlement", "floor", "pool", "group_share", "count", "increment", "ones")
+# arms, its least value; group_floored: the number of groups, if some of them have floors, else 0; total_weight: S
+F = positions("pooled", "arm_floor", "unpromised", "least_unpromised", "group_floored", "total_weight")
+# rows: by arm its part of s (they add up to s over the group), its group (read as unsigned) and 1/s; by group its
+# floor; then scratch, the first three by group
+R = positions("weight", "group", "inverse_entitlement", "floor", "pool", "group_share", "count", "increment", "ones")
 LEAST_PROPENSITY = 1e-100  # a lower bound of all propensities; those of policies are far above
 TIE = 1.0 - 1e-9  # values above this times the best count as ties, so that rounding does not choose between arms
 
 
 class GroupMemory(NamedTuple):
-    """`numbers` by the names of `F`, `rows` by those of `R`; no rows without groups, entitlements and floors."""
+    """`numbers` by the names of `F`, `rows` by those of `R`; only `weight` without groups, entitlements and floors."""
 
     numbers: Any
     rows: Any
 
 
-def no_groups() -> GroupMemory:
+def no_groups(n_arms: int) -> GroupMemory:
     """Return the memory for arms without groups, entitlements and floors."""
     numbers = np.zeros(F.size)
-    numbers[[F.unpromised, F.least_unpromised]] = 1.0
-    return GroupMemory(numbers, np.zeros((0, 0)))
+    numbers[[F.unpromised, F.least_unpromised]], numbers[F.total_weight] = 1.0, n_arms
+    return GroupMemory(numbers, np.ones((1, n_arms)))
 
 
 def group_memory(
     group: np.ndarray,
-    inverse_entitlement: np.ndarray,
+    entitlements: np.ndarray,
     *,
     pooled: bool,
     arm_floor: float,
@@ -59,9 +62,10 @@ def group_memory(
     """Return the memory for the groups of live arms, numbered from 0 without gaps."""
     n = len(group)
     numbers, rows = np.zeros(F.size), np.zeros((R.size, n))
-    rows[R.group], rows[R.inverse_entitlement], rows[R.ones] = group, inverse_entitlement, 1.0
+    rows[R.group], rows[R.inverse_entitlement], rows[R.ones] = group, 1.0 / entitlements[group], 1.0
+    rows[R.weight] = entitlements[group] / np.bincount(group)[group]
     rows[R.floor, : len(group_floors)] = group_floors
-    numbers[F.pooled], numbers[F.arm_floor] = pooled, arm_floor
+    numbers[F.pooled], numbers[F.arm_floor], numbers[F.total_weight] = pooled, arm_floor, rows[R.weight].sum()
     numbers[F.unpromised] = max(0.0, 1.0 - (n * arm_floor + group_floors.sum()))
     numbers[F.least_unpromised] = least_unpromised
     numbers[F.group_floored] = len(group_floors) if group_floors.any() else 0
@@ -84,7 +88,7 @@ def pool(groups, probabilities, rewards):
 
 
 @kernel
-def earn_together(groups, arms, earned, settings, probabilities, rewards):
+def earn_together(groups, arms, earned, settings, unit, probabilities, rewards):
     """`earn` for accounts of arms or of groups; row `earned` of `arms` has the arms' own rewards."""
     gained, weights = probabilities, rewards
     if GROUPS and groups.numbers[F.pooled] > 0.0:
@@ -93,7 +97,25 @@ def earn_together(groups, arms, earned, settings, probabilities, rewards):
             own[i] += probabilities[i] * rewards[i]
         pool(groups, probabilities, rewards)
         gained, weights = groups.rows[R.increment], groups.rows[R.ones]
-    earn(arms, settings, gained, weights)
+    return earn(arms, settings, unit, gained, weights)
+
+
+@kernel
+def welfare_together(groups, arms, unit, alpha):
+    """W of accounts of arms or of groups, for alpha >= 1."""
+    equal = not GROUPS or groups.numbers[F.pooled] == 0.0
+    weights = groups.rows[R.weight]
+    return current_welfare(arms[ACCOUNT.account], weights, arms[ACCOUNT.slope], unit, alpha, equal)
+
+
+@kernel
+def price_units(groups, arms, unit, first_welfare, alpha):
+    """For alpha >= 1: k with p = k (R/unit)^(-alpha), p the gradient of W, and u = S (W_0/W)^alpha.
+
+    The slopes R^(-alpha) are u p, in units of W_0^(-alpha); u never rises while W does not fall.
+    """
+    welfare, total = welfare_together(groups, arms, unit, alpha), groups.numbers[F.total_weight]
+    return math.pow(welfare / unit, alpha) / total, total * math.pow(first_welfare / welfare, alpha)
 
 
 @kernel

@@ -7,6 +7,14 @@ used is nu + (1 - n nu) x, and g is scaled by 1 - n nu; with floors for groups x
 
 `closed_roots` is the sum of sqrt(S) at the end of every epoch: whenever arms changed and S had grown since the last
 time (`closed_norms`). With it the regret certificate holds against the best policy of every epoch.
+
+From alpha = 1 on, g is the gradient of the welfare W, p r with p = dW/dR: with phi'(R) r, which shrinks like
+R^(-alpha), the ascent would stop learning. True gains are u = S W^(-alpha) times these, and u never rises within an
+epoch, so the regret in sum_t <phi'(R) r, x> is at most `bound`, the sum over steps of
+
+    u 2 (sqrt(S_new) - sqrt(S_old)),   and u sqrt(S_old) for the first step of a context after arms changed (`reopened`)
+
+in units of W_0^(-alpha), with W_0 the welfare at the start (`first_welfare`).
 """
 
 import math
@@ -15,11 +23,18 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel, repeated
-from alphafair.math.floors import F, at_stake, project_on_floors
+from alphafair.math.floors import F, at_stake, project_on_floors, welfare_together
 from alphafair.math.simplex import project, settle
-from alphafair.math.utility import reopen_accounts
+from alphafair.math.utility import SETTINGS, open_accounts, reopen_accounts, reopen_relative
 
 GROUPS = True  # see `floors`
+RESTARTED = {"squared_norms", "closed_roots", "closed_norms", "reopened"} | {
+    "bound",
+    "drift",
+    "ahead",
+    "gaps",
+    "spread",
+}  # by a new period
 
 
 @kernel
@@ -62,9 +77,9 @@ def ascend(slope, x, squared_norms, rewards, step):
 
 
 @kernel
-def ascend_on_floors(groups, slope, x, squared_norms, rewards, step, out):
-    """The same on distributions with floors; write the new x to `out`."""
-    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups), step)
+def ascend_on_floors(groups, slope, scale, x, squared_norms, rewards, step, out):
+    """The same on distributions with floors, with g = scale phi'(R) r; write the new x to `out`."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups) * scale, step)
     if math.isnan(theta):
         for i in range(out.shape[0]):
             out[i] = x[i]
@@ -75,6 +90,14 @@ def ascend_on_floors(groups, slope, x, squared_norms, rewards, step, out):
     return squared_norms
 
 
+@kernel
+def added_bound(u, before, after, reopened):
+    """What a step from S = `before` to `after` adds to `bound`."""
+    if after == before:
+        return 0.0
+    return u * (2.0 * (math.sqrt(after) - math.sqrt(before)) + (math.sqrt(before) if reopened > 0.0 else 0.0))
+
+
 def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, some_left: bool) -> None:
     """End an epoch: project x on the remaining arms, with 0 for new ones; learners without a gradient become uniform.
 
@@ -82,7 +105,9 @@ def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, som
     """
     project_one = repeated(project, len(x))
     for own, row in zip(numbers, x, strict=True):
-        if own[names.squared_norms] > own[names.closed_norms]:
+        if hasattr(names, "reopened"):
+            own[names.reopened] = own[names.squared_norms] > 0.0
+        elif own[names.squared_norms] > own[names.closed_norms]:
             own[names.closed_roots] += math.sqrt(own[names.squared_norms])
             own[names.closed_norms] = own[names.squared_norms]
         if own[names.squared_norms] == 0.0:
@@ -95,3 +120,45 @@ def restart_certificate(memory: Any, scalars: Any, context_scalars: Any) -> None
     """After a change of alpha: recompute all slopes and start the certificate anew."""
     reopen_accounts(memory, np.arange(memory.arms.shape[1]))
     memory.context_scalars[:, context_scalars.closed_roots] = memory.scalars[scalars.drift] = 0.0
+
+
+def restart(memory: Any, scalars: Any, context_scalars: Any) -> None:
+    """Start a period: norms, sums of the bound and the share of the adaptive policy begin anew; x stays."""
+    for names, cells in ((scalars, memory.scalars), (context_scalars, memory.context_scalars)):
+        for name in RESTARTED & {*names._fields}:
+            cells[..., getattr(names, name)] = 0.0
+    if "unit" in scalars._fields:
+        reopen_on_welfare(memory, scalars)
+    else:
+        reopen_accounts(memory, np.arange(memory.arms.shape[1]))
+
+
+def start_on_welfare(memory: Any, names: Any) -> None:
+    """Open accounts of 1 for alpha >= 1."""
+    open_accounts(memory.arms, 1.0, memory.settings[SETTINGS.alpha])
+    memory.scalars[[names.unit, names.first_welfare]] = 1.0
+
+
+def reopen_on_welfare(memory: Any, names: Any) -> None:
+    """Recompute the unit and all slopes for alpha >= 1, after accounts were changed outside the kernels.
+
+    `first_welfare` is the current welfare while there is no bound yet. If the welfare has fallen below it, the bound is
+    converted to units of the current one, so that it stays in the range of numbers.
+    """
+    reopen_relative(memory, names.unit)
+    numbers, alpha = memory.scalars, memory.settings[SETTINGS.alpha]
+    welfare = welfare_together(memory.groups, memory.arms, numbers[names.unit], alpha)
+    if numbers[names.bound] == 0.0 and numbers[names.drift] == 0.0:
+        numbers[names.first_welfare] = welfare
+    elif welfare < numbers[names.first_welfare]:
+        factor = math.pow(welfare / numbers[names.first_welfare], alpha)
+        numbers[[names.bound, names.drift]] *= factor
+        numbers[names.first_welfare] = welfare
+
+
+def in_slopes(numbers: Any, names: Any, alpha: float, amount: float = 0.0) -> float:
+    """Return bound + drift + amount in units of R^(-alpha); inf beyond the range of numbers."""
+    with np.errstate(over="ignore"):
+        unit = float(np.float64(numbers[names.first_welfare]) ** -alpha)
+    total = float(numbers[names.bound] + numbers[names.drift]) + amount
+    return unit * total if total != 0.0 else 0.0

@@ -22,6 +22,7 @@ uses the predictor begins with these names, and the kernels take its whole memor
 """
 
 import math
+from typing import Any
 
 from alphafair.jit import kernel
 from alphafair.math.least_squares import KEEP, add, show
@@ -49,6 +50,12 @@ FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
 DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 LEAST_REWARD = 1e-140
+
+
+def start_predictor(memory: Any) -> None:
+    """Write the prior of beta to a blank memory."""
+    prior = DESCRIBED_PRIOR if memory.settings[SETTINGS.described] > 0.0 else PRIOR
+    memory.scalars[SCALARS.coefficients : SCALARS.coefficients + len(prior)] = prior
 
 
 @kernel

@@ -27,6 +27,7 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
+from alphafair.math.log_barrier import log_product
 
 LEAST_RATIO = 1e-300  # below it a ratio has lost digits, or is 0
 MOST_EXPONENT = 709.0  # above it exp leaves the range of numbers
@@ -92,6 +93,16 @@ def welfare_of_slopes(levels, weights, slopes, unit, alpha):
         total += weights[i]
         mean += weights[i] * (levels[i] / unit) * slopes[i]
     return unit * math.pow(mean / total, 1.0 / (1.0 - alpha))
+
+
+@kernel
+def current_welfare(levels, weights, slopes, unit, alpha, equal):
+    """The same by the fastest way for alpha >= 1; `equal`: all weights are 1."""
+    if alpha >= STEEP:
+        return welfare_of_slopes(levels, weights, slopes, unit, alpha)
+    if alpha == 1.0 and equal:
+        return unit * math.exp(-log_product(slopes) / levels.shape[0])
+    return welfare(levels, weights, alpha)
 
 
 @kernel

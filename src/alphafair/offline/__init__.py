@@ -4,19 +4,27 @@ Regret compares with max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The
 is an upper bound of that maximum that can be checked in three lines (see docs/certificate.md). With groups G,
 entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
 keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`).
+
+The same policy maximises the welfare (`metrics.welfare`), which is in units of reward for every alpha; at alpha = inf
+it maximises the least R_G/s_G. Up to alpha = 0.999 the tolerance is relative to the value, above it to the welfare:
+near 1 the value is nearly constant, and from 1 on it is a logarithm or negative.
 """
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
-from alphafair.groups import GroupsLike
-from alphafair.offline import hindsight
+from alphafair.groups import ArmGroups, GroupsLike
+from alphafair.math.welfare import welfare as welfare_of
+from alphafair.offline import hindsight, steep
+from alphafair.offline.interior_point import NEAR_ONE
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.values import Matrix, Stream, Vector
 
@@ -30,10 +38,11 @@ class CertificateWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class OfflineOptimum:
-    """The optimum and its proof: no fixed policy has a higher performance than value + gap.
+    """The optimum and its proof: no fixed policy has a performance above value + gap, or a welfare above
+    welfare (1 + welfare_gap).
 
     `distributions` and `cumulative_rewards` are by arm; `accounts`, R with its initial 1, by group, or by arm without
-    groups.
+    groups. `value` is the sum of utilities: logarithms at alpha = 1, negative above, and the welfare itself at inf.
     """
 
     distributions: Matrix
@@ -43,6 +52,8 @@ class OfflineOptimum:
     gap: float
     iterations: int
     certified: bool
+    welfare: float
+    welfare_gap: float  # relative
 
 
 def offline_optimum(
@@ -62,10 +73,10 @@ def offline_optimum(
         W (n_contexts, n_arms): the sum of every arm's rewards over each context's rounds; see
         `context_reward_totals` for a stream.
     alpha
-        Fairness, in [0, 1).
+        Fairness, 0 to inf.
     tolerance
-        Certified relative gap at which to stop. If it cannot be reached, `certified` is False and a
-        `CertificateWarning` is issued; the gap is valid in any case.
+        Certified relative gap at which to stop, of the value up to alpha = 0.999 and of the welfare above. If it cannot
+        be reached, `certified` is False and a `CertificateWarning` is issued; the gap is valid in any case.
     initial
         Accounts before the first reward, instead of 1: one number, or one per group.
     groups
@@ -80,11 +91,16 @@ def offline_optimum(
     -----
     A structured primal-dual interior point method, O(M N min(M, N)) per iteration, on the undecided contexts only.
     Contexts without rounds stay uniform over groups, and over arms inside a group. Tied arms of one group share
-    equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions.
+    equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions. At
+    alpha = inf only the poorest accounts are determined; those above them are at one of many optima, not at the one
+    that is best for the second poorest, and so on.
 
     >>> best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], alpha=0.5)
     >>> round(best.value, 6), best.certified
     (11.291503, True)
+    >>> best = offline_optimum([[8.0, 3.0], [2.0, 6.0]], alpha=float("inf"))  # max-min
+    >>> best.accounts.round(4).tolist(), best.certified
+    ([7.5455, 7.5455], True)
     >>> from alphafair import Groups
     >>> groups = Groups(["ada", "ben", "ben"], pull_floor=0.1)
     >>> sellers = offline_optimum([[8.0, 3.0, 4.0], [2.0, 6.0, 1.0]], 0.9, groups=groups)
@@ -101,31 +117,102 @@ def offline_optimum(
     k = reduction.groups.n_groups
     first = checked_initial(initial, k)
     best, merged, base = reduction.merge(totals, first)
-    shares, accounts = np.empty_like(merged), np.empty(k)
-    prices, doubt = np.ones(k), np.full(k, np.inf)  # no price is known
-    factors = reduction.groups.factors(alpha)
-    value, gap, iterations = hindsight.solve(merged, base, factors, alpha, tolerance, prices, doubt, shares, accounts)
-    certified = bool(gap <= tolerance * value)
-    if not certified:
-        _warn(gap / value, tolerance)
-    distributions, earned = reduction.spread(totals, best, shares)
-    return OfflineOptimum(distributions, accounts, earned, float(value), float(gap), int(iterations), certified)
+    if alpha > NEAR_ONE:
+        shares, accounts, welfare_gap, iterations = steep.solve(
+            merged, base, reduction.groups.entitlements, alpha, tolerance
+        )
+        distributions, earned = reduction.spread(totals, best, shares)
+        if there is not None:  # the shares of absent groups went to the others
+            accounts = first + np.bincount(reduction.groups.of_arms, earned, k)
+        welfare = _welfare(accounts, reduction.groups, alpha)
+        value, gap = _in_utility(welfare, welfare_gap, reduction.groups, alpha)
+        certified = welfare_gap <= tolerance
+        if not certified:
+            _warn(welfare_gap, tolerance)
+    else:
+        shares, accounts = np.empty_like(merged), np.empty(k)
+        prices, doubt = np.ones(k), np.full(k, np.inf)  # no price is known
+        factors = reduction.groups.factors(alpha)
+        value, gap, iterations = hindsight.solve(
+            merged, base, factors, alpha, tolerance, prices, doubt, shares, accounts
+        )
+        welfare, welfare_gap = _in_welfare(value, gap, reduction.groups, alpha)
+        certified = bool(gap <= tolerance * value)
+        if not certified:
+            _warn(gap / value, tolerance)
+        distributions, earned = reduction.spread(totals, best, shares)
+    result = float(value), float(gap), int(iterations), certified, float(welfare), float(welfare_gap)
+    return OfflineOptimum(distributions, accounts, earned, *result)
 
 
-def context_reward_totals(stream: Stream, n_rounds: int | None = None) -> Matrix:
+def _welfare(accounts: Vector, groups: ArmGroups, alpha: float) -> float:
+    return float(welfare_of(accounts / groups.entitlements, groups.entitlements, alpha))
+
+
+def _in_welfare(value: float, gap: float, groups: ArmGroups, alpha: float) -> tuple[float, float]:
+    """Return the welfare of a value, and its relative gap, up to NEAR_ONE: sum_i w_i R_i is S W^(1-alpha)."""
+    money = (1.0 - alpha) * value
+    return (money / float(groups.entitlements.sum())) ** (1.0 / (1.0 - alpha)), gap / money
+
+
+def _in_utility(welfare: float, welfare_gap: float, groups: ArmGroups, alpha: float) -> tuple[float, float]:
+    """Return the value of a welfare, and its gap, above NEAR_ONE: S W^(1-alpha)/(1-alpha), or a sum of logarithms.
+
+    OPT - value is at most the gap of sum_i w_i R_i, because utility is concave. Both may be too large for a float.
+    """
+    if alpha == math.inf:
+        return welfare, welfare_gap * welfare
+    s = groups.entitlements
+    with np.errstate(over="ignore"):
+        money = float(s.sum() * np.float64(welfare) ** (1.0 - alpha))
+    if alpha == 1.0:
+        return float(s.sum()) * math.log(welfare) + float((s * np.log(s)).sum()), welfare_gap * money
+    return money / (1.0 - alpha), welfare_gap * money
+
+
+@overload
+def context_reward_totals(stream: Stream, n_rounds: int | None = None, *, period: None = None) -> Matrix: ...
+@overload
+def context_reward_totals(stream: Stream, n_rounds: int | None = None, *, period: int) -> list[Matrix]: ...
+def context_reward_totals(
+    stream: Stream, n_rounds: int | None = None, *, period: int | None = None
+) -> Matrix | list[Matrix]:
     """Return W_ji, the sum of arm i's rewards over the rounds of context j, for the first rounds or all.
 
-    If arms come and go, row e M + j is context j in epoch e; absent arms have 0.
+    If arms come and go, row e M + j is context j in epoch e; absent arms have 0. With `period`, a number of rounds, the
+    result is a list with one table per period; the last may be shorter. A table has rows only for the epochs of its
+    period: pair it with `present_arms(stream, period=period)`.
 
-    >>> context_reward_totals(Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])).tolist()
+    >>> stream = Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])
+    >>> context_reward_totals(stream).tolist()
     [[2.0, 1.2], [0.5, 0.5]]
+    >>> [totals.tolist() for totals in context_reward_totals(stream, period=2)]
+    [[[1.0, 0.2], [0.5, 0.5]], [[1.0, 1.0], [0.0, 0.0]]]
     """
     validate.stream("stream", stream)
     stop = stream.n_rounds if n_rounds is None else validate.integer("n_rounds", n_rounds, low=1, high=stream.n_rounds)
-    stream = by_epoch(stream)
-    totals = np.zeros((stream.n_contexts, stream.n_arms))
-    hindsight.add_rounds(stream.contexts, stream.items, stream.reward_table, 0, stop, totals)
-    return totals
+    plain, m = by_epoch(stream), stream.n_contexts
+
+    def totals_of(first: int, last: int) -> Matrix:
+        totals = np.zeros((plain.n_contexts, plain.n_arms))
+        hindsight.add_rounds(plain.contexts, plain.items, plain.reward_table, first, last, totals)
+        return totals
+
+    if period is None:
+        return totals_of(0, stop)
+    return [
+        totals_of(first, last)[epochs.start * m : epochs.stop * m]
+        for first, last, epochs in _periods(stream, period, stop)
+    ]
+
+
+def _periods(stream: Stream, period: int, n_rounds: int) -> Iterator[tuple[int, int, slice]]:
+    """Yield the first round of every period, the round after its last, and the epochs that it meets."""
+    length = validate.integer("period", period, low=1)
+    starts = np.array([0, *stream.epochs])
+    for first in range(0, n_rounds, length):
+        last = min(first + length, n_rounds)
+        yield first, last, slice(int((starts <= first).sum()) - 1, int((starts < last).sum()))
 
 
 def by_epoch(stream: Stream) -> Stream:
@@ -151,13 +238,25 @@ def by_epoch(stream: Stream) -> Stream:
     )
 
 
-def present_arms(stream: Stream) -> NDArray[np.bool_]:
+@overload
+def present_arms(stream: Stream, *, period: None = None) -> NDArray[np.bool_]: ...
+@overload
+def present_arms(stream: Stream, *, period: int) -> list[NDArray[np.bool_]]: ...
+def present_arms(stream: Stream, *, period: int | None = None) -> NDArray[np.bool_] | list[NDArray[np.bool_]]:
     """Return which arms are present in every epoch, (n_epochs, n_arms): one row of True if arms do not change.
 
-    >>> present_arms(Stream.from_arrays([0, 0, 0], [[1.0, 0.2]] * 3, arrivals=[0, 2])).tolist()
+    With `period`, a number of rounds, the result is a list with the epochs of every period.
+
+    >>> stream = Stream.from_arrays([0, 0, 0], [[1.0, 0.2]] * 3, arrivals=[0, 2])
+    >>> present_arms(stream).tolist()
     [[True, False], [True, True]]
+    >>> [present.tolist() for present in present_arms(stream, period=2)]
+    [[[True, False]], [[True, True]]]
     """
-    return np.array([stream.present(t) for t in (0, *stream.epochs)])
+    present = np.array([stream.present(t) for t in (0, *stream.epochs)])
+    if period is None:
+        return present
+    return [present[epochs] for _, _, epochs in _periods(stream, period, stream.n_rounds)]
 
 
 def offline_curve(
@@ -182,11 +281,54 @@ def offline_curve(
     progress
         A function that is called with the number of prefixes done since its last call.
 
+    Above alpha = 0.999 every prefix is solved by itself; use `offline_welfare_curve` there.
+
     >>> stream = Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])
     >>> values, gaps = offline_curve(stream, 0.5, [1, 3])
     >>> values.round(6).tolist()
     [4.828427, 5.913591]
     """
+    values, gaps, resolved = _curve(stream, alpha, rounds, groups, tolerance, progress)
+    alpha = validate.alpha(alpha)
+    if alpha > NEAR_ONE:
+        pairs = [_in_utility(*pair, resolved, alpha) for pair in zip(values, gaps, strict=True)]
+        values, gaps = np.array(pairs).T.copy()
+    return values, gaps
+
+
+def offline_welfare_curve(
+    stream: Stream,
+    alpha: float,
+    rounds: ArrayLike,
+    *,
+    groups: GroupsLike | None = None,
+    tolerance: float = 1e-9,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Vector, Vector]:
+    """Return the welfare of the optimum of several prefixes, and its relative gap; arguments as for `offline_curve`.
+
+    >>> stream = Stream.from_arrays([0, 1, 0], [[1.0, 0.2], [0.5, 0.5], [1.0, 1.0]])
+    >>> welfare, gaps = offline_welfare_curve(stream, 1.0, [1, 3])
+    >>> welfare.round(6).tolist()
+    [1.414214, 2.130141]
+    """
+    values, gaps, resolved = _curve(stream, alpha, rounds, groups, tolerance, progress)
+    alpha = validate.alpha(alpha)
+    if alpha <= NEAR_ONE:
+        pairs = [_in_welfare(*pair, resolved, alpha) for pair in zip(values, gaps, strict=True)]
+        values, gaps = np.array(pairs).T.copy()
+    return values, gaps
+
+
+def _curve(
+    stream: Stream,
+    alpha: float,
+    rounds: ArrayLike,
+    groups: GroupsLike | None,
+    tolerance: float,
+    progress: Callable[[int], None] | None,
+) -> tuple[Vector, Vector, ArmGroups]:
+    """Return values and gaps up to NEAR_ONE, the welfare and its relative gaps above, and the groups."""
     alpha = validate.alpha(alpha)
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     validate.stream("stream", stream)
@@ -198,14 +340,26 @@ def offline_curve(
     reduction = Reduction.of(stream.n_arms, groups, present_arms(stream))
     stream = by_epoch(stream)
     m, k = stream.n_contexts, reduction.groups.n_groups
-    totals, initial, factors = np.zeros((m, stream.n_arms)), np.ones(k), reduction.groups.factors(alpha)
-    plain = reduction.is_identity
+    totals, initial = np.zeros((m, stream.n_arms)), np.ones(k)
+    values, gaps = np.empty(len(stops)), np.empty(len(stops))
+    data, done = (stream.contexts, stream.items, stream.reward_table), 0
+    if alpha > NEAR_ONE:
+        for n, stop in enumerate(stops):
+            hindsight.add_rounds(*data, done, stop, totals)
+            done = stop
+            _, merged, base = reduction.merge(totals, initial)
+            found = steep.solve(merged, base, reduction.groups.entitlements, alpha, tolerance)
+            values[n], gaps[n] = _welfare(found.accounts, reduction.groups, alpha), found.welfare_gap
+            if progress is not None:
+                progress(1)
+        if not (gaps <= tolerance).all():
+            _warn(float(gaps.max()), tolerance, stacklevel=4)
+        return values, gaps, reduction.groups
+    factors, plain = reduction.groups.factors(alpha), reduction.is_identity
     best, merged, base = (totals, totals, initial) if plain else (np.empty((m, k)), np.empty((m, k)), np.empty(k))
     state = best, merged, base, np.ones(k), np.full(k, np.inf)  # no price is known
     shares, accounts = np.empty((m, k)), np.empty(k)
-    values, gaps = np.empty(len(stops)), np.empty(len(stops))
-    data, problem = (stream.contexts, stream.items, stream.reward_table), (totals, initial, factors)
-    done = 0
+    problem = totals, initial, factors
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)
         which = done, stops[chunk], problem, reduction.kernel_groups, plain
@@ -214,11 +368,10 @@ def offline_curve(
         if progress is not None:
             progress(len(stops[chunk]))
     if not (gaps <= tolerance * values).all():
-        _warn(float((gaps / values).max()), tolerance)
-    return values, gaps
+        _warn(float((gaps / values).max()), tolerance, stacklevel=4)
+    return values, gaps, reduction.groups
 
 
-def _warn(gap: float, tolerance: float) -> None:
-    warnings.warn(
-        f"certified to a relative gap of {gap:.2g}, not to tolerance={tolerance:g}", CertificateWarning, stacklevel=3
-    )
+def _warn(gap: float, tolerance: float, stacklevel: int = 3) -> None:
+    message = f"certified to a relative gap of {gap:.2g}, not to tolerance={tolerance:g}"
+    warnings.warn(message, CertificateWarning, stacklevel=stacklevel)

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel, long_kernel
-from alphafair.offline.interior_point import follow
+from alphafair.offline.interior_point import follow, money_per_value
 from alphafair.offline.reduction import add, merge
 
 EPSILON = 2.220446049250313e-16
@@ -27,9 +27,12 @@ LARGE = 100_000  # entries
 MARGIN = 4.0  # how much more than last time prices may move until the next prefix
 
 
-@kernel
-def certify(totals, initial, factors, x, alpha, earned, prices):
-    """R, w = f phi'(R), the value and its certified gap, for rows x >= 0 that sum to 1.
+@long_kernel
+def certify(totals, initial, factors, x, alpha, unit, earned, prices):
+    """R, w = f phi'(R/unit), the value and its certified gap, for rows x >= 0 that sum to 1.
+
+    Above NEAR_ONE the value is sum_i w_i R_i, and gap over value is the certified relative gap of the welfare. The unit
+    is 1, or close to the least R where alpha is so large that R^-alpha leaves the range of numbers.
 
     Concavity: OPT - value <= sum_j (mu_j - sum_i x_ji W_ji w_i) = sum_ji x_ji (mu_j - W_ji w_i), mu_j = max_i W_ji w_i:
     every term is >= 0, nothing cancels. What rounding may hide is added: a difference is off by 2 epsilon mu_j; a row
@@ -46,9 +49,9 @@ def certify(totals, initial, factors, x, alpha, earned, prices):
     value = 0.0
     for i in range(n):
         earned[i] += carry[i]
-        prices[i] = factors[i] * math.pow(earned[i], -alpha)
+        prices[i] = factors[i] * math.pow(earned[i] / unit, -alpha)
         value += earned[i] * prices[i]
-    value /= 1.0 - alpha
+    value /= money_per_value(alpha)
     gap = (64.0 + 0.5 * n) * EPSILON * value
     for j in range(m):
         best, slack, excess = 0.0, 0.0, -1.0
@@ -119,7 +122,10 @@ def _greedy(totals, x):
 
 @kernel
 def _forget(totals, initial, factors, alpha, prices, doubt):
-    """Reset to the prices of uniform play, with infinite doubt."""
+    """Reset to the prices of uniform play, with infinite doubt; above alpha = 1 to those of 1.
+
+    At the prices of a large alpha only the poorest arm counts, and the central path is far away.
+    """
     m, n = totals.shape
     for i in range(n):
         prices[i], doubt[i] = initial[i], np.inf
@@ -127,12 +133,14 @@ def _forget(totals, initial, factors, alpha, prices, doubt):
         for i in range(n):
             prices[i] += totals[j, i] / n
     for i in range(n):
-        prices[i] = factors[i] * math.pow(prices[i], -alpha)
+        prices[i] = factors[i] * math.pow(prices[i], -min(alpha, 1.0))
 
 
 @long_kernel
 def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
-    """Value, certified gap and steps taken; x, R, the prices and the doubt about them in place.
+    """Value, certified gap and steps taken; x, R, the prices and the doubt about them in place; 0 <= alpha <= 2.
+
+    Above NEAR_ONE the value is sum_i w_i R_i, as in `certify`, and `alphafair.offline.steep` prepares the problem.
 
     Price i is assumed right within a factor exp(doubt_i), infinity if unknown; its actual change is returned in
     `doubt`. Wrong doubts cost time only: if they fail, the whole problem is solved from the start.
@@ -140,12 +148,12 @@ def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
     m, n = totals.shape
     if alpha <= LINEAR:
         _greedy(totals, x)
-        value, gap = certify(totals, initial, factors, x, alpha, earned, prices)
+        value, gap = certify(totals, initial, factors, x, alpha, 1.0, earned, prices)
         return value, gap, 0
     base, fresh, tried, row = np.empty(n), np.empty(n), np.empty(n), np.empty(m, np.int64)
     trial, kept = np.empty((m, n)), np.empty((m, n))
     x[:, :] = 1.0 / n
-    value, gap = certify(totals, initial, factors, x, alpha, earned, fresh)
+    value, gap = certify(totals, initial, factors, x, alpha, 1.0, earned, fresh)
     steps, sampling = 0, True
     if doubt[0] == np.inf:
         _forget(totals, initial, factors, alpha, prices, doubt)
@@ -166,7 +174,7 @@ def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
                 for i in range(n):
                     barrier += min(doubt[i], 1.0) * kept[r, i] * prices[i]
             barrier *= n_rows / (n_entries * n_entries)
-            aim = 1e-5 * (1.0 - alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
+            aim = 1e-5 * money_per_value(alpha) if grain > 0.0 else max(0.1 * tolerance, 1e-14)
             steps += follow(kept[:n_rows], base, factors, alpha, aim, max(barrier, 1e-300), fresh, shares, tried)
         if grain > 0.0:  # the accuracy of a sample with so many grains per arm
             for i in range(n):
@@ -180,7 +188,7 @@ def solve(totals, initial, factors, alpha, tolerance, prices, doubt, x, earned):
                 total += shares[r, i]
             for i in range(n):
                 trial[row[r], i] = shares[r, i] / total
-        trial_value, trial_gap = certify(totals, initial, factors, trial, alpha, tried, fresh)
+        trial_value, trial_gap = certify(totals, initial, factors, trial, alpha, 1.0, tried, fresh)
         if trial_gap < gap:
             value, gap = trial_value, trial_gap
             for i in range(n):

@@ -1,4 +1,4 @@
-"""The central path of max over (simplex_n)^m of sum_i f_i phi(base_i + sum_j W_ji x_ji).
+"""The central path of max over (simplex_n)^m of sum_i f_i phi(base_i + sum_j W_ji x_ji), for any finite alpha > 0.
 
 Optimality needs a price w per arm and a multiplier mu per context:
 
@@ -21,19 +21,20 @@ import math
 
 import numpy as np
 
-from alphafair.jit import kernel
+from alphafair.jit import kernel, long_kernel
 from alphafair.math.cholesky import BLOCK, factor, subtract
 from alphafair.math.cholesky import solve as solve_factored
 from alphafair.math.log_barrier import level
 
+NEAR_ONE = 0.999  # up to this alpha gaps are relative to the value, above it to sum_i w_i R_i
 MOST_STEPS = 200
 AHEAD = 1e4  # the largest ratio of the whole gap to x z
 CALM = 4  # steps without halving the gap, before x and z take steps of one length
 PATIENCE = 20  # such steps with x z small enough, before it stops because of rounding
 
 
-@kernel
-def _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
+@long_kernel
+def eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square):
     """Eliminate the groups (contexts, or arms if wide) from the Newton system: `square` couples the others, the nodes.
 
     Its diagonal is sum W^2 d (D - d)/D, not sum W^2 d - sum (W d)^2/D, and D - d for the largest d is the sum of
@@ -109,8 +110,21 @@ def _begin(weight, prices, barrier, x, z):
 
 
 @kernel
+def money_per_value(alpha):
+    """sum_i w_i R_i over the value, 1 - alpha; 1 above NEAR_ONE, where gaps are relative to the sum itself.
+
+    Near alpha = 1 the value is nearly all constant, and from 1 on it is 0 or negative. A gap relative to sum_i w_i R_i
+    is one in welfare for every alpha: docs/theory.md, Theorem B.
+    """
+    return 1.0 - alpha if alpha <= NEAR_ONE else 1.0
+
+
+@long_kernel
 def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
-    """The central path from t = barrier to a gap of tolerance * value: prices, x and R in place; the steps taken."""
+    """The central path from t = barrier to a gap of tolerance * value: prices, x and R in place; the steps taken.
+
+    Above NEAR_ONE `value` is sum_i w_i R_i.
+    """
     m, n = weight.shape
     z, move, change = np.empty((m, n)), np.zeros((m, n)), np.empty(n)
     dmu, dw, residual, stiffness = np.zeros(m), np.zeros(n), np.empty(n), np.empty(n)
@@ -142,7 +156,10 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
             products += product[i]
             residual[i] = -math.log(prices[i]) - alpha * math.log(earned[i]) + log_factors[i]
             stiffness[i] = earned[i] / (alpha * prices[i])
-            value += earned[i] * prices[i] / (1.0 - alpha)
+            if alpha <= NEAR_ONE:
+                value += earned[i] * prices[i] / (1.0 - alpha)
+            else:
+                value += earned[i] * prices[i]
             paid += (earned[i] - base[i]) * prices[i]
             worst = max(worst, abs(residual[i]))
         gap = products + 2.0 * worst * paid  # the most that prices R^(-alpha) can make of it
@@ -152,7 +169,7 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
         if gap <= tolerance * value or late > PATIENCE:
             return step
         square[:, :] = 0.0
-        _eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
+        eliminate(weight, x, z, wide, floor, stiffness, flow, inverse, square)
         factor(square)
         for i in range(n):  # the predictor: straight to x z = 0
             dw[i] = stiffness[i] * prices[i] * residual[i] + earned[i] - base[i]

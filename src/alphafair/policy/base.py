@@ -61,6 +61,9 @@ class BasePolicy(Policy):
 
     _version: ClassVar[int] = 4  # of snapshots; increase it when names or shapes of arrays change
     algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm]]
+    welfare_algorithm: ClassVar[Algorithm | Mapping[Feedback, Algorithm] | None] = (
+        None  # for alpha >= 1; None: the same
+    )
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class BasePolicy(Policy):
     def _flags(self) -> dict[str, bool]:
         """Return the flags of the algorithm: the branches that machine code must include."""
         plain = self._groups is None or self._groups.groups.is_default
-        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0}
+        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
         return {name: known[name] for name in self._algorithm.flags if name in known}
 
     def _check_n_live(self, n_live: int) -> None:
@@ -112,7 +115,13 @@ class BasePolicy(Policy):
 
     def _own_algorithm(self) -> Algorithm:
         chosen = type(self).algorithm
+        if self._on_welfare():
+            chosen = type(self).welfare_algorithm or chosen
         return chosen if isinstance(chosen, Algorithm) else chosen[self.feedback]
+
+    def _on_welfare(self) -> bool:
+        """Whether the algorithm is that of alpha >= 1."""
+        return self.alpha is not None and self.alpha >= 1.0
 
     def _keeps_group_accounts(self) -> bool:
         algorithm = self._own_algorithm()
@@ -155,12 +164,34 @@ class BasePolicy(Policy):
 
     @property
     def cumulative_rewards(self) -> Vector | Matrix | None:  # type: ignore[override]
-        """The rewards of every arm so far; None if the policy keeps no accounts."""
+        """The rewards of every arm so far, in all periods; None if the policy keeps no accounts."""
         with self._lock:
-            if self._learned.accounts_in is None:
-                return None
-            found = self._learned.rewards_of_all
-            return found if self._learned.accounts_per_context else np.array(found[0])
+            return self._one_row(self._learned.closed_rewards + self._learned.rewards_of_all)
+
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        """The number of the current period, from 0; `new_period` starts the next one."""
+        return self._learned.period
+
+    @property
+    def period_rewards(self) -> Vector | Matrix | None:  # type: ignore[override]
+        """The rewards of every arm in this period; None if the policy keeps no accounts."""
+        with self._lock:
+            return self._one_row(self._learned.rewards_of_all)
+
+    @property
+    def entry_accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
+        """The accounts of arms, or of groups, at the start of this period; of later ones, when they entered."""
+        with self._lock:
+            if self._groups is not None and self._groups.pooled:
+                return self._learned.group_entry.copy()
+            return self._one_row(self._learned.entry_accounts.copy())
+
+    def _one_row(self, found: Matrix) -> Vector | Matrix | None:
+        """Return a row per context if there are accounts per context; else the only row, or None without accounts."""
+        if self._learned.accounts_in is None:
+            return None
+        return found if self._learned.accounts_per_context else np.array(found[0])
 
     # memory
 
@@ -201,6 +232,7 @@ class BasePolicy(Policy):
         self._learned = Learned(self._algorithm.layout, memory, live, accounts)
         if self._groups is not None and not self._groups.groups.is_default:
             self._learned.group_accounts = np.zeros(self._groups.groups.n_groups)
+            self._learned.group_entry = np.ones(self._groups.groups.n_groups)
         self._set_lock()
         self._memory_changed()
 
@@ -544,16 +576,59 @@ class BasePolicy(Policy):
         """Change alpha.
 
         Accounts and everything learned stay. After the change, certificates cover only later rounds, starting from the
-        current accounts.
+        current accounts. Across 1, and from there on, norms, mixing weights and bandit learners start anew, because
+        gains change their scale.
         """
         if "alpha" not in self.settings:
             raise InvalidArgument("alpha", f"left unset: {self.name} has no alpha", alpha, "Use a policy with alpha.")
-        alpha = validate.alpha(alpha)
+        alpha = self._checked_alpha(alpha)
         with self._lock:
+            before = self._on_welfare()
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
-            self._learned.memory = self._with_settings(self._learned.memory)
-            if self._algorithm.alpha_changed is not None:
-                self._algorithm.alpha_changed(self._learned.memory)
+            if self._on_welfare() != before:
+                self._change_algorithm()
+            else:
+                self._learned.memory = self._with_settings(self._learned.memory)
+                if self._algorithm.alpha_changed is not None:
+                    self._algorithm.alpha_changed(self._learned.memory)
+            self._memory_changed()
+
+    def _checked_alpha(self, alpha: Any) -> float:
+        """Check an alpha of this policy."""
+        return validate.alpha(alpha)
+
+    def _change_algorithm(self) -> None:
+        """Move what was learned to the algorithm of the current alpha, which is on the other side of 1."""
+        self._algorithm = self._own_algorithm()
+        if self._groups is not None:
+            self._groups.algorithm = self._algorithm
+        self._learned.change_layout(self._algorithm.layout, self._blank(self.n_contexts, len(self._learned.live_arms)))
+        if self._algorithm.new_period is not None:
+            self._algorithm.new_period(self._learned.memory)
+        self._learned.count_rounds()
+        for name in ("_draw", "_learn", "_prepare"):  # other branches
+            del self.__dict__[name]
+
+    def new_period(self, carry: float = 0.5) -> None:
+        """Start a period: every account R becomes 1 + carry (R - 1), and fairness counts from there.
+
+        What was learned about rewards stays; bounds and certificates cover the new period. `carry` is in [0, 1]: 0
+        forgets what arms have earned, 1 keeps it. Rewards that arrive later count in the new period. Retired arms and
+        groups carry their accounts too. Policies without accounts only count the period.
+        """
+        carry = validate.number("carry", carry, low=0.0, high=1.0)
+        with self._lock:
+            learned, algorithm = self._learned, self._algorithm
+            if algorithm.before_arms_change is not None:
+                algorithm.before_arms_change(learned.memory)
+            if self._groups is not None and self._groups.pooled:
+                self._groups.new_period(learned, carry)
+            else:
+                learned.new_period(carry)
+            if algorithm.new_period is not None:
+                algorithm.new_period(learned.memory)
+            elif algorithm.reopen is not None:
+                algorithm.reopen(learned.memory, np.arange(len(learned.live_arms)))
             self._memory_changed()
 
     def grow(
@@ -592,7 +667,7 @@ class BasePolicy(Policy):
                 self._memory_changed()
 
     def _admit(self, n_new: int, entry: float, arriving: Groups) -> None:
-        entries = np.full(n_new, entry)
+        entries, n_groups = np.full(n_new, entry), len(self._learned.group_entry)
         if arriving.pull_floor is not None:
             repair = "Pass all floors to the constructor."
             raise InvalidArgument("groups.pull_floor", "None for new arms", arriving.pull_floor, repair)
@@ -606,6 +681,8 @@ class BasePolicy(Policy):
             repair = "Use AlphaFair, AlphaFairBandit or AlphaFairAdaptive."
             raise InvalidArgument("groups", f"None: {self.name} does not support groups", arriving, repair)
         self._change_arms(np.arange(len(self._learned.live_arms)), entries)
+        if self._groups is not None and self._groups.pooled:
+            self._groups.note_entries(self._learned, n_groups)
 
     def retire(self, arm: int) -> None:
         """Never draw an arm again. It keeps its number and its account; its late rewards still count."""

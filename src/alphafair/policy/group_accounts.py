@@ -54,11 +54,11 @@ class GroupAccounts:
         """Return the groups of live arms for kernels; `n_ever` counts retired arms too."""
         live, groups = self.live_groups, self.groups
         if live.is_default:
-            return no_groups()
+            return no_groups(len(live.of_arms))
         promised = n_ever * groups.arm_floor + groups.group_floors.sum()  # to all arms, including retired ones
         return group_memory(
             live.of_arms,
-            1.0 / live.entitlements[live.of_arms],
+            live.entitlements,
             pooled=self.pooled,
             arm_floor=live.arm_floor,
             group_floors=live.group_floors,
@@ -125,6 +125,20 @@ class GroupAccounts:
             accounts = np.pad(learned.group_accounts, (0, grown.n_groups - len(learned.group_accounts)))
             accounts[grown.of_arms[-n_new:]] = 0.0
             learned.group_accounts = accounts
+            n_groups = grown.n_groups - len(learned.group_entry)
+            learned.group_entry = np.pad(learned.group_entry, (0, n_groups), constant_values=1.0)
+
+    def note_entries(self, learned: Learned, n_groups: int) -> None:
+        """Record the accounts of groups after the first `n_groups`, which are new, as their entry accounts."""
+        learned.group_entry[n_groups:] = self.accounts(learned)[n_groups:]
+
+    def new_period(self, learned: Learned, carry: float) -> None:
+        """Every account becomes 1 + carry (R - 1); arms count their own rewards from 0."""
+        accounts, of_live = 1.0 + carry * (self.accounts(learned) - 1.0), self.groups.of_arms[learned.live_arms]
+        learned.new_period(0.0)
+        learned.memory.arms[ACCOUNT.account] = (accounts / self.groups.entitlements)[of_live]
+        learned.group_entry, learned.group_accounts = accounts, accounts.copy()
+        learned.group_accounts[of_live] = 0.0
 
     def keep_accounts_of_absent(self, learned: Learned, before: NDArray[np.int64], rho: Vector) -> None:
         """Store the accounts of groups whose last live arm was retired; `before` are the groups before that."""

@@ -7,7 +7,7 @@ policy, with the accounts of retired arms.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -25,6 +25,7 @@ DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
 FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in snapshots of policies with features
 ALWAYS = ("live", "retired_accounts", "entry_accounts")  # in every snapshot, besides the names of the layout
+OF_PERIODS = ("period", "closed_rewards")  # in snapshots after the first period
 
 
 class Memory(NamedTuple):
@@ -64,11 +65,8 @@ class Layout:
         learned = [
             name for part in (self.scalars, self.arms, self.context_scalars, self.contexts) for name in part._fields
         ]
-        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & {
-            *ALWAYS,
-            *FEATURES,
-            "group_accounts",
-        }
+        reserved = {*ALWAYS, *OF_PERIODS, *FEATURES, "group_accounts", "group_entry"}
+        twice = {name for name in learned if learned.count(name) > 1} | {*learned} & reserved
         assert not twice, f"repeated names: {sorted(twice)}"
 
     def blank(self, n_contexts: int, n_arms: int, *, pooled: bool = False, features: Any = ()) -> Memory:
@@ -82,7 +80,7 @@ class Layout:
             np.zeros((n_contexts, self.contexts.size, n_arms)),
             np.zeros((self.scratch.size, n_arms)),
             np.zeros(self.parts.size),
-            no_groups(),
+            no_groups(n_arms),
             features,
         )
 
@@ -122,7 +120,9 @@ class Learned:
     `accounts_in` names the row of `arms` that holds accounts, or of `contexts` if every context has its own; None if
     there are none. Retired arms have no column; `retired_accounts` holds their accounts by arm number, `group_accounts`
     those of groups without a live arm. `entry_accounts` are the initial accounts of all arms: 1, or the account with
-    which a later arm entered.
+    which a later arm entered. A new period changes accounts and entry accounts: `period` is its number and the number
+    of rounds before it, `closed_rewards` are the rewards of all earlier periods, `group_entry` the initial accounts of
+    groups.
     """
 
     def __init__(self, layout: Layout, memory: Memory, live: NDArray[np.bool_], accounts_in: str | None) -> None:
@@ -131,7 +131,9 @@ class Learned:
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
-        self.group_accounts = np.zeros(0)
+        self.closed_rewards = np.zeros_like(self.entry_accounts)
+        self.group_accounts, self.group_entry = np.zeros(0), np.zeros(0)
+        self.period, self.first_round = 0, 0
 
     @property
     def n_arms(self) -> int:
@@ -156,7 +158,7 @@ class Learned:
 
     @property
     def rewards_of_all(self) -> Matrix:
-        """The rewards of all arms, including retired ones."""
+        """The rewards of all arms in this period, including retired ones."""
         return self.accounts_of_all - self.entry_accounts
 
     @property
@@ -189,14 +191,17 @@ class Learned:
         grown_scalars = more_rows(scalars, self.memory.context_scalars, n_contexts, first.context_scalars[0])
         grown_rows = more_rows(rows, self.memory.contexts, n_contexts, first.contexts[0])
         retired, entry = (self._retired_storage, self.retired_accounts), (self._entry_storage, self.entry_accounts)
+        closed = self.closed_rewards
         if self.accounts_per_context:
             untouched = np.where(self.live, 0.0, 1.0)  # retired arms never took part in new contexts
             retired = more_rows(*retired, n_contexts, untouched)
             entry = more_rows(*entry, n_contexts, np.ones(self.n_arms))
+            closed = np.pad(closed, ((0, n_contexts - len(closed)), (0, 0)))
         self._storage = grown_scalars[0], grown_rows[0]
         self.memory = self.memory._replace(context_scalars=grown_scalars[1], contexts=grown_rows[1])
         self._retired_storage, self.retired_accounts = retired
         self._entry_storage, self.entry_accounts = entry
+        self.closed_rewards = closed
 
     def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
         """Drop the columns that are not in `kept`, and append `n_new` columns of zeros."""
@@ -206,6 +211,7 @@ class Learned:
         self.entry_accounts = self._entry_storage = np.pad(
             self.entry_accounts, ((0, 0), (0, n_new)), constant_values=1.0
         )
+        self.closed_rewards = np.pad(self.closed_rewards, ((0, 0), (0, n_new)))
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
         self.live = np.isin(np.arange(self.n_arms), self.live_arms)
         self.all_live = bool(self.live.all())
@@ -228,6 +234,30 @@ class Learned:
     def note_entries(self, n_kept: int) -> None:
         """Record the current accounts of live arms after the first `n_kept`, which are new, as their entry accounts."""
         self.entry_accounts[:, self.live_arms[n_kept:]] = self.accounts[:, n_kept:]
+
+    def new_period(self, carry: float) -> None:
+        """Close the rewards of the period; every account becomes 1 + carry (R - 1), which is its new entry account."""
+        self.closed_rewards = self.closed_rewards + self.rewards_of_all
+        self.accounts[...] = 1.0 + carry * (self.accounts - 1.0)
+        gone = ~self.live
+        self.retired_accounts[:, gone] = 1.0 + carry * (self.retired_accounts[:, gone] - 1.0)
+        self.entry_accounts[...] = self.accounts_of_all
+        self.period += 1
+        self.count_rounds()
+
+    def count_rounds(self) -> None:
+        """Record the number of rounds so far, if the algorithm counts them, as those before the current period."""
+        names = self.layout.scalars
+        self.first_round = int(self.memory.scalars[names.rounds]) if "rounds" in names._fields else 0
+
+    def change_layout(self, layout: Layout, memory: Memory) -> None:
+        """Move to the blank memory of another layout; what both layouts name is kept."""
+        before = self.named()
+        self.layout, self.memory = layout, memory
+        self._storage = memory.context_scalars, memory.contexts
+        for name, cells in self.named().items():
+            if name in before:
+                cells[...] = before[name]
 
     def column(self, arm: int) -> int:
         """Return the column of a live arm; -1 for a retired one."""
@@ -255,18 +285,26 @@ class Learned:
         named |= {"retired_accounts": self.retired_accounts, "entry_accounts": self.entry_accounts}
         if len(self.group_accounts):
             named["group_accounts"] = self.group_accounts
+        if self.period or self.first_round:
+            named |= {"period": np.array([self.period, self.first_round]), "closed_rewards": self.closed_rewards}
+        if (self.group_entry != 1.0).any():
+            named["group_entry"] = self.group_entry
         return copies(named)
 
-    def names(self) -> set[str]:
-        """Return the names of the arrays in a snapshot."""
+    def names(self, given: Collection[str] = ()) -> set[str]:
+        """Return the names of the arrays in a snapshot, of which `given` are there."""
         names = {*self.named(), *ALWAYS}
-        return names | {"group_accounts"} if len(self.group_accounts) else names
+        names |= {*OF_PERIODS} if "period" in given else set()
+        if len(self.group_accounts):
+            names |= {"group_accounts"} | ({"group_entry"} & {*given})
+        return names
 
     def check_names(self, state: State, n_contexts: int) -> None:
         """Raise for a State with other arrays, or another number of contexts, before memory is allocated."""
-        if {*state.arrays} != self.names():
+        names = self.names(state.arrays)
+        if {*state.arrays} != names:
             repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
-            raise InvalidArgument("state.arrays", f"named {sorted(self.names())}", sorted(state.arrays), repair)
+            raise InvalidArgument("state.arrays", f"named {sorted(names)}", sorted(state.arrays), repair)
         for name in (*self.layout.context_scalars._fields, *self.layout.contexts._fields):
             if np.shape(state.arrays[name])[:1] != (n_contexts,):
                 got = f"shape {np.shape(state.arrays[name])}"
@@ -284,12 +322,19 @@ class Learned:
         self.entry_accounts = self._entry_storage = entry
         if len(self.group_accounts):
             self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
+        if "group_entry" in state.arrays:
+            self.group_entry = array_of(state, "group_entry", np.float64, self.group_entry.shape)
+        if "period" in state.arrays:
+            self.period, self.first_round = array_of(state, "period", np.int64, (2,)).tolist()
+            self.closed_rewards = array_of(state, "closed_rewards", np.float64, self.closed_rewards.shape)
 
     def check_accounts(self) -> None:
         """Raise for accounts below the initial 1, or in the wrong place."""
         live = self.live
         sound = (self.accounts >= 1.0).all() and (self.retired_accounts[:, ~live] >= 1.0).all()
         sound &= (self.entry_accounts >= 1.0).all() and (self.rewards_of_all >= 0.0).all()
+        sound &= (self.closed_rewards >= 0.0).all() and np.isfinite(self.closed_rewards).all()
+        sound &= (self.group_entry >= 1.0).all() and min(self.period, self.first_round) >= 0
         if not sound or self.retired_accounts[:, live].any() or not np.isfinite(self.accounts_of_all).all():
             raise InvalidArgument("state.arrays", "accounts of at least 1", self.accounts_of_all, DAMAGED)
 

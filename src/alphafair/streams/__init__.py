@@ -8,7 +8,14 @@ from alphafair.data.open_bandit import click_rates, open_bandit
 from alphafair.data.round_table import table
 from alphafair.streams.described import described, described_means
 from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
-from alphafair.streams.synthetic import drifting_ratings, greedy_trap, impossibility, ratings
+from alphafair.streams.synthetic import (
+    drifting_ratings,
+    dying_arms,
+    dying_arms_bound,
+    greedy_trap,
+    impossibility,
+    ratings,
+)
 from alphafair.values import Log
 
 __all__ = [
@@ -19,6 +26,8 @@ __all__ = [
     "described",
     "described_means",
     "drifting_ratings",
+    "dying_arms",
+    "dying_arms_bound",
     "first_rating",
     "greedy_trap",
     "impossibility",

@@ -1,8 +1,10 @@
 """Seeded synthetic streams: ratings, ratings by users whose preferences change, and two adversarial streams."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair import validate
+from alphafair.math.welfare import welfare
 from alphafair.values import Indices, Matrix, Stream
 
 
@@ -109,3 +111,58 @@ def _draw_contexts(rng: np.random.Generator, n_rounds: int, n_contexts: int) -> 
     edges = np.cumsum(weights)
     drawn: Indices = np.searchsorted(edges, rng.random(n_rounds) * edges[-1], side="right").astype(np.int32)
     return drawn
+
+
+def dying_arms(n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0, seed: int = 0) -> Stream:
+    """Arms that stop paying one by one, in random order: no online policy beats `dying_arms_bound` here.
+
+    Phase k has its own context, in which living arms pay 1 and dead arms 0; one arm dies at its end. The best fixed
+    policy gives every phase to the arm that dies next, which a policy cannot know. The lengths of the phases depend on
+    alpha: each is a multiple of the last, or a short first phase is followed by equal ones, whichever makes the bound
+    largest. See docs/theory.md, Theorem D.
+
+    >>> stream = dying_arms(3, 12, alpha=1.0)
+    >>> stream.contexts.tolist(), stream.rewards(11).sum()
+    ([0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2], 1.0)
+    """
+    lengths = _phase_lengths(n_arms, n_rounds, alpha)
+    last = np.empty(n_arms, dtype=np.int64)  # the last phase in which an arm pays
+    last[validate.random_generator("seed", seed).permutation(n_arms)] = np.arange(n_arms)
+    table = (last >= np.arange(n_arms)[:, None]).astype(np.float64)
+    phases = np.repeat(np.arange(n_arms, dtype=np.int32), lengths)
+    return Stream(phases, phases, table, n_contexts=n_arms)
+
+
+def dying_arms_bound(n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0) -> float:
+    """The least possible ratio of the best welfare to the expected welfare of an online policy on `dying_arms`.
+
+    It holds for every policy, in the mean over random orders, with the welfare of the same alpha.
+
+    >>> round(dying_arms_bound(2, 100_000, alpha=0.5), 3)  # its root, 1.061, is the ratio of alpha-performances
+    1.125
+    """
+    return _bound(_phase_lengths(n_arms, n_rounds, alpha), validate.alpha(alpha))
+
+
+def _bound(lengths: Indices, alpha: float) -> float:
+    """W(1 + T_1, ..., 1 + T_N)/W(rho), rho_l = 1 + sum_{k <= l} T_k/(N - k + 1): by exchangeability and concavity."""
+    n = len(lengths)
+    reached = np.cumsum(lengths / np.arange(n, 0, -1.0))
+    return float(welfare(1.0 + lengths, np.ones(n), alpha) / welfare(1.0 + reached, np.ones(n), alpha))
+
+
+def _phase_lengths(n_arms: int, n_rounds: int, alpha: float) -> Indices:
+    """Return numbers of rounds, at least 1, that add up to n_rounds: of two families those with the largest bound."""
+    n_arms = validate.integer("n_arms", n_arms, low=2)
+    n_rounds, alpha = validate.integer("n_rounds", n_rounds, low=n_arms), validate.alpha(alpha)
+    k = np.arange(n_arms)
+
+    def rounded(ideal: NDArray[np.float64]) -> Indices:
+        ends = np.rint(np.cumsum(ideal) / ideal.sum() * n_rounds).astype(np.int64)
+        ends = np.maximum.accumulate(np.maximum(ends - k, 1)) + k  # every phase has a round
+        lengths: Indices = np.diff(np.minimum(ends, n_rounds - (n_arms - 1 - k)), prepend=0)
+        return lengths
+
+    growing = [rounded(growth ** (k - n_arms + 1.0)) for growth in np.arange(1.0, 8.05, 0.1)]
+    common = [rounded(np.where(k == 0, first, 1.0)) for first in 2.0 ** -np.arange(0.0, 12.0, 0.5)]
+    return max([*growing, *common], key=lambda lengths: _bound(lengths, alpha))

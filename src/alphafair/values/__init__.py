@@ -18,5 +18,6 @@ from alphafair.values.protocol import UniformSource as UniformSource
 from alphafair.values.state import State as State
 from alphafair.values.stream import ADVERSARIES as ADVERSARIES
 from alphafair.values.stream import Adversary as Adversary
+from alphafair.values.stream import Period as Period
 from alphafair.values.stream import Stream as Stream
 from alphafair.values.stream import Trace as Trace

@@ -90,6 +90,9 @@ class Policy(Protocol):
     groups: ArmGroups | None = None  # its groups, if it supports them
     accounts: Vector | Matrix | None = None  # R, if it keeps accounts: 1 + the rewards of arms, or of groups
     cumulative_rewards: Vector | Matrix | None = None  # the rewards of arms, if it keeps accounts
+    period: int = 0  # the number of times that `new_period` was called
+    period_rewards: Vector | Matrix | None = None  # the rewards of arms in this period, if it keeps accounts
+    entry_accounts: Vector | Matrix | None = None  # R at the start of this period, if it keeps accounts
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
@@ -109,6 +112,10 @@ class Policy(Protocol):
 
     def forgo(self, decision: Decision) -> None:
         """Announce that an expected reward will never come. Does nothing by default."""
+        return
+
+    def new_period(self, carry: float = 0.5) -> None:
+        """Start a period with accounts of 1 + carry (R - 1). Does nothing by default."""
         return
 
     def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Account = "least") -> None: ...

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
+from alphafair.formatting import json_alpha
 
 
 class _Pieces:
@@ -57,10 +58,13 @@ class State:
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
         """Yield the same bytes in pieces of about `size`, so that a large state is written without a second copy."""
+        settings = dict(self.settings)
+        if "alpha" in settings:
+            settings["alpha"] = json_alpha(settings["alpha"])
         meta = {
             "policy": self.policy,
             "version": self.version,
-            "settings": dict(self.settings),
+            "settings": settings,
             "rng": dict(self.rng),
         }
         text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
@@ -88,7 +92,10 @@ class State:
             with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
-            return cls(meta["policy"], meta["version"], meta["settings"], meta.get("rng", {}), arrays)
+            settings = meta["settings"]
+            if settings.get("alpha") == "inf":
+                settings["alpha"] = math.inf
+            return cls(meta["policy"], meta["version"], settings, meta.get("rng", {}), arrays)
         except MemoryError:
             raise
         except Exception as problem:  # errors of zipfile, npy headers, JSON and keys mean the same here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -156,11 +156,25 @@ class Adversary:
             raise InvalidArgument("stream.reward_table", allowed, len(self.stream.reward_table), repair)
 
 
+class Period(NamedTuple):
+    """A period of a run: rounds [first, last), the rewards of every arm in them, and the accounts of the policy.
+
+    Accounts are those of arms, or of groups, at the start and at the end; None if the policy keeps none.
+    """
+
+    first: int
+    last: int
+    rewards: Vector
+    entry_accounts: Vector | Matrix | None
+    accounts: Vector | Matrix | None
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """The record of a run: R at the recorded rounds (initial 1 included) and the number of pulls of each arm.
 
-    `log` has every decision with its reward, if `simulate` was called with `log=True`.
+    `log` has every decision with its reward, if `simulate` was called with `log=True`; `periods` has an entry per
+    period, if it was called with `period`. Accounts count from the first round.
     """
 
     policy: str
@@ -170,6 +184,7 @@ class Trace:
     accounts: Matrix
     pulls: NDArray[np.int64]
     log: Log | None = None
+    periods: tuple[Period, ...] = ()
 
     @property
     def final(self) -> Vector:
