@@ -211,9 +211,9 @@ def test_infeasible_floors_and_invalid_groups_are_refused() -> None:
         AlphaFair(1, 2).grow(n_arms=3, groups=Groups(entitlements=[2.0]))
     with pytest.raises(InvalidArgument, match="this policy has no groups"):
         AlphaFairBandit(1, 2).grow(n_arms=3, groups=["a"])
-    with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for arms that come later"):
+    with pytest.raises(InvalidArgument, match=r"groups\.pull_floor must be None for new arms"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_arms=3, groups=Groups(["a"], pull_floor=0.1))
-    with pytest.raises(InvalidArgument, match="groups must be None where no arm is added"):
+    with pytest.raises(InvalidArgument, match="groups must be None if no arm is added"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_contexts=2, groups=["a"])
     grouped = AlphaFair(1, 2, groups=["a", "b"])
     with pytest.raises(InvalidArgument, match="of groups as"):

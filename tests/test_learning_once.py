@@ -133,7 +133,7 @@ def test_a_reward_is_expected_and_given_up_once() -> None:
     policy.expect(late)
     policy.update(late, 0.5)
     for again in (policy.expect, policy.forgo):
-        with pytest.raises(InvalidArgument, match="decision must be one"):
+        with pytest.raises(InvalidArgument, match="decision must be a decision"):
             again(late)
 
 
