@@ -216,7 +216,7 @@ def test_infeasible_floors_and_invalid_groups_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="groups must be None if no arm is added"):
         AlphaFair(1, 2, groups=["a", "b"]).grow(n_contexts=2, groups=["a"])
     grouped = AlphaFair(1, 2, groups=["a", "b"])
-    with pytest.raises(InvalidArgument, match="of groups as"):
+    with pytest.raises(InvalidArgument, match=r"state\.settings must be with groups"):
         grouped.restore(AlphaFair(1, 2, groups=["a", "a"]).snapshot())
     with pytest.raises(InvalidArgument, match="state"):
         grouped.restore(AlphaFair(1, 2).snapshot())

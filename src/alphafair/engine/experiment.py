@@ -547,9 +547,13 @@ def checked_start(
     if policy is not None:
         validate.choice("policy", policy, POLICIES)
     if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
-        allowed = f"a state with {len(arms)} live arms and {len(contexts)} contexts, as many as arms and contexts name"
-        got = f"{len(ready.live_arms)} live arms of {ready.n_arms}, and {ready.n_contexts} contexts"
+        allowed = f"a state with {len(arms)} arms, none of them retired, and {len(contexts)} contexts"
+        got = {"arms": ready.n_arms, "live": len(ready.live_arms), "contexts": ready.n_contexts}
         raise RequestError("bad_request", "start", allowed, got, "Name every arm and context of the state, in order.")
+    expected = start.arrays.get("pending")
+    if expected is not None and np.any(expected):
+        repair = "Update the policy with the rewards that it expects, or give them up with forgo, before its snapshot."
+        raise RequestError("bad_request", "start", "a state without pending rewards", float(np.sum(expected)), repair)
     differing = {} if policy in (None, ready.name) else {"policy": policy}
     if not differing:  # settings of another policy would be checked against the wrong names
         created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})

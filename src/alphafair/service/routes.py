@@ -73,10 +73,14 @@ class Route:
         return msgspec.json.Decoder(self.body).decode
 
     def decode_query(self, query: str) -> Struct:
-        """Read the query of an address; parameters that the route does not have are ignored."""
+        """Read the query of an address; a parameter that the route does not have is an error."""
         assert self.query is not None  # noqa: S101 - for mypy
         given = dict(parse_qsl(query, keep_blank_values=True))
-        for each in msgspec.structs.fields(self.query):
+        fields = msgspec.structs.fields(self.query)
+        for name in given.keys() - {each.name for each in fields}:
+            message = f"The query has no parameter {name!r}; it has {', '.join(each.name for each in fields)}."
+            raise Failure(422, Problem("bad_request", message, name, "See /docs for the expected format."))
+        for each in fields:
             if each.required and each.name not in given:
                 message = f"The query must have the parameter {each.name!r}."
                 raise Failure(400, Problem("bad_request", message, each.name, "See /docs for the expected format."))
