@@ -8,6 +8,7 @@ import email.utils
 import gc
 import inspect
 import json
+import math
 import os
 import pickle
 import socket
@@ -118,6 +119,27 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 # The real service
+
+
+@pytest.mark.parametrize("alpha", [1.0, math.inf, np.float64(np.inf), "inf", np.float32(2)])
+def test_alpha_is_any_number_up_to_inf(shop: Running, alpha: Any) -> None:
+    name = f"any-{type(alpha).__name__}-{alpha}"
+    with Client(shop.url, timeout=60.0) as client:
+        shown = client.create(name, arms=ARMS, alpha=alpha).alpha
+        assert shown == ("inf" if float(alpha) == math.inf else alpha)
+        for k in range(10):
+            drawn = client.decide(name, f"v{k % 2}")
+            assert client.reward(drawn.id, 0.5, experiment=name) == Outcome("applied")
+        for another in (0.9, 2.0, math.inf, 2, 0.9):
+            shown = client.set_alpha(name, another).alpha
+            assert shown == ("inf" if another == math.inf else another)
+            client.decide(name, "v0")
+        assert client.experiment(name).welfare is not None
+        changes = [each.details["alpha"] for each in client.history(name)[1:]]
+        assert changes == [0.9, 2.0, "inf", 2.0, 0.9]
+        with pytest.raises(ServiceError, match="422 bad_request"):
+            client.set_alpha(name, -math.inf)
+    shop.service.engine.verify()
 
 
 def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from alphafair.engine.requests import (
 from alphafair.engine.store import Change, Context, SqliteStore, Statement
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
+from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
 
@@ -374,6 +375,8 @@ class Engine:
         else:
             policy = DEFAULT_POLICY if policy is None else policy
             settings = checked_settings(policy, labels, settings)
+        if "alpha" in settings:
+            settings["alpha"] = json_alpha(settings["alpha"])
         body = {
             "code": CODE,
             "name": name,
@@ -453,9 +456,9 @@ class Engine:
             self._change(experiment, "unmask_arm", {"arm": experiment.number_of(arm)})
 
     def set_alpha(self, name: str, alpha: float) -> None:
-        """Use another alpha from now on; accounts and what was learned stay."""
+        """Use another alpha from now on, from 0 to inf; accounts and what was learned about rewards stay."""
         with self._writing():
-            self._change(self._live.find(name), "set_alpha", {"alpha": validate.alpha(alpha)})
+            self._change(self._live.find(name), "set_alpha", {"alpha": json_alpha(validate.alpha(alpha))})
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""

@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 import logging
+import math
 import operator
 import random
 import re
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import validate
+from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.requests import GroupStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
@@ -86,7 +87,7 @@ class Experiment:
         self.tally = Tally()
         self.tally.add_arms(len(self.arms))
         self.policy_name: str = body["policy"]
-        self.alpha: float | None = body["settings"].get("alpha")
+        self.alpha: float | None = _alpha_of(body["settings"])
         self.full, self.only_draws = False, False
         self.problems: dict[str, str] = {}  # what the policy failed at, and why
         self._failed_in: int | None = None  # the context whose draw failed
@@ -282,7 +283,7 @@ class Experiment:
         elif change.kind == "unmask_arm":
             self.masked.discard(body["arm"])
         elif change.kind == "set_alpha":
-            self.alpha = body["alpha"]
+            self.alpha = _alpha_of(body)
         elif change.kind in ("pause", "resume"):
             self.paused = change.kind == "pause"
         elif change.kind == "upgrade":
@@ -323,13 +324,15 @@ class Experiment:
     def _policy_status(self) -> dict[str, Any]:
         """Return the fields of `Status` that come from the policy; defaults where there is none, or it fails."""
         feedback = Feedback.FULL if self.full else Feedback.BANDIT
-        status: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "groups": None, "accounts": {}}
+        status: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha}
+        status |= {"groups": None, "accounts": {}, "welfare": None}
         if self.has_policy:
             try:
                 accounts = self.accounts
                 if not np.isfinite([*accounts.values()]).all():
                     raise ValueError(f"accounts {reprlib.repr(accounts)} are not all finite")
                 status |= {"alpha": self.policy.alpha, "groups": self.groups, "accounts": accounts}
+                status["welfare"] = self._welfare(accounts)
                 self.problems.pop(REPORTING, None)
             except Exception as problem:
                 self.failed(REPORTING, problem)
@@ -344,6 +347,14 @@ class Experiment:
         """R of every group, or arm. Empty where the policy keeps none, or one per context."""
         accounts = self.policy.accounts
         return {} if accounts is None or np.ndim(accounts) == 2 else self._by_group(accounts)
+
+    def _welfare(self, accounts: dict[str, float]) -> float | None:
+        """Return the welfare of accounts, weighted by entitlements; None without accounts or alpha."""
+        if not accounts or self.policy.alpha is None:
+            return None
+        groups = self.policy.groups
+        entitled = None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
+        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=entitled))
 
     @property
     def groups(self) -> GroupStatus | None:
@@ -466,6 +477,12 @@ class Experiment:
 
 
 # policies and their states
+
+
+def _alpha_of(fields: Mapping[str, Any]) -> float | None:
+    """Return the alpha of a change, which has infinity as a string."""
+    alpha = fields.get("alpha")
+    return math.inf if alpha == "inf" else alpha
 
 
 def state_bytes(policy: BasePolicy) -> bytes:

@@ -72,7 +72,7 @@ class Status:
     name: str
     policy: str
     feedback: str
-    alpha: float | None
+    alpha: float | None  # from 0 to inf
     arms: tuple[str, ...]  # arms that are not retired, masked ones included
     retired_arms: tuple[str, ...]
     masked_arms: tuple[str, ...]
@@ -93,6 +93,7 @@ class Status:
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`: the sum of rewards in the log
     accounts: dict[str, float]  # R of every group, or arm: 1 plus the rewards that count, mapped onto [0, 1]
+    welfare: float | None  # the power mean of accounts, which alpha maximizes; None without accounts or alpha
     groups: GroupStatus | None  # None where every arm is on its own, with equal entitlements and no floor
     unhealthy: str | None  # what its policy failed at, and why; None while it works
 

@@ -33,7 +33,11 @@ Name = Annotated[
     ),
 ]
 Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
-Alpha = Annotated[float, Meta(ge=0.0, lt=1.0, description="0: the largest sum of rewards; towards 1: equal shares.")]
+AnyAlpha = Annotated[float, Meta(ge=0.0)] | Literal["inf"]
+Alpha = Annotated[
+    AnyAlpha,
+    Meta(description="0: the largest sum of rewards; 1: proportional fairness; the string inf: the largest minimum."),
+]
 OwnId = Annotated[Label, Meta(description="Your own id: the same id again returns the same decision.")]
 DecisionId = Annotated[Label, Meta(description="The id of the decision.")]
 Available = Annotated[Arms, Meta(description="The arms that can be drawn now. Default: all.")]
@@ -239,14 +243,16 @@ class ExperimentAnswer(Struct):
     by a rollback) and `pending` (waiting for a reward or an activation).
 
     `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the
-    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `groups` is null if every arm is a
-    group of its own. `unhealthy` is null, or why the policy failed.
+    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the
+    accounts, which `alpha` maximizes. `alpha` is a number or the string "inf". `alpha_performance` is null where it is
+    not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the
+    policy failed.
     """
 
     name: str
     policy: str
     feedback: Literal["bandit", "full"]
-    alpha: float | None
+    alpha: AnyAlpha | None
     arms: list[str]
     retired_arms: list[str]
     masked_arms: list[str]
@@ -267,6 +273,7 @@ class ExperimentAnswer(Struct):
     cumulative_rewards: dict[str, float]
     accounts: dict[str, float]
     groups: GroupStatus | None
+    welfare: float | None
     jain_index: float | None
     alpha_performance: float | None
     unhealthy: str | None

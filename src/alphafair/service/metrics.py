@@ -165,6 +165,7 @@ def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
     for field, help in (
         ("jain_index", "Jain's index of the accounts, divided by entitlements."),
         ("alpha_performance", "Alpha-performance of the accounts."),
+        ("welfare", "Welfare of the accounts: their power mean, which alpha maximizes."),
     ):
         gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
         for experiment in found:
