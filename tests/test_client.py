@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
 import email.utils
 import gc
 import inspect
@@ -64,7 +65,7 @@ EXPERIMENT: dict[str, Any] = {
     **dict.fromkeys(ExperimentAnswer.__struct_fields__),
     **{"name": "home", "policy": "uniform", "feedback": "bandit", "arms": ["ada"], "retired_arms": []},
     **{"masked_arms": [], "paused": False, "reward_range": [0.0, 1.0], "pulls": {}, "cumulative_rewards": {}},
-    **{"accounts": {}, **NUMBERS},
+    **{"accounts": {}, "carry": 0.5, "periods": [], **NUMBERS},
 }
 LONG = 20.0  # seconds, in which a call that heeds its own timeout has ended on any machine
 Act = Callable[[Any], Any]
@@ -140,6 +141,27 @@ def test_alpha_is_any_number_up_to_inf(shop: Running, alpha: Any) -> None:
         with pytest.raises(ServiceError, match="422 bad_request"):
             client.set_alpha(name, -math.inf)
     shop.service.engine.verify()
+
+
+def test_an_experiment_has_periods(shop: Running) -> None:
+    monday = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    with Client(shop.url, timeout=60.0) as client:
+        made = client.create("weekly", arms=ARMS, alpha=1.0, period="7d", period_start=monday, carry=0.25)
+        assert (made.period, made.carry, [each.number for each in made.periods]) == (7 * 86_400.0, 0.25, [0])
+        assert made.period_ends is not None
+        assert (made.period_ends - monday) % datetime.timedelta(days=7) == datetime.timedelta(0)
+        drawn = client.decide("weekly", "v")
+        client.reward(drawn.id, 1.0, experiment="weekly")
+        closed, current = client.new_period("weekly").periods
+        assert (closed.rewards[drawn.arm], current.rewards[drawn.arm]) == (1.0, 0.0)
+        assert (closed.accounts[drawn.arm], current.entry_accounts[drawn.arm]) == (2.0, 1.25)
+        assert client.history("weekly")[-1].kind == "new_period"
+        with pytest.raises(ServiceError, match="422 bad_request") as caught:
+            client.create("never", arms=ARMS, period="sometimes")
+        assert caught.value.argument == "period"
+    for wrong in ({"new_period": False}, {"new_period": True, "alpha": 1.0}):
+        assert shop.http.patch("/v1/experiments/weekly", json=wrong).status_code == 422
+    assert 'alphafair_period{experiment="weekly"} 1.0' in shop.http.get("/metrics").text
 
 
 def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC
+from datetime import UTC, datetime
 from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
@@ -225,6 +225,8 @@ class _Calls(_Settings):
             body["groups"] = vars(body["groups"])
         if "alpha" in body:
             body["alpha"] = _alpha(body["alpha"])
+        if isinstance(body.get("period_start"), datetime):
+            body["period_start"] = body["period_start"].isoformat()
         return _call(self._terms(timeout), routes.CREATE, body)
 
     def experiments(self, *, timeout: float | None = None) -> Call[list[str]]:
@@ -270,6 +272,10 @@ class _Calls(_Settings):
     def set_alpha(self, name: str, alpha: float, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Use another alpha from now on: a number from 0 to inf."""
         return self._change(name, timeout, alpha=_alpha(alpha))
+
+    def new_period(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Start a period now: of what arms have earned, the experiment's `carry` counts from here on."""
+        return self._change(name, timeout, new_period=True)
 
     def pause(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Reject decisions until `resume`; rewards are still accepted."""
@@ -369,6 +375,7 @@ class Client(_Settings):
     mask_arm = _blocking(_Calls.mask_arm)
     unmask_arm = _blocking(_Calls.unmask_arm)
     set_alpha = _blocking(_Calls.set_alpha)
+    new_period = _blocking(_Calls.new_period)
     pause = _blocking(_Calls.pause)
     resume = _blocking(_Calls.resume)
     rollback = _blocking(_Calls.rollback)
@@ -429,6 +436,7 @@ class AsyncClient(_Settings):
     mask_arm = _awaited(_Calls.mask_arm)
     unmask_arm = _awaited(_Calls.unmask_arm)
     set_alpha = _awaited(_Calls.set_alpha)
+    new_period = _awaited(_Calls.new_period)
     pause = _awaited(_Calls.pause)
     resume = _awaited(_Calls.resume)
     rollback = _awaited(_Calls.rollback)

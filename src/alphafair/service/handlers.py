@@ -171,6 +171,10 @@ async def change(service: Service, request: Request, name: str, body: Change) ->
     engine = service.engine
     if kind == "paused":
         return await _change(service, request, name, lambda: (engine.pause if value else engine.resume)(name))
+    if kind == "new_period":
+        if not value:
+            raise InvalidArgument("new_period", "true", value, "Leave it out, or send true to start a period now.")
+        return await _change(service, request, name, lambda: engine.new_period(name))
     method = engine.set_alpha if kind == "alpha" else getattr(engine, kind)
     return await _change(service, request, name, lambda: method(name, value, **options))
 
