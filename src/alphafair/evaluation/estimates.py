@@ -341,8 +341,8 @@ def _welfare_interval(accounts: Vector, drawn: Matrix, level: Level, options: Op
     alpha, groups, s = options.alpha, options.groups, options.groups.entitlements
     if alpha > MOST_PLAYED:
         return intervals.least_level(accounts / s, drawn / s, level, PLUG_IN["welfare"](accounts, alpha, groups))
-    values = (PLUG_IN["welfare"](each, alpha, groups) for each in (accounts, drawn))
-    return intervals.smooth(*values, level, corrected=True)
+    value, replicates = (PLUG_IN["welfare"](each, alpha, groups) for each in (accounts, drawn))
+    return intervals.smooth(value, replicates, level, corrected=True)
 
 
 def _performance_of_welfare(welfare: float, alpha: float, groups: ArmGroups) -> float:

@@ -128,7 +128,11 @@ class Frontier:
             {"held_out": own.as_dict(), "flattered": other.as_dict()}
             for own, other in zip(self.held_out, self.flattered, strict=True)
         ]
-        about = {"alphas": [json_alpha(alpha) for alpha in self.alphas.tolist()], "optimum": self.optimum, "confidence": self.confidence}
+        about = {
+            "alphas": [json_alpha(alpha) for alpha in self.alphas.tolist()],
+            "optimum": self.optimum,
+            "confidence": self.confidence,
+        }
         return {**about, "verdict": self.verdict, "points": points}
 
 
