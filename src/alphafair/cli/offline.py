@@ -119,25 +119,26 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str,
 
     console = Console(highlight=False)
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {who}\n")
+    steep = [validate.alpha(row["alpha"]) >= 1.0 for row in found]  # where the welfare takes the place of the value
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
+    worth = "\nvalue" if not any(steep) else "\nwelfare" if all(steep) else "value or\nwelfare"
     rewards = ("average\nreward", "least\nreward", "greatest\nreward")
-    for heading in ("\nvalue", "\nwelfare", "certified\ngap", "Jain's\nindex", *rewards):
+    for heading in (worth, "certified\ngap", "Jain's\nindex", *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in found:
+    for row, in_welfare in zip(found, steep, strict=True):
         sums = row["accounts"].values()
-        steep = validate.alpha(row["alpha"]) >= 1.0
-        gap = f"{row['welfare'] * row['welfare_gap'] if steep else row['gap']:.1e}"
-        gap += "" if row["certified"] else " (!)"
-        worth = ("-" if steep else fitting(row["value"], 4)), fitting(row["welfare"], 2)
-        earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
+        value, gap = row["value"], row["gap"]
+        if in_welfare:
+            value, gap = row["welfare"], row["welfare"] * row["welfare_gap"]
+        mark = "" if row["certified"] else " (!)"
+        earned = (fitting(each, 2) for each in (row["average_reward"], min(sums), max(sums)))
         alpha = exact(validate.alpha(row["alpha"]))
-        table.add_row(alpha, *worth, gap, f"{row['jain_index']:.4f}", *earned)
+        table.add_row(alpha, fitting(value, 4), f"{gap:.1e}{mark}", f"{row['jain_index']:.4f}", *earned)
     console.print(table)
-    below, above = (any((validate.alpha(row["alpha"]) < 1.0) is side for row in found) for side in (True, False))
-    bounds = ["is worth more than value + gap"] if below else []
-    if above:
-        bounds.append(f"has a welfare above welfare + gap{' from alpha 1 on' if below else ''}")
+    bounds = [] if all(steep) else ["is worth more than value + gap"]
+    if any(steep):
+        bounds.append(f"has a welfare above welfare + gap{'' if all(steep) else ' from alpha 1 on'}")
     console.print(f"\n{rivals} {', or '.join(bounds)}. Rewards include an initial 1 per {unit}.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than --tolerance; the value is correct to within the gap.")

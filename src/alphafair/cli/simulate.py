@@ -49,7 +49,8 @@ def command(
     stream: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="A synthetic stream: ratings, drifting-ratings, greedy-trap or impossibility."
+            metavar="NAME",
+            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility.",
         ),
     ] = "ratings",
     data: Annotated[
@@ -184,7 +185,7 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     from alphafair import streams, validate
     from alphafair.run import accepted
 
-    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
+    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
     maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
     offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}

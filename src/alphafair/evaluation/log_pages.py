@@ -26,7 +26,7 @@ MOST_ROWS = 40
 UNITS = {
     "welfare": "welfare",
     "jain_index": "Jain's index",
-    "average_reward": "average of all cumulative rewards",
+    "average_reward": "average reward",
     "least_share": "least share",
     "greatest_share": "greatest share",
     "reward_per_round": "reward per round",
