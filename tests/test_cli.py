@@ -122,8 +122,8 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {HEAVY!r}))
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "A synthetic stream: ratings, drifting-ratings, greedy-trap or impossibility." in text
-    assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap"} == {
+    assert "A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility." in text
+    assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap", "dying-arms", "dying-arms-bound"} == {
         name.replace("_", "-")
         for name in streams.__all__
         if getattr(streams, name).__module__ == "alphafair.streams.synthetic" and "dying" not in name
@@ -168,6 +168,7 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
             "policy": name,
             "feedback": feedback,
             "alpha_performance": float(metrics.alpha_performance(earned, 0.5)),
+            "welfare": float(metrics.welfare(earned, 0.5)),
             "jain_index": float(metrics.jain_index(earned)),
             "average_reward": float(metrics.average_reward(earned)),
             "least_share": float(metrics.shares(earned).min()),
@@ -183,6 +184,94 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
         achieved = row(numbers, proved["policy"], "full")["alpha_performance"]
         assert best.value <= proved["optimum_at_most"] == pytest.approx(proved["ratio_at_most"] * achieved)
         assert proved["standard_regret_at_most"] == pytest.approx(proved["optimum_at_most"] - achieved)
+
+
+@pytest.mark.parametrize("alpha", ["1", "2", "inf"])
+def test_simulate_measures_welfare_from_alpha_1_on(alpha: str, tmp_path: Path) -> None:
+    exponent, stream = float(alpha), streams.ratings(3000, 5, 4, seed=7)
+    answer = run(*SMALL, "--alpha", alpha, "--output", str(tmp_path))
+    assert answer.exit_code == 0, answer.output
+    assert "left out: alpha must be below 1 for independent-alpha-fair" in answer.stderr
+    numbers = json.loads((tmp_path / "results.json").read_text())
+    assert numbers["alpha"] == ("inf" if alpha == "inf" else exponent)
+    totals = context_reward_totals(stream)
+    best, even = offline_optimum(totals, exponent), 1.0 + totals.sum(axis=0) / 4
+    assert numbers["hindsight"]["measure"] == "welfare"
+    assert numbers["hindsight"]["optimum"] == best.welfare
+    earned = alphafair.simulate(AlphaFair(5, 4, alpha=exponent), stream, seed=7).final
+    found = row(numbers, "alpha-fair", "full")
+    assert found["welfare"] == float(metrics.welfare(earned, exponent))
+    assert found["gap_closed"] == pytest.approx(float(metrics.gap_closed(best.welfare, even, earned, exponent)))
+    assert found["gap_closed"] > 0.5
+    assert (found["alpha_performance"] is None) == (alpha == "inf")
+    (proved,) = (each for each in numbers["certificates"] if each["policy"] == "alpha-fair")
+    assert (
+        best.welfare <= proved["welfare_at_most"] == pytest.approx(proved["welfare_ratio_at_most"] * found["welfare"])
+    )
+    assert f"no fixed policy has a welfare above {proved['welfare_at_most']:.2f}" in " ".join(answer.stdout.split())
+    assert numbers["bounds_in_expectation"] == []
+    assert max(len(line) for line in answer.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    refused = run(*SMALL, "--alpha", alpha, "--policy", "independent-alpha-fair", "--json")
+    assert refused.exit_code == 2
+    assert "alpha must be below 1" in refused.stderr
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0])
+def test_simulate_with_periods_compares_every_period_with_its_own_optimum(alpha: float, tmp_path: Path) -> None:
+    stream, chosen = streams.ratings(3000, 5, 4, seed=7), ["--policy", "alpha-fair", "--policy", "uniform"]
+    options = ["--alpha", f"{alpha:g}", "--period", "800", "--carry", "0.25", "--output", str(tmp_path)]
+    answer = run(*SMALL, *chosen, *options)
+    assert answer.exit_code == 0, answer.output
+    assert "scores are the welfare of a period, on average" in " ".join(answer.stdout.split())
+    numbers = json.loads((tmp_path / "results.json").read_text())
+    assert (numbers["period"], numbers["carry"]) == (800, 0.25)
+    tables = context_reward_totals(stream, period=800)
+    best = [offline_optimum(totals, alpha).welfare for totals in tables]
+    even = [float(metrics.welfare(1.0 + totals.sum(axis=0) / 4, alpha)) for totals in tables]
+    trace = alphafair.simulate(AlphaFair(5, 4, alpha=alpha), stream, seed=7, period=800, carry=0.25)
+    earned = [float(metrics.welfare(1.0 + each.rewards, alpha)) for each in trace.periods]
+    found = row(numbers, "alpha-fair", "full")
+    assert found["welfare"] == pytest.approx(np.mean(earned))
+    assert found["gap_closed"] == pytest.approx((sum(earned) - sum(even)) / (sum(best) - sum(even)), abs=1e-8)
+    assert found["least_share_of_periods"] <= found["least_share"]
+    assert row(numbers, "uniform", "full")["gap_closed"] == 0.0
+    assert numbers["hindsight"]["optimum"] == pytest.approx(np.mean(best))
+    (proved,) = numbers["certificates"]
+    assert np.mean(best) <= proved["welfare_at_most"]
+
+
+def test_carry_needs_a_period() -> None:
+    answer = run(*SMALL, "--carry", "0.5", "--json")
+    assert answer.exit_code == 2
+    assert "--carry must be given with --period; got 0.5. Pass --period N as well." in answer.stderr
+    assert "--period must be" in run(*SMALL, "--period", "0", "--json").stderr
+    assert "--carry must be" in run(*SMALL, "--period", "9", "--carry", "2", "--json").stderr
+
+
+def test_offline_shows_the_welfare_from_alpha_1_on(tmp_path: Path) -> None:
+    """Closed forms: the optimum of these totals is (9, 7) at alpha 1, and 83/11 for every arm at inf."""
+    (tmp_path / "t.csv").write_text("context,jazz,rock\na,8,3\nb,2,6\n")
+    answer = run("offline", str(tmp_path / "t.csv"), "--output", str(tmp_path))
+    assert answer.exit_code == 0, answer.output
+    rows = {line.split()[0]: line.split() for line in answer.stdout.splitlines() if line.strip()}
+    assert [alpha for alpha in rows if alpha in ("0", "0.5", "0.9", "1", "2", "inf")] == [
+        "0",
+        "0.5",
+        "0.9",
+        "1",
+        "2",
+        "inf",
+    ]
+    assert (rows["1"][1], rows["2"][1], rows["inf"][1]) == ("7.9373", "7.8750", "7.5455")
+    words = " ".join(answer.stdout.split())
+    assert "No split is worth more than value + gap, or has a welfare above welfare + gap from alpha 1 on." in words
+    optima = json.loads((tmp_path / "offline.json").read_text())["optima"]
+    assert [each["alpha"] for each in optima] == [0.0, 0.5, 0.9, 1.0, 2.0, "inf"]
+    assert optima[-1]["welfare"] == pytest.approx(83 / 11, rel=1e-9)
+    assert all(0.0 <= each["welfare_gap"] <= 1e-8 for each in optima)
+    assert (tmp_path / "distributions-inf.csv").exists()
+    alone = run("offline", str(tmp_path / "t.csv"), "--alpha", "inf").stdout
+    assert "No split has a welfare above welfare + gap." in " ".join(alone.split())
 
 
 def test_simulate_reports_that_there_is_no_gap(tmp_path: Path) -> None:

@@ -314,3 +314,37 @@ def test_doctor_writes_no_files_without_a_folder(
     assert "nothing must be corrected" in answer.stdout
     assert "Page:" not in answer.stdout
     assert left_behind(tmp_path) == []
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("alpha", ["1", "inf"])
+def test_evaluate_shows_the_welfare_from_alpha_1_on(alpha: str, log_file: Path, tmp_path: Path) -> None:
+    given = ["--context", "who", "--replicates", "100", "--policy", "uniform", "--policy", "alpha-fair-adaptive"]
+    answer = run("evaluate", str(log_file), *given, "--alpha", alpha, "--output", str(tmp_path))
+    assert answer.exit_code == 0, answer.output
+    assert "welfare" in answer.stdout
+    assert "alpha performance" not in answer.stdout
+    numbers = json.loads((tmp_path / "evaluate.json").read_text())
+    assert numbers["alpha"] == ("inf" if alpha == "inf" else 1.0)
+    log = Log.from_table(log_file, context="who")
+    expected = evaluate(log, np.full((log.n_contexts, log.n_arms), 1.0 / log.n_arms), float(alpha), n_replicates=100)
+    found = numbers["policies"]["uniform"]
+    assert found["welfare"] == expected.as_dict()["welfare"]
+    assert (found["alpha_performance"]["value"] is None) == (alpha == "inf")
+    assert numbers["policies"]["alpha-fair-adaptive, on the model"]["welfare"]["value"] > 1.0
+
+
+def test_frontier_runs_from_0_to_inf(log_file: Path, tmp_path: Path) -> None:
+    given = ["--context", "who", "--replicates", "100", "--output", str(tmp_path), "--least-share", "0.2"]
+    answer = run("frontier", str(log_file), *given)
+    assert answer.exit_code == 0, answer.output
+    numbers = json.loads((tmp_path / "frontier.json").read_text())
+    assert numbers["alphas"] == [*(k / 10 for k in range(10)), 0.99, 1.0, 2.0, 5.0, "inf"]
+    assert numbers["points"][-1]["held_out"]["alpha"] == "inf"
+    assert len(numbers["curves"]["welfare"]["value"]) == 15
+    assert np.all(np.diff(numbers["curves"]["jain_index"]["value"]) > -0.02)
+    alone = run("frontier", str(log_file), *given, "--alpha", "inf")
+    assert alone.exit_code == 0, alone.output
+    assert "The welfare of the best fixed policy would have been at most" in " ".join(alone.stdout.split())
+    regret = json.loads((tmp_path / "frontier.json").read_text())["regret"]
+    assert (regret["alpha"], regret["measure"]) == ("inf", "welfare")

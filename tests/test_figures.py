@@ -281,8 +281,27 @@ def test_refusals() -> None:
         figures.overview([trace("a", n_arms=4), trace("b", n_arms=3)], ALPHA)
     with pytest.raises(ValueError, match="arm_labels must be 6 names; got 2"):
         figures.overview([trace("a")], ALPHA, arm_labels=["x", "y"])
-    with pytest.raises(ValueError, match="alpha must be in"):
-        figures.overview([trace("a")], 1.0)
+    with pytest.raises(ValueError, match="alpha must be a number of at least 0, or inf; got -1"):
+        figures.overview([trace("a")], -1.0)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, float("inf")])
+def test_the_first_panel_shows_the_welfare_from_alpha_1_on(alpha: float) -> None:
+    run = trace("a")
+    panel = figures.overview([run], alpha).axes[0]
+    assert panel.get_title(loc="left") == "Welfare: what each arm would earn if all earned alike"
+    assert panel.get_yscale() == "linear"
+    (drawn,) = (each for each in panel.get_lines() if each.get_gid() == "a")
+    np.testing.assert_allclose(np.asarray(drawn.get_ydata()), metrics.welfare(run.accounts, alpha))
+
+
+def test_an_axis_of_alpha_reaches_from_0_to_inf() -> None:
+    np.testing.assert_allclose(figures.alpha_positions([0.0, 0.5, 1.0, 5.0, np.inf]), [0.0, 1 / 3, 0.5, 5 / 6, 1.0])
+    axes = Figure().subplots()
+    figures.alpha_axis(axes)
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["0", "0.2", "0.5", "1", "2", "5", "\N{INFINITY}"]
+    figures.alpha_axis(axes, last=0.9)
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["0", "0.2", "0.5"]
 
 
 def test_labels_in_any_script_are_drawn_or_numbered(tmp_path: Path) -> None:

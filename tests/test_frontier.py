@@ -433,3 +433,20 @@ def test_a_log_without_information_gives_no_regret_bound() -> None:
     assert found.verdict == "do not use"
     assert np.isnan(found.at_most)
     assert str(found) == "This log does not bound the difference between the best fixed policy and the logged run."
+
+
+def test_the_regret_statement_is_in_welfare_from_alpha_1_on() -> None:
+    stream = streams.ratings(8000, 3, 4, seed=1)
+    log = simulate(Uniform(3, 4, feedback="bandit"), stream, log=True).log
+    assert log is not None
+    accounts = 1.0 + np.bincount(log.arms, log.rewards, minlength=4)
+    for alpha in (1.0, 2.0, np.inf):
+        found, best = (
+            regret(log, alpha, n_replicates=200),
+            offline_optimum(context_reward_totals(stream), alpha).welfare,
+        )
+        assert found.measure == "welfare"
+        assert found.achieved == pytest.approx(metrics.welfare(accounts, alpha))
+        assert best - found.achieved <= found.at_most <= 0.5 * found.achieved
+        assert str(found).startswith("The welfare of the best fixed policy would have been at most")
+    assert regret(log, 0.5, n_replicates=200).measure == "alpha_performance"

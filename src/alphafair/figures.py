@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES
@@ -45,6 +45,7 @@ MOST_POINTS = 300  # of a line
 
 WIDTH, HEIGHT = 7.2, 4.2  # of a report's figure, in inches, as are the margins below
 MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 0.78, 0.12, 0.58
+ALPHA_TICKS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, math.inf)
 GUIDE: Dashes = (0, (5.0, 2.0))  # the line style of the optimum and of limits
 
 USUAL_FONT = "DejaVu Sans"  # comes with Matplotlib
@@ -119,12 +120,14 @@ def overview(
 ) -> Figure:
     """Compare several runs: alpha-performance and Jain's index over the rounds, and each arm's share of all reward.
 
+    From alpha = 1 on the first panel shows the welfare instead of alpha-performance.
+
     Parameters
     ----------
     traces
         Runs over the same arms, in the order to draw them; simulate them with `record_every`.
     alpha
-        The fairness exponent of alpha-performance.
+        Fairness, 0 to inf, of alpha-performance and welfare.
     arm_labels
         Names of the arms. By default they are numbered from 0.
     groups
@@ -159,22 +162,28 @@ def overview(
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
         margin = 0.04 + widest(figure, titles)  # beside each of the two panels
         width = (RIGHT - LEFT - 0.05) / 2 - margin
+        worth = (f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)")
+        if alpha >= 1.0:
+            worth = (f"Welfare: what each {unit} would earn if all earned alike", "welfare (reward)")
         for left, title, words in (
-            (LEFT, f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)"),
+            (LEFT, *worth),
             (RIGHT - margin - width, "Jain's index: how equally", f"Jain's index (1: all {unit}s alike)"),
         ):
             axes = figure.add_axes((left, 0.50, width, 0.37))
             axes.set(title=title, ylabel=words)
             for number, trace in enumerate(traces):
                 if left == LEFT:
-                    curve = metrics.alpha_performance(trace, alpha, groups=resolved)
+                    measure = metrics.alpha_performance if alpha < 1.0 else metrics.welfare
+                    curve = measure(trace, alpha, groups=resolved)
                 else:
                     curve = metrics.jain_index(trace, groups=resolved)
                 place = (number, len(traces))
                 line(axes, trace.rounds, curve, styles[number], dashes(trace.feedback), titles[number], place)
             over_rounds(axes, n_rounds)
-            if left == LEFT:
+            if left == LEFT and alpha < 1.0:
                 fair_scale(axes, alpha, n_arms)
+            elif left == LEFT:
+                axes.set_ylim(bottom=0.0)
             else:
                 axes.set_ylim(0.0, 1.02)
             label_ends(axes, titles, styles)
@@ -218,6 +227,25 @@ def fair_scale(axes: Axes, alpha: float, n_arms: int) -> None:
     axes.set_yticks(ticks, [f"{value:,.10g}" for value in ticks])
     axes.yaxis.set_minor_locator(NullLocator())
     axes.text(0.02, 0.96, "equal heights are equal rewards", transform=axes.transAxes, va="top", style="italic")
+
+
+def alpha_positions(alphas: ArrayLike) -> Vector:
+    """The positions of alphas on an axis from 0 to inf: alpha/(1 + alpha), so that 1 is in the middle and inf at 1.
+
+    >>> alpha_positions([0.0, 1.0, math.inf]).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    with np.errstate(invalid="ignore"):  # inf/inf
+        values = np.asarray(alphas, dtype=np.float64)
+        return np.where(np.isinf(values), 1.0, values / (1.0 + values))
+
+
+def alpha_axis(axes: Axes, last: float = math.inf) -> None:
+    """Label an x axis of `alpha_positions`, from 0 to the last alpha."""
+    ticks = [alpha for alpha in ALPHA_TICKS if alpha <= last]
+    labels = ["\N{INFINITY}" if alpha == math.inf else f"{alpha:g}" for alpha in ticks]
+    axes.set_xticks(alpha_positions(ticks), labels)
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _roundest(low: float, value: float, high: float) -> float:

@@ -44,7 +44,6 @@ Available = Annotated[
         help="The log's column of lists of available arms, if it exists; '' if all arms were always available.",
     ),
 ]
-Alpha = Annotated[float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")]
 Confidence = Annotated[float, typer.Option(metavar="X", help="Confidence level of the intervals.")]
 Replicates = Annotated[int, typer.Option(metavar="N", help="Number of bootstrap replicates.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap and of the draws of policies that learn.")]

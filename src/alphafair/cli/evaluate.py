@@ -12,8 +12,9 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
-from alphafair.cli._shared import AsJson
+from alphafair.cli._shared import Alpha, AsJson
 from alphafair.errors import InvalidArgument
+from alphafair.formatting import json_alpha
 
 if TYPE_CHECKING:
     from alphafair.evaluation.estimates import Measured
@@ -43,7 +44,7 @@ def command(
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
     available: _logs.Available = "available",
-    alpha: _logs.Alpha = 0.9,
+    alpha: Alpha = 0.9,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     estimator: Annotated[
@@ -92,18 +93,23 @@ def command(
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
     assumed = [f"{name} assumes that {each.assumes}." for name, each in found.items() if isinstance(each, Learned)]
+    worth = "alpha performance" if alpha < 1.0 else "welfare"
     page = LogPage(
         name="evaluate",
         title="What policies would have earned",
         lead=f"What policies would have earned on {sizes} of {log.name}, at alpha {alpha:g}",
-        headings=("policy", "alpha performance", "Jain's index", "reward per round", "least share", "worth", "verdict"),
+        headings=("policy", worth, "Jain's index", "reward per round", "least share", "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
         caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
         "number of the policy's own rounds with as much information.",
         sentences=[*reasons, *assumed, *unaffected],
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.command_line(),
-        numbers={"log": log.name, "alpha": alpha, "policies": {name: each.as_dict() for name, each in found.items()}},
+        numbers={
+            "log": log.name,
+            "alpha": json_alpha(alpha),
+            "policies": {name: each.as_dict() for name, each in found.items()},
+        },
     )
     notes = (f"{log.name}: {sizes}", f"intervals at {confidence:.0%}")
     _logs.show(page, partial(draw_policies, found, notes), output, as_json)
@@ -210,9 +216,10 @@ def _row(name: str, found: Any) -> list[str]:
 
     learned = isinstance(found, Learned)
     worth = found.n_rounds if learned else found.effective_sample_size
+    fewer = learned and found.how == "replay"  # rounds, so sums are not comparable
     return [
         name,
-        "-" if learned and found.how == "replay" else interval(found.alpha_performance),  # of fewer rounds
+        "-" if fewer else interval(found.alpha_performance if found.alpha < 1.0 else found.welfare),
         interval(found.jain_index, "{:.3f}"),
         interval(found.reward_per_round),
         interval(found.least_share, "{:.2%}"),

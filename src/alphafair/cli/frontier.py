@@ -12,6 +12,13 @@ from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 from alphafair.cli._shared import AsJson
 
+CURVES = {
+    "welfare": "welfare",
+    "average_reward": "average reward",
+    "jain_index": "Jain's index",
+    "least_share": "least share",
+    "greatest_share": "greatest share",
+}
 OPTIMA = {
     "realised": "the rewards of all arms in these rounds, including chance",
     "expected": "the expected rewards of all arms in these rounds' contexts",
@@ -28,7 +35,7 @@ def command(
     available: _logs.Available = "available",
     alpha: Annotated[
         list[float] | None,
-        typer.Option(metavar="X", help="A point of the curve; may be repeated. Default: eleven points from 0 to 0.99."),
+        typer.Option(metavar="X", help="A point of the curve; may be repeated. Default: fifteen points from 0 to inf."),
     ] = None,
     least_share: Annotated[
         float | None,
@@ -68,12 +75,13 @@ def command(
     from alphafair.evaluation import LogFile, frontier
     from alphafair.evaluation.estimates import plain
     from alphafair.evaluation.log_pages import LogPage, draw_frontier
+    from alphafair.evaluation.price import ALPHAS
     from alphafair.values import Interval
 
     validate.choice("--optimum", optimum, OPTIMA)
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     file = LogFile(log, **columns, user=user, available=available or None)
-    alphas = sorted({validate.alpha(value) for value in alpha or [*(k / 10 for k in range(10)), 0.99]})
+    alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
     groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "groups": groups}
     found = frontier(file, alphas, optimum=optimum, **settings, progress=True)
@@ -87,7 +95,7 @@ def command(
     sizes = _logs.sizes(file, groups)
     sentences = [_answer(question, *answer) for question, answer in answers.items()]
     doubts = [f"The verdict is {found.verdict}: {'; '.join(found.reasons)}."] if found.reasons else []
-    curves = {name: found.curve(name) for name in ("average_reward", "jain_index", "least_share", "greatest_share")}
+    curves = {name: found.curve(name) for name in CURVES}
     written = {"jain_index": "{:.3f}", "least_share": "{:.2%}", "greatest_share": "{:.2%}"}
     rows = []
     for k, value in enumerate(alphas):
@@ -100,7 +108,7 @@ def command(
         name="frontier",
         title="What fairness costs",
         lead=f"What each step of fairness costs on {sizes} of {log.name}",
-        headings=("alpha", "average reward", "Jain's index", "least share", "greatest share"),
+        headings=("alpha", *CURVES.values()),
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
         f"{confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",

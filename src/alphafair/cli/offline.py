@@ -9,9 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
-from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, make_folder, plain_table, read_rounds
+from alphafair.cli._shared import (
+    ALPHA_HELP,
+    Arms,
+    AsJson,
+    Context,
+    RewardRange,
+    Time,
+    make_folder,
+    plain_table,
+    read_rounds,
+)
 from alphafair.extras import polars as pl
-from alphafair.formatting import counted, exact, fitting
+from alphafair.formatting import counted, exact, fitting, json_alpha
 
 
 def command(
@@ -25,7 +35,9 @@ def command(
     arm: Arms = None,
     time: Time = None,
     reward_range: RewardRange = None,
-    alpha: Annotated[list[float] | None, typer.Option(metavar="X", help="Fairness in [0, 1); may be repeated.")] = None,
+    alpha: Annotated[
+        list[float] | None, typer.Option(metavar="X", help=f"Fairness, {ALPHA_HELP}; may be repeated.")
+    ] = None,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Relative gap at which to stop.")] = 1e-9,
@@ -40,14 +52,14 @@ def command(
     """Compute the fair optimum in hindsight.
 
     All rewards are known. Rows of the same context are added up, so the table may have one row per context or one row
-    per round, in any order. By default it is solved for alpha 0, 0.5, 0.9 and 0.99. With --output, the distributions
-    are written as one CSV per alpha. With --groups, rewards are reported by group.
+    per round, in any order. By default it is solved for alpha 0, 0.5, 0.9, 1, 2 and inf. With --output, the
+    distributions are written as one CSV per alpha. With --groups, rewards are reported by group.
     """
     from alphafair import figures, metrics, validate
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
     from alphafair.tables import escape_labels
 
-    alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 0.99)))
+    alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 1.0, 2.0, math.inf)))
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
     stream = read_rounds(table, context, arm, time, reward_range, most=math.inf)
     totals = context_reward_totals(stream)
@@ -70,9 +82,11 @@ def command(
             pl.DataFrame(columns).write_csv(path)
         found.append(
             {
-                "alpha": value,
+                "alpha": json_alpha(value),
                 "value": best.value,
                 "gap": best.gap,
+                "welfare": best.welfare,
+                "welfare_gap": best.welfare_gap,
                 "certified": best.certified,
                 "jain_index": metrics.jain_index(best.accounts, groups=groups),
                 "average_reward": metrics.average_reward(best.accounts),
@@ -101,19 +115,30 @@ def command(
 def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str, unit: str) -> None:
     from rich.console import Console
 
+    from alphafair import validate
+
     console = Console(highlight=False)
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {who}\n")
+    steep = [validate.alpha(row["alpha"]) >= 1.0 for row in found]  # where the welfare takes the place of the value
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
+    worth = "\nvalue" if not any(steep) else "\nwelfare" if all(steep) else "value or\nwelfare"
     rewards = ("average\nreward", "least\nreward", "greatest\nreward")
-    for heading in ("\nvalue", "certified\ngap", "Jain's\nindex", *rewards):
+    for heading in (worth, "certified\ngap", "Jain's\nindex", *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in found:
+    for row, in_welfare in zip(found, steep, strict=True):
         sums = row["accounts"].values()
-        gap = f"{row['gap']:.1e}" + ("" if row["certified"] else " (!)")
-        earned = (fitting(value, 2) for value in (row["average_reward"], min(sums), max(sums)))
-        table.add_row(exact(row["alpha"]), fitting(row["value"], 4), gap, f"{row['jain_index']:.4f}", *earned)
+        value, gap = row["value"], row["gap"]
+        if in_welfare:
+            value, gap = row["welfare"], row["welfare"] * row["welfare_gap"]
+        mark = "" if row["certified"] else " (!)"
+        earned = (fitting(each, 2) for each in (row["average_reward"], min(sums), max(sums)))
+        alpha = exact(validate.alpha(row["alpha"]))
+        table.add_row(alpha, fitting(value, 4), f"{gap:.1e}{mark}", f"{row['jain_index']:.4f}", *earned)
     console.print(table)
-    console.print(f"\n{rivals} is worth more than value + gap. Rewards include an initial 1 per {unit}.")
+    bounds = [] if all(steep) else ["is worth more than value + gap"]
+    if any(steep):
+        bounds.append(f"has a welfare above welfare + gap{'' if all(steep) else ' from alpha 1 on'}")
+    console.print(f"\n{rivals} {', or '.join(bounds)}. Rewards include an initial 1 per {unit}.")
     if not all(row["certified"] for row in found):
         console.print("(!) the gap is larger than --tolerance; the value is correct to within the gap.")

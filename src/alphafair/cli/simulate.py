@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphafair.cli._groups import GroupsFile, PullFloor, group_settings, read_groups
-from alphafair.cli._shared import Arms, AsJson, Context, RewardRange, Time, output_folder, plain_table, read_rounds
+from alphafair.cli._shared import (
+    Alpha,
+    Arms,
+    AsJson,
+    Context,
+    RewardRange,
+    Time,
+    output_folder,
+    plain_table,
+    read_rounds,
+)
 from alphafair.errors import InvalidArgument
-from alphafair.formatting import amount, counted, fixed
+from alphafair.formatting import amount, counted, fixed, json_alpha
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +49,8 @@ def command(
     stream: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="A synthetic stream: ratings, drifting-ratings, greedy-trap or impossibility."
+            metavar="NAME",
+            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility.",
         ),
     ] = "ratings",
     data: Annotated[
@@ -56,9 +68,13 @@ def command(
         int, typer.Option(metavar="N", help="Contexts of a synthetic stream; impossibility has 2.")
     ] = 33,
     arms: Annotated[int, typer.Option(metavar="N", help="Arms of a synthetic stream; impossibility has 2.")] = 19,
-    alpha: Annotated[
-        float, typer.Option(metavar="X", help="Fairness in [0, 1): 0 is efficiency, toward 1 equality.")
-    ] = 0.9,
+    alpha: Alpha = 0.9,
+    period: Annotated[
+        int | None, typer.Option(metavar="N", help="Start a new period of all policies every so many rounds.")
+    ] = None,
+    carry: Annotated[
+        float | None, typer.Option(metavar="X", help="The part of every account that a new period keeps; default: 0.5.")
+    ] = None,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="The seed of the stream and of the policies' draws.")] = 0,
@@ -75,7 +91,8 @@ def command(
 
     Every policy plays the same rounds, synthetic or your own, with the same random numbers. A policy that supports full
     information and bandit feedback is simulated with both. With --groups all results are by group, and policies that
-    accept groups are fair to them and keep their floors.
+    accept groups are fair to them and keep their floors. Results are in alpha-performance below alpha 1 and in welfare
+    from 1 on. With --period, welfare is that of a period, on average, and so is the optimum.
     """
     from alphafair import figures, validate
     from alphafair.algorithms import POLICIES
@@ -86,6 +103,11 @@ def command(
     for name, size in sizes.items():
         validate.integer(f"--{name}", size, low=1)
     validate.integer("--seed", seed, low=0)
+    if period is not None:
+        validate.integer("--period", period, low=1)
+    elif carry is not None:
+        raise InvalidArgument("--carry", "given with --period", carry, "Pass --period N as well.")
+    carry = validate.number("--carry", 0.5 if carry is None else carry, low=0.0, high=1.0)
     if record_every is not None:
         validate.integer("--record-every", record_every, low=1)
     _refuse_misplaced(ctx, data)
@@ -96,23 +118,34 @@ def command(
     groups = read_groups(groups_file, played.arm_labels, played.n_arms, pull_floor)
     folder = output_folder(output, as_json)
     every = record_every or max(1, played.n_rounds // 200)
-    made = [policy for kind in kinds for policy in variants(kind, played, alpha, groups)]
-    policies, traces = _simulate_all(made, played, seed, every)
-    scores = hindsight(played, alpha, groups)
+    made = []
+    for kind in kinds:
+        try:
+            made += variants(kind, played, alpha, groups)
+        except InvalidArgument as error:
+            if policy or error.argument != "alpha":
+                raise
+            typer.echo(f"left out: {error}", err=True)
+    options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry}
+    policies, traces = _simulate_all(made, played, options)
+    scores = hindsight(played, alpha, groups, period)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
         "contexts": played.n_contexts,
         "arms": played.n_arms,
-        "alpha": alpha,
+        "alpha": json_alpha(alpha),
         "seed": seed,
+        **({} if period is None else {"period": period, "carry": carry}),
         **group_settings(groups),
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores, groups) for trace in traces],
         "certificates": list(certificates(policies, traces, played, alpha, groups, scores)),
-        "bounds_in_expectation": list(bounds_in_expectation(policies, alpha, groups, scores)),
+        "bounds_in_expectation": [],
     }
-    text = json.dumps(results, indent=2)
+    if alpha < 1.0 and period is None:
+        results["bounds_in_expectation"] = list(bounds_in_expectation(policies, alpha, groups, scores))
+    text = json.dumps(results, indent=2, allow_nan=False)
     saved = ""
     if folder is not None:
         (folder / "results.json").write_text(text + "\n", encoding="utf-8")
@@ -152,7 +185,7 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     from alphafair import streams, validate
     from alphafair.run import accepted
 
-    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__}
+    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
     synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
     maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
     offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}
@@ -177,54 +210,82 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups
         yield make(kind, stream.n_contexts, stream.n_arms, {**settings, **choice})
 
 
-def measure(trace: Trace, alpha: float, scores: Mapping[str, float] | None, groups: ArmGroups) -> dict[str, Any]:
-    """The row of a run in the table and in results.json."""
+def measure(trace: Trace, alpha: float, scores: Mapping[str, Any] | None, groups: ArmGroups) -> dict[str, Any]:
+    """The row of a run in the table and in results.json; welfare is that of a period where there are periods."""
+    import numpy as np
+
     from alphafair import metrics
 
     shares = metrics.shares(trace.final, groups=groups)
-    achieved = metrics.alpha_performance(trace.final, alpha, groups=groups)
+    performance = None if alpha == math.inf else metrics.alpha_performance(trace.final, alpha, groups=groups)
+    books = [1.0 + period.rewards for period in trace.periods] or [trace.final]
+    welfare = float(np.mean([metrics.welfare(accounts, alpha, groups=groups) for accounts in books]))
+    achieved = performance if scores is not None and scores["measure"] == "alpha_performance" else welfare
     return {
         "policy": trace.policy,
         "feedback": str(trace.feedback),
-        "alpha_performance": achieved,
+        "alpha_performance": performance,
+        "welfare": welfare,
         "gap_closed": gap_closed(achieved, scores),
         "jain_index": metrics.jain_index(trace.final, groups=groups),
         "average_reward": metrics.average_reward(trace.final, groups=groups),
         "least_share": float(shares.min()),
         "greatest_share": float(shares.max()),
+        **({"least_share_of_periods": least_share(books, groups)} if trace.periods else {}),
     }
 
 
-def hindsight(stream: Stream, alpha: float, groups: ArmGroups) -> dict[str, Any] | None:
+def least_share(books: Sequence[Any], groups: ArmGroups) -> float:
+    """The least share within a period, averaged over the periods."""
+    import numpy as np
+
+    from alphafair import metrics
+
+    return float(np.mean([metrics.shares(accounts, groups=groups).min() for accounts in books]))
+
+
+def hindsight(stream: Stream, alpha: float, groups: ArmGroups, period: int | None = None) -> dict[str, Any] | None:
     """The scores of uniform play and of the best fixed policy that keeps the floors, and the gap between them.
 
-    None where rewards are negative, since alpha-performance is not defined for them.
+    Scores are alpha-performances, or from alpha = 1 on and with periods welfares; of a period, averages over the
+    periods, each with its own best policy. None where rewards are negative, since neither is defined for them.
     """
     import numpy as np
 
     from alphafair import metrics
-    from alphafair.offline import context_reward_totals, offline_optimum
+    from alphafair.offline import context_reward_totals, offline_optimum, present_arms
 
     if stream.reward_table.min() < 0.0:
         return None
-    totals = context_reward_totals(stream)
-    n_present = np.array([stream.present(t).sum() for t in (0, *stream.epochs)])
-    shares = np.repeat(1.0 / n_present, stream.n_contexts)
-    best, uniform = offline_optimum(totals, alpha, groups=groups), 1.0 + shares @ totals
+    length = stream.n_rounds if period is None else period
+    in_welfare = alpha >= 1.0 or period is not None
+    rows = []
+    for totals, present in zip(
+        context_reward_totals(stream, period=length), present_arms(stream, period=length), strict=True
+    ):
+        shares = np.repeat(1.0 / present.sum(axis=1), stream.n_contexts)
+        best, uniform = offline_optimum(totals, alpha, groups=groups), 1.0 + shares @ totals
+        optimum, gap = (best.welfare, best.welfare * best.welfare_gap) if in_welfare else (best.value, best.gap)
+        measure = metrics.welfare if in_welfare else metrics.alpha_performance
+        to_close = metrics.gap_to_close(optimum, uniform, alpha, groups=groups, in_welfare=in_welfare)
+        rows.append((optimum, gap, measure(uniform, alpha, groups=groups), to_close))
+    optimum, gap, floor, to_close = (float(each) for each in np.mean(rows, axis=0))
+    sure = 1.0 - (gap + 1e-9 * abs(optimum)) / max(optimum - floor, 1e-300)  # less what is not certified, and rounding
     return {
-        "optimum": best.value,
-        "gap": best.gap,
-        "uniform": metrics.alpha_performance(uniform, alpha, groups=groups),
-        "gap_to_close": metrics.gap_to_close(best.value, uniform, alpha, groups=groups),
-        "has_gap": metrics.has_gap(best.value, uniform, alpha, certified=best.gap, groups=groups),
+        "measure": "welfare" if in_welfare else "alpha_performance",
+        "optimum": optimum,
+        "gap": gap,
+        "uniform": floor,
+        "gap_to_close": to_close,
+        "has_gap": sure * to_close >= metrics.LEAST_GAP,
     }
 
 
-def gap_closed(achieved: float, scores: Mapping[str, float] | None) -> float | None:
+def gap_closed(achieved: float | None, scores: Mapping[str, Any] | None) -> float | None:
     """The share of the gap between uniform play and the optimum; None where there is no gap to close."""
-    if scores is None or not scores["has_gap"]:
+    if scores is None or achieved is None or not scores["has_gap"]:
         return None
-    share = (achieved - scores["uniform"]) / (scores["optimum"] - scores["uniform"])
+    share: float = (achieved - scores["uniform"]) / (scores["optimum"] - scores["uniform"])
     return round(share, 9) + 0.0  # uniform play closes 0, not -1e-15
 
 
@@ -260,49 +321,72 @@ def certificates(
     scores: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """The certificates of policies with full information that can bound their own regret, without the optimum."""
+    import numpy as np
+
     from alphafair import metrics
-    from alphafair.offline import context_reward_totals
+    from alphafair.offline import context_reward_totals, present_arms
 
     for policy, trace in zip(policies, traces, strict=True):
         if policy.surrogate_regret_bound is None:
             continue  # it has no bound for a single run
-        seen = metrics.certificates(context_reward_totals(stream), trace, alpha, groups=groups)
-        bound = metrics.regret_certificate(policy)
+        named = {"policy": policy.name, "feedback": str(policy.feedback)}
+        if alpha < 1.0 and not trace.periods:
+            seen = metrics.certificates(context_reward_totals(stream), trace, alpha, groups=groups)
+            bound = metrics.regret_certificate(policy)
+            yield {
+                **named,
+                "regret_bound": bound,
+                "regret_bound_vacuous": is_vacuous(bound, alpha, groups, scores),
+                "optimum_at_most": seen.optimum,
+                "standard_regret_at_most": seen.standard_regret,
+                "ratio_at_most": seen.performance_ratio,
+                "welfare_at_most": seen.welfare,
+                "welfare_ratio_at_most": seen.welfare_ratio,
+                "vacuous": seen.vacuous,
+            }
+            continue
+        length = stream.n_rounds
+        played = [(trace.final, policy.accounts)]
+        if trace.periods:
+            length = trace.periods[0].last
+            played = [(1.0 + period.rewards, period.accounts) for period in trace.periods]
+        tables = context_reward_totals(stream, period=length), present_arms(stream, period=length)
+        bounds = [
+            metrics.certificates(totals, accounts, alpha, groups=groups, present=present, prices=prices)
+            for totals, present, (accounts, prices) in zip(*tables, played, strict=True)
+        ]
+        at_most, achieved = np.mean([(each.welfare, each.welfare / each.welfare_ratio) for each in bounds], axis=0)
         yield {
-            "policy": policy.name,
-            "feedback": str(policy.feedback),
-            "regret_bound": bound,
-            "regret_bound_vacuous": is_vacuous(bound, alpha, groups, scores),
-            "optimum_at_most": seen.optimum,
-            "standard_regret_at_most": seen.standard_regret,
-            "ratio_at_most": seen.performance_ratio,
-            "vacuous": seen.vacuous,
+            **named,
+            "welfare_at_most": float(at_most),
+            "welfare_ratio_at_most": float(at_most / achieved),
+            "vacuous": all(each.vacuous for each in bounds),
         }
 
 
 def _simulate_all(
-    policies: Sequence[Policy], stream: Stream, seed: int, record_every: int
+    policies: Sequence[Policy], stream: Stream, options: Mapping[str, Any]
 ) -> tuple[list[Policy], list[Trace]]:
     """The policies in their final states, and their traces."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from alphafair.lab.plan import Simulation
     from alphafair.lab.runner import run_tasks
     from alphafair.progress import progress_bar
+    from alphafair.run import simulate
 
-    tasks = {str(k): Simulation(policy, stream, seed, record_every) for k, policy in enumerate(policies)}
+    tasks = {str(k): partial(simulate, policy, stream, **options) for k, policy in enumerate(policies)}
     found = {}
     with progress_bar() as bar, ThreadPoolExecutor(max_workers=1) as executor:
         task = bar.add_task("Simulating", total=len(tasks))
         for name, result in run_tasks(tasks, executor):
             found[name] = result
             bar.advance(task)
-    done = [found[name] for name in tasks]
-    return [policy for _, _, policy in done], [trace for trace, _, _ in done]
+    return list(policies), [found[name] for name in tasks]
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is formatted
     "alpha_performance": ("alpha\nperformance", partial(fixed, decimals=2)),
+    "welfare": ("\nwelfare", amount),
     "gap_closed": ("gap\nclosed", "{:.0%}".format),
     "jain_index": ("Jain's\nindex", partial(fixed, decimals=3)),
     "average_reward": ("average\nreward", amount),
@@ -313,15 +397,18 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how 
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
+    from alphafair import validate
+
     sizes = ", ".join(counted(results[noun], noun.removesuffix("s")) for noun in ("rounds", "contexts", "arms"))
     groups = results.get("groups", {})
     n_groups = len(dict.fromkeys(groups.get("labels") or range(results["arms"])))
     sizes += f" in {counted(n_groups, 'group')}" if groups.get("labels") else ""
     console = Console(highlight=False)
-    console.print(
-        f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {results['alpha']:g}, seed {results['seed']}\n"
-    )
-    console.print(_table(results["policies"]))
+    alpha = validate.alpha(results["alpha"])
+    console.print(f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {alpha:g}, seed {results['seed']}\n")
+    by_period = "period" in results
+    in_welfare = by_period or alpha >= 1.0
+    console.print(_table(results["policies"], "alpha_performance" if in_welfare else "welfare"))
     alike = "" if len({*(groups.get("entitlements") or ())}) < 2 else ", though entitlements differ"
     console.print(
         "\n* the best of its column. Shares are of all reward; an equal share is "
@@ -331,19 +418,28 @@ def _report(results: Mapping[str, Any]) -> None:
     if results["hindsight"] is not None:
         gap = (
             "Gap closed: the share of the gap between uniform play, which scores {uniform:.2f}, and the best {rival} "
-            "in hindsight, which scores {optimum:.2f} (proved to within {gap:.1g})."
+            "in hindsight{each}, which scores {optimum:.2f} (proved to within {gap:.1g}){scores}."
         )
         none = (
-            "No gap to close: the best {rival} in hindsight, which scores {optimum:.2f} (proved to within {gap:.1g}), "
-            "is worth only {gap_to_close:.2%} more reward than uniform play, which scores {uniform:.2f}."
+            "No gap to close: the best {rival} in hindsight{each}, which scores {optimum:.2f} (proved to within "
+            "{gap:.1g}), is worth only {gap_to_close:.2%} more reward than uniform play, which scores "
+            "{uniform:.2f}{scores}."
         )
         sentence = gap if results["hindsight"]["has_gap"] else none
-        console.print(sentence.format(**results["hindsight"], rival=rival))
+        each = " of every period" if by_period else ""
+        unit = "welfare of a period, on average" if by_period else "welfare"
+        scores = f"; scores are the {unit}" if in_welfare else ""
+        console.print(sentence.format(**results["hindsight"], rival=rival, each=each, scores=scores))
     for certificate in results["certificates"]:
         sentence = (
             "\n[bold]Certificate of {policy} ({feedback}):[/bold] from this run alone, without a "
             "solver: no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
+        if in_welfare:
+            sentence = (
+                "\n[bold]Certificate of {policy} ({feedback}):[/bold] by what it saw in this run, without a solver, no "
+                "{rival} has a welfare above {welfare_at_most:.2f}, {welfare_ratio_at_most:.4f} times its own."
+            )
         if certificate["vacuous"]:
             sentence += " It is vacuous: no division of all available reward is worth as much."
         console.print(sentence.format(**certificate, rival=rival))
@@ -357,16 +453,17 @@ def _report(results: Mapping[str, Any]) -> None:
         console.print(sentence.format(**bound, rival=rival))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]], without: str) -> Table:
+    columns = {key: column for key, column in _COLUMNS.items() if key != without}
     table = plain_table()
     table.add_column("\npolicy", overflow="fold")
     table.add_column("\nfeedback")
-    for heading, _ in _COLUMNS.values():
+    for heading, _ in columns.values():
         table.add_column(heading, justify="right", no_wrap=True)
-    best = {key: max((row[key] for row in rows if row[key] is not None), default=None) for key in _COLUMNS}
+    best = {key: max((row[key] for row in rows if row[key] is not None), default=None) for key in columns}
     for row in rows:
         cells = [row["policy"], row["feedback"]]
-        for key, (_, text_of) in _COLUMNS.items():
+        for key, (_, text_of) in columns.items():
             text = "-" if row[key] is None else text_of(row[key])
             cells.append(f"[bold green]* {text}[/]" if row[key] is not None and row[key] == best[key] else text)
         table.add_row(*cells)

@@ -35,12 +35,14 @@ from alphafair.evaluation.intervals import Level
 from alphafair.evaluation.log_rows import Advance, AnyLog, check_log, cluster_count, folds_of, silent
 from alphafair.evaluation.optima import Survey, best_policy, logged_distributions, survey
 from alphafair.evaluation.reward_model import Model, divide, fit, model_totals
-from alphafair.formatting import clipped, number, percent
+from alphafair.formatting import clipped, json_alpha, number, percent
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
+from alphafair.math.utility import MOST_PLAYED
 from alphafair.values import Interval, Matrix, Vector
 
-METRICS = ("alpha_performance", "jain_index", "average_reward", "least_share", "greatest_share")
+METRICS = ("alpha_performance", "welfare", "jain_index", "average_reward", "least_share", "greatest_share")
 NAMED = ("logged", "uniform", "fair")  # policies that `evaluate_all` makes itself
+EXPONENTS = ("alpha", "safe")  # fields that are values of alpha
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 Verdict = Literal["trustworthy", "thin", "do not use"]
 FEWEST, FEW = 30.0, 200.0  # effective rounds: below the first there is no estimate, below the second it is thin
@@ -82,7 +84,8 @@ class Measured:
     accounts: Vector  # R, including the initial 1: per group where there are groups, else per arm
     cumulative_rewards: Vector  # per arm
     reward_per_round: Interval  # of all arms together, without the initial 1
-    alpha_performance: Interval
+    alpha_performance: Interval  # a sum of logarithms at alpha 1, negative above; NaN at inf, where it does not exist
+    welfare: Interval  # in units of reward, for every alpha
     jain_index: Interval
     average_reward: Interval
     least_share: Interval
@@ -98,7 +101,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimate(Measured):
-    """The estimate for a fixed policy, from a log of another; each of the five metrics is an `Interval`."""
+    """The estimate for a fixed policy, from a log of another; each of the six metrics is an `Interval`."""
 
     estimator: str
     confidence: float
@@ -128,7 +131,7 @@ def evaluate(
         The policy: (n_contexts, n_arms), rows that sum to 1. In rounds in which not all arms were available they are
         renormalised over those that were, and uniform over them where all of those have probability 0.
     alpha
-        The fairness parameter of alpha-performance.
+        Fairness, 0 to inf, of alpha-performance and welfare.
     estimator
         "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
         weights cut, "switch" doubly robust with the model alone where weights are large. docs/logs.md has the formulas.
@@ -279,8 +282,16 @@ class Resampled(NamedTuple):
         )
 
 
+def _performance(accounts: Any, alpha: float, groups: ArmGroups | None = None) -> Any:
+    """alpha-performance; NaN at inf."""
+    if alpha == math.inf:
+        return np.full(np.shape(accounts)[:-1], math.nan)
+    return metrics.alpha_performance(accounts, alpha, groups=groups)
+
+
 PLUG_IN: dict[str, Callable[..., Any]] = {  # functions of the accounts of groups, alpha and the groups
-    "alpha_performance": lambda accounts, alpha, groups=None: metrics.alpha_performance(accounts, alpha, groups=groups),
+    "alpha_performance": _performance,
+    "welfare": lambda accounts, alpha, groups=None: metrics.welfare(accounts, alpha, groups=groups),
     "jain_index": lambda accounts, alpha, groups=None: metrics.jain_index(accounts, groups=groups),
     "average_reward": lambda accounts, alpha, groups=None: metrics.average_reward(accounts),
     "least_share": lambda accounts, alpha, groups=None: metrics.shares(accounts).min(axis=-1),
@@ -302,12 +313,19 @@ def metric_intervals(
         return level(np.eye(len(accounts))[arm] - shares[arm])
 
     entitled_shares = metrics.shares(accounts / s)
-    by_marginal = level((accounts / s) ** -alpha)
+    levels = accounts / s
+    by_marginal = level(levels**-alpha if alpha < 1.0 else (levels / levels.min()) ** -alpha)
     by_deviation = level((entitled_shares - entitled_shares.mean()) / s)
-    found = {
-        "alpha_performance": intervals.smooth(
+    welfare = _welfare_interval(accounts, drawn, by_marginal, options)
+    if alpha < 1.0:
+        worth = intervals.smooth(
             performance(accounts, alpha, groups), performance(drawn, alpha, groups), by_marginal, corrected=True
-        ),
+        )
+    else:
+        worth = Interval(*(_performance_of_welfare(side, alpha, groups) for side in welfare))
+    found = {
+        "alpha_performance": worth,
+        "welfare": welfare,
         "jain_index": intervals.jain(accounts / s, drawn / s, by_deviation),
         "average_reward": intervals.smooth(
             average(accounts, alpha, groups), average(drawn, alpha, groups), level(np.ones_like(accounts))
@@ -318,12 +336,30 @@ def metric_intervals(
     return {name: each.clip(*possible(name, groups, alpha)) for name, each in found.items()}
 
 
+def _welfare_interval(accounts: Vector, drawn: Matrix, level: Level, options: Options) -> Interval:
+    """The interval of the welfare: of a smooth function of R, or of the least level where alpha is too steep."""
+    alpha, groups, s = options.alpha, options.groups, options.groups.entitlements
+    if alpha > MOST_PLAYED:
+        return intervals.least_level(accounts / s, drawn / s, level, PLUG_IN["welfare"](accounts, alpha, groups))
+    value, replicates = (PLUG_IN["welfare"](each, alpha, groups) for each in (accounts, drawn))
+    return intervals.smooth(value, replicates, level, corrected=True)
+
+
+def _performance_of_welfare(welfare: float, alpha: float, groups: ArmGroups) -> float:
+    """alpha-performance from the welfare, of which it is an increasing function; NaN at inf."""
+    s = groups.entitlements
+    if alpha == 1.0:
+        return float(s.sum() * np.log(welfare) + (s * np.log(s)).sum())
+    return math.nan if alpha == math.inf else float(s.sum() * welfare ** (1.0 - alpha) / (1.0 - alpha))
+
+
 def possible(metric: str, groups: ArmGroups, alpha: float) -> tuple[float, float]:
     """The range of a metric: accounts begin with 1 and never fall."""
     n = groups.n_groups
     start = float(PLUG_IN["alpha_performance"](np.ones(n), alpha, groups))
     return {
-        "alpha_performance": (start, math.inf),
+        "alpha_performance": (start, math.inf if alpha <= 1.0 else 0.0),
+        "welfare": (float(metrics.welfare(np.ones(n), alpha, groups=groups)), math.inf),
         "jain_index": (1.0 / n, 1.0),
         "average_reward": (1.0, math.inf),
         "least_share": (0.0, 1.0 / n),
@@ -342,13 +378,13 @@ def bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON: named tuples as objects, arrays as lists, and None for NaN and infinity."""
+    """A value for JSON: named tuples as objects, arrays as lists, None for NaN and infinity, "inf" for that alpha."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: json_alpha(each) if name in EXPONENTS else plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
     return value

@@ -9,7 +9,8 @@ least share are not smooth where arms earn nearly the same:
   interval for a binomial: (x - est)^2 <= z^2 (4 x v/n + 2 tr V^2/n^2), v the variance along d.
 - The least share s is below every arm's, so s <= min_i (s_i + k se_i) with a k that holds for all arms together that
   may be the least; and min_i (s_i - z se_i) is below it if that holds for the least arm alone (Chernozhukov,
-  Lee and Rosen, Intersection Bounds, Econometrica 81, 2013). The greatest share is treated in the same way.
+  Lee and Rosen, Intersection Bounds, Econometrica 81, 2013). The greatest share is treated in the same way, and
+  so is the welfare at alpha = inf, the least account.
 """
 
 from __future__ import annotations
@@ -97,6 +98,12 @@ def jain(earned: Vector, drawn: Matrix, level: Level) -> Interval:
     spread = np.sqrt(4.0 * max(0.0, squared - noise) * along + pure)
     value = 1.0 / (1.0 + max(0.0, squared - noise)) if noise > 0.5 * spread else plain
     return Interval(float(np.clip(value, low, high)), float(low), float(high))
+
+
+def least_level(levels: Vector, drawn: Matrix, level: Level, value: float) -> Interval:
+    """The least of several accounts, or a welfare near it, whichever account that is."""
+    low, high = _least(np.sqrt(levels), np.sqrt(drawn), level)
+    return Interval(value, min(max(low, 0.0) ** 2, value), max(high**2, value))
 
 
 def least_share(earned: Vector, drawn: Matrix, level: Level) -> Interval:

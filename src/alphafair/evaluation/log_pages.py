@@ -24,8 +24,9 @@ COLOUR = "#0072B2"
 WARNING = "#D55E00"
 MOST_ROWS = 40
 UNITS = {
+    "welfare": "welfare",
     "jain_index": "Jain's index",
-    "average_reward": "average of all cumulative rewards",
+    "average_reward": "average reward",
     "least_share": "least share",
     "greatest_share": "greatest share",
     "reward_per_round": "reward per round",
@@ -100,8 +101,10 @@ def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
             left, bottom = 0.75 + column * 3.45, 0.62 + (1 - row) * (panel + 0.12)
             axes = figure.add_axes((left / figures.WIDTH, bottom / 5.2, 2.55 / figures.WIDTH, (panel - 0.3) / 5.2))
             value, low, high = found.curve(metric)
-            axes.fill_between(found.alphas, low, high, color=COLOUR, alpha=0.22, linewidth=0.0)
-            axes.plot(found.alphas, value, color=COLOUR, marker="o", markersize=3.5)
+            places = figures.alpha_positions(found.alphas)
+            axes.fill_between(places, low, high, color=COLOUR, alpha=0.22, linewidth=0.0)
+            axes.plot(places, value, color=COLOUR, marker="o", markersize=3.5)
+            figures.alpha_axis(axes, float(found.alphas[-1]))
             if np.isnan(value).all():
                 axes.text(0.5, 0.5, "do not use", transform=axes.transAxes, ha="center", va="center", fontsize=8)
                 axes.set(xticks=[], yticks=[])

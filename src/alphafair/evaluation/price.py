@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,10 +26,11 @@ from alphafair.evaluation.estimators import ESTIMATORS, Scoring, score
 from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, most_reward
 from alphafair.evaluation.optima import best_policy, survey
 from alphafair.evaluation.reward_model import Cells, fit, model_totals, plausible_totals, robust_totals
+from alphafair.formatting import json_alpha
 from alphafair.groups import GroupsLike, arm_groups
 from alphafair.values import Interval, Matrix, Vector
 
-ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
+ALPHAS = (*(k / 10 for k in range(10)), 0.99, 1.0, 2.0, 5.0, math.inf)
 SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
 OPTIMA = ("realised", "expected")  # of which rewards
 N_DRAWS = 20  # of plausible rewards
@@ -81,6 +83,10 @@ class Frontier:
         return self.curve("alpha_performance")
 
     @property
+    def welfare(self) -> Interval:
+        return self.curve("welfare")
+
+    @property
     def jain_index(self) -> Interval:
         return self.curve("jain_index")
 
@@ -122,7 +128,11 @@ class Frontier:
             {"held_out": own.as_dict(), "flattered": other.as_dict()}
             for own, other in zip(self.held_out, self.flattered, strict=True)
         ]
-        about = {"alphas": self.alphas.tolist(), "optimum": self.optimum, "confidence": self.confidence}
+        about = {
+            "alphas": [json_alpha(alpha) for alpha in self.alphas.tolist()],
+            "optimum": self.optimum,
+            "confidence": self.confidence,
+        }
         return {**about, "verdict": self.verdict, "points": points}
 
 
@@ -148,7 +158,7 @@ def frontier(
         not depend on which others are available. `distributions` are tables that show arms as often once they are
         renormalised over the available ones.
     alphas
-        In increasing order. Costs are relative to the first, so begin with 0.
+        In increasing order, from 0 to inf. Costs are relative to the first, so begin with 0.
     optimum
         The optimum that the bands cover: "realised", the best fixed policy for the rewards of these very rounds,
         including chance, which regret is measured against; or "expected", the best fixed policy for the expected
@@ -214,22 +224,31 @@ def _plausible(earned: Matrix, same: Resampled, options: Options) -> dict[str, I
 
 
 class RegretStatement(NamedTuple):
-    """An upper bound on the difference between the best fixed policy and the logged run."""
+    """An upper bound on the difference between the best fixed policy and the logged run.
+
+    It is in alpha-performance below alpha = 1 and in welfare from 1 on; `measure` says in which.
+    """
 
     alpha: float
     confidence: float
-    achieved: float  # alpha-performance of the logged run
+    achieved: float  # by the logged run
     optimum_at_most: float
     at_most: float  # optimum_at_most - achieved, never below 0; NaN where the verdict is "do not use"
     verdict: Verdict
     vacuous: bool = False  # larger than if every round had paid the greatest reward of the log
+    measure: str = "alpha_performance"  # or "welfare"
 
     def __str__(self) -> str:
         if self.verdict == "do not use":
             return "This log does not bound the difference between the best fixed policy and the logged run."
         vacuous = " The bound is vacuous: every round would have to pay more than the greatest reward of the log."
+        best = (
+            "The welfare of the best fixed policy would have been"
+            if self.measure == "welfare"
+            else "The best fixed policy would have been worth"
+        )
         return (
-            f"The best fixed policy would have been worth at most {self.at_most:.4g} more than the {self.achieved:.4g} "
+            f"{best} at most {self.at_most:.4g} more than the {self.achieved:.4g} "
             f"achieved ({self.at_most / self.achieved:.2%}), with {self.confidence:.0%} confidence."
             f"{vacuous if self.vacuous else ''}"
         )
@@ -269,12 +288,16 @@ def _regret(same: Resampled, cells: Cells, log: AnyLog, options: Options) -> Reg
     """The statement that follows from the optimum of robust totals, resampled on the same rounds."""
     alpha, groups, confidence = options.alpha, options.groups, options.confidence
     one_sided = options._replace(confidence=max(2.0 * confidence - 1.0, 1e-3))  # a half has no interval of its own
-    most = same.estimate("dr", one_sided).alpha_performance.high
-    achieved = metrics.alpha_performance(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=groups)
+    measure = "alpha_performance" if alpha < 1.0 else "welfare"
+    most = getattr(same.estimate("dr", one_sided), measure).high
+    achieved = float(getattr(metrics, measure)(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=groups))
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
     total = groups.n_groups + log.n_rounds * most_reward(log)
-    vacuous = most > metrics.most_worth(total, log.n_arms, alpha, groups=groups)
-    return RegretStatement(alpha, confidence, achieved, most, at_most, same.verdict, vacuous)
+    if measure == "welfare":
+        limit = metrics.most_welfare(total, log.n_arms, groups=groups)
+    else:
+        limit = metrics.most_worth(total, log.n_arms, alpha, groups=groups)
+    return RegretStatement(alpha, confidence, achieved, most, at_most, same.verdict, most > limit, measure)
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:
