@@ -1,6 +1,6 @@
-"""Measure the two defaults of docs/alpha.md that have no proof, carry 1/2 and exponent 16: `python -m docs.measure_alpha`.
+"""Measure two defaults that have no proof, carry 1/2 and exponent 16: `python -m docs.measure_alpha`.
 
-Prints the two tables of the page. A cell is the percent of the gap between uniform play and the optimum that
+Prints the two tables of docs/alpha.md. A cell is the percent of the gap between uniform play and the optimum that
 `AlphaFairAdaptive` closes in welfare, with full information and with bandit feedback, as a mean over the seeds.
 """
 
@@ -57,9 +57,8 @@ def row(title: str, measure: Callable[[Stream, str, int], Iterator[float]], make
 
 
 def main() -> None:
-    print(
-        f"| stream, period | \u03b1 | {' | '.join(f'{carry:g}' for carry in CARRIES)} |\n|---|---|{'---|' * len(CARRIES)}"
-    )
+    print(f"| stream, period | \u03b1 | {' | '.join(f'{carry:g}' for carry in CARRIES)} |")
+    print(f"|---|---|{'---|' * len(CARRIES)}")
     for title, (period, make) in STREAMS.items():
         for alpha in (0.9, 1.0, 2.0):
 
