@@ -209,7 +209,7 @@ def test_vacuous_bounds_are_marked(tmp_path: Path) -> None:
     assert bound["regret_bound"] > best - metrics.approximation_factor(0.9) * 19 / 0.1
     assert bound["regret_bound_vacuous"]
     assert not any(each["vacuous"] for each in numbers["certificates"])
-    said = "It is vacuous so far: accounts begin with 1, so no run can be farther behind."
+    said = "It is vacuous so far: accounts start with 1, so no run can have a larger regret."
     assert said in " ".join(answer.stdout.split())
     assert "It is vacuous:" not in answer.stdout
 

@@ -96,4 +96,4 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
     failed = [f"{what}: {word}" for what, word in verdicts.items() if word != HOLDS]
     if verdicts:
         count = f"{len(verdicts) - len(failed)} of {len(verdicts)}"
-        console.print(f"Promises of the adaptive policy against adversaries that hold: {count}.", *failed, sep="\n")
+        console.print(f"Guarantees of the adaptive policy against adversaries that hold: {count}.", *failed, sep="\n")

@@ -511,7 +511,7 @@ class Engine:
             experiment.policy = policy
 
     def erase(self, name: str, context: str) -> None:
-        """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
+        """Remove a context's label, and the ids of its decisions, from the file permanently; the numbers stay.
 
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
@@ -642,7 +642,7 @@ class Engine:
             self._live.problem = str(problem)
 
     def _try_to_recover(self) -> None:
-        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and will tell
+        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and its result sets the state
             try:
                 self._live.recover(probe=True)
             except Exception as problem:

@@ -281,7 +281,7 @@ class _Calls(_Settings):
         return self._change(name, timeout, rollback=position)
 
     def erase(self, name: str, context: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
-        """Erase a context's label and the ids of its decisions for good; the numbers stay."""
+        """Erase a context's label and the ids of its decisions permanently; the numbers stay."""
         query = f"?label={quote(_label('context', context), safe='')}"
         return _call(self._terms(timeout), routes.ERASE, query=query, name=name)
 
@@ -573,7 +573,7 @@ def _json_of(reply: Reply) -> Any:
 
 
 def _service_error(body: Any, status: int | None = None) -> ServiceError | None:
-    """The error in a body of the service, if it is one; without a status of its own, the code tells it."""
+    """Return the error in a body of the service, or None; without a status, it is inferred from the code."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
         return None

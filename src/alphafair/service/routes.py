@@ -108,7 +108,7 @@ CHANGE = Route("PATCH", "/v1/experiments/{name}", "admin", handlers.change, _EXP
     "Change a running experiment: exactly one change per request.", ExperimentAnswer,
     Change, {"alpha": 0.5}, repeatable=False)
 ERASE = Route("DELETE", "/v1/experiments/{name}/contexts", "admin", handlers.erase, _EXPERIMENTS,
-    "Erase a context's label and the ids of its decisions for good; the numbers stay.", ExperimentAnswer,
+    "Erase a context's label and the ids of its decisions permanently; the numbers stay.", ExperimentAnswer,
     query=ContextQuery, repeatable=False)
 HISTORY = Route("GET", "/v1/experiments/{name}/history", "read", handlers.history, _EXPERIMENTS,
     "List every change of an experiment: when, what, and by which key.", History)
