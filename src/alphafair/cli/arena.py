@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from alphafair.lab.results import ArenaResults, Score
+    from alphafair.values import Interval
 
 SETTINGS = {"bandit": "bandit feedback", "full": "full information"}
 
@@ -57,6 +58,10 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
         share = str(round(100.0 * found.value))
         return f"{share} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}" if found.random else share
 
+    def ratio_text(found: Interval) -> str:
+        half = (found.high - found.low) / 2.0
+        return f"{found.value:.3f} {PLUS_MINUS}{half:.3f}" if half >= 5e-4 else f"{found.value:.3f}"
+
     with_features = (("rounds with features, ", results.with_features),) if results.with_features else ()
     steep = (("", results.steep),) if results.steep else ()
     for what, matches in (("", results.matches), *steep, *with_features):
@@ -78,7 +83,7 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
             table.add_column(score.label, justify="right")
         for match in results.dying:
             ratios = [score.welfare_ratio for score in match.of(feedback, match.alphas[0])]
-            table.add_row(match.title, f"{match.bound:.3f}", *(f"{each.value:.3f}" if each else "" for each in ratios))
+            table.add_row(match.title, f"{match.bound:.3f}", *(ratio_text(each) for each in ratios if each))
         console.print(table)
         console.print()
     console.print(
