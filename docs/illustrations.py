@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Hedge, Uniform
 from alphafair.figures import FAINT, INK, LABEL_SIZE, Style, label_ends, policy_style, style
 from alphafair.formatting import ALPHA
+from alphafair.groups import Groups
 from alphafair.lab import charts
 from alphafair.lab.report import ARENA_FIGURE
 from alphafair.offline import context_reward_totals, offline_optimum
@@ -474,6 +476,148 @@ def why_groups() -> Figure:
     return figure
 
 
+STEEP = ("#35456c", "#117733", "#cc6677")  # colours of alpha = 1, 2, 5
+
+
+def alpha_position(alpha: float) -> float:
+    """The place of alpha on an axis from 0 to infinity, alpha/(1 + alpha).
+
+    >>> alpha_position(1.0), alpha_position(math.inf)
+    (0.5, 1.0)
+    """
+    return 1.0 if alpha == math.inf else alpha / (1.0 + alpha)
+
+
+def zero_to_infinity() -> Figure:
+    """The mean account and the poorest arm's share of all reward for every alpha, on the ratings of the package."""
+    stream = streams.movielens_small(min_ratings=500)
+    size = stream.n_contexts, stream.n_arms
+    alphas = (*(k / 10 for k in range(10)), 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, math.inf)
+    marked = (0.0, 0.5, 1.0, 2.0, 5.0, math.inf)
+    accounts = np.array(
+        [simulate(AlphaFairAdaptive(*size, alpha=alpha, feedback="full"), stream).final for alpha in alphas]
+    )
+    least = 100.0 * (accounts.min(axis=1) / accounts.sum(axis=1))
+    width = (WIDTH - 0.75 - 0.75 - 0.2) / 2
+    with style():
+        figure = page("What alpha does, from 0 to infinity", 3.3)
+        for column, (title, values) in enumerate(
+            (("mean account (reward)", accounts.mean(axis=1)), ("least share of reward (%)", least))
+        ):
+            axes = axes_at(figure, 0.75 + column * (width + 0.75), 0.55, width, 2.1)
+            places = [alpha_position(alpha) for alpha in alphas]
+            on = [alphas.index(alpha) for alpha in marked]
+            axes.plot(places, values, color=BLUE, marker="o", markersize=4.5, markevery=on, clip_on=False, zorder=3)
+            for at in on:
+                text = f"{values[at]:,.0f}" if column == 0 else f"{values[at]:.1f}"
+                right = column == 0 or at == 0
+                place = (5, 4) if right else (-4, 6)
+                axes.annotate(
+                    text,
+                    (places[at], float(values[at])),
+                    place,
+                    textcoords="offset points",
+                    fontsize=8,
+                    ha="left" if right else "right",
+                )
+            axes.set_xlim(0.0, 1.0)
+            axes.set_xticks([alpha_position(alpha) for alpha in marked], ["0", "0.5", "1", "2", "5", "\u221e"])
+            axes.set_xlabel(ALPHA)
+            axes.set_title(title, loc="left", fontsize=LABEL_SIZE)
+            axes.set_ylim(0.0, 1500.0 if column == 0 else 6.0)
+            if column == 1:
+                equal = 100.0 / size[1]
+                axes.axhline(equal, color=INK, linewidth=0.8, linestyle=":")
+                axes.text(0.02, equal + 0.1, f"equal shares: {equal:.1f}%", fontsize=8, va="bottom")
+    return figure
+
+
+def trap_ratio(epsilon: float, alpha: float, pull_floor: float = 0.0) -> float:
+    """The welfare ratio on the trap of docs/alpha.md, 20,000 rounds."""
+    half = 10_000
+    halves = np.repeat(np.array([0, 1], dtype=np.int32), half)
+    trap = Stream(halves, halves, np.array([[epsilon, 1.0], [1.0, 0.0]]))
+    options: dict[str, Any] = {"groups": Groups(pull_floor=pull_floor)} if pull_floor else {}
+    accounts = simulate(AlphaFairAdaptive(2, 2, alpha=alpha, feedback="full", **options), trap).final
+    best = offline_optimum(context_reward_totals(trap), alpha).welfare
+    return float(metrics.welfare_ratio(best, accounts, alpha))
+
+
+def trap() -> Figure:
+    """How far a policy falls behind on the trap, by what the poor arm pays at first, with and without a pull floor."""
+    pays = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+    width = (WIDTH - 0.75 - 1.0 - 0.5) / 2
+    names, looks = [f"{ALPHA} = {alpha:g}" for alpha in (1.0, 2.0, 5.0)], [Style(colour, "o") for colour in STEEP]
+    with style():
+        figure = page("The trap: visits for an arm that would have recovered by itself", 3.3)
+        for column, (title, floor) in enumerate((("no floor", 0.0), ("a pull floor of 5%", 0.05))):
+            axes = axes_at(figure, 0.75 + column * (width + 0.5), 0.55, width, 2.1)
+            axes.axhline(2.0, color=INK, linewidth=0.8, linestyle=":")
+            axes.text(0.0011, 2.1, "uniform play", fontsize=8, va="bottom", ha="right")
+            if floor:
+                axes.axhline(1.0 / floor, color=INK, linewidth=0.8, linestyle="--")
+                axes.text(0.45, 1.05 / floor, "limit: 1/floor", fontsize=8, va="bottom")
+            for alpha, name, (colour, marker) in zip((1.0, 2.0, 5.0), names, looks, strict=True):
+                ratios = [round(trap_ratio(epsilon, alpha, floor), 2) for epsilon in pays]
+                axes.plot(pays, ratios, color=colour, marker=marker, markersize=3.5, gid=name)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_xlim(0.5, 0.001)
+            axes.set_ylim(0.9, 250.0)
+            axes.xaxis.set_major_locator(FixedLocator([0.5, 0.1, 0.01, 0.001]))
+            axes.yaxis.set_major_locator(FixedLocator([1.0, 2.0, 5.0, 20.0, 100.0]))
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_minor_locator(NullLocator())
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.tick_params(labelleft=column == 0)
+            axes.set_xlabel("\u03b5, what the poor arm pays at first")
+            axes.set_title(title, loc="left", fontsize=LABEL_SIZE)
+            if column == 0:
+                axes.set_ylabel("welfare, optimum / policy")
+            else:
+                label_ends(axes, names, looks)
+    return figure
+
+
+def weeks(alpha: float = 2.0, n_rounds: int = 20_000, period: int = 2_000) -> dict[str, Vector]:
+    """The least share of reward within each period of ratings by time, in percent, without periods and with."""
+    stream = streams.movielens_small().head(n_rounds)
+
+    def policy() -> AlphaFairAdaptive:
+        return AlphaFairAdaptive(stream.n_contexts, stream.n_arms, alpha=alpha, feedback="full")
+
+    accounts = simulate(policy(), stream, record_every=period).accounts
+    without = np.diff(accounts, axis=0, prepend=np.ones((1, stream.n_arms)))
+    ways = {"without periods": without}
+    for carry, name in ((0.5, "periods, carry 1/2"), (0.0, "periods, carry 0")):
+        run = simulate(policy(), stream, period=period, carry=carry)
+        ways[name] = np.array([each.rewards for each in run.periods])
+    return {name: 100.0 * rewards.min(axis=1) / rewards.sum(axis=1) for name, rewards in ways.items()}
+
+
+def fair_weeks() -> Figure:
+    """The least share within a period, with and without periods."""
+    found = weeks()
+    looks = [Style("#666666", "s"), Style(BLUE, "o"), Style("#cc6677", "D")]
+    with style():
+        figure = page("The poorest genre's share of reward within a week of 2,000 ratings", 3.3)
+        axes = axes_at(figure, 0.75, 0.55, WIDTH - 0.75 - 1.75, 2.25)
+        for (name, least), (colour, marker) in zip(found.items(), looks, strict=True):
+            axes.plot(np.arange(1, len(least) + 1), least, color=colour, marker=marker, markersize=4.5, gid=name)
+        names = [f"{name}\n(mean {least.mean():.1f}%)" for name, least in found.items()]
+        for line, name in zip(axes.lines, names, strict=True):
+            line.set_gid(name)
+        axes.axhline(100.0 / 19, color=INK, linewidth=0.8, linestyle=":")
+        axes.text(1.0, 100.0 / 19 + 0.08, f"equal shares: {100 / 19:.1f}%", fontsize=8, va="bottom")
+        axes.set_xlim(1, len(least))
+        axes.set_ylim(0.0, 6.0)
+        axes.set_xticks(range(1, len(least) + 1))
+        axes.set_xlabel("week")
+        axes.set_ylabel("least share of reward (%)")
+        label_ends(axes, names, looks)
+    return figure
+
+
 PICTURES = {
     "reductions": reductions,
     "what-alpha-does": what_alpha_does,
@@ -484,4 +628,7 @@ PICTURES = {
     "features": features,
     "rates": rates,
     "arena": arena,
+    "zero-to-infinity": zero_to_infinity,
+    "trap": trap,
+    "fair-weeks": fair_weeks,
 }

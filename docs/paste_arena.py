@@ -42,12 +42,12 @@ def table(matches: Sequence[Match], feedback: str, alpha: float) -> str:
 def cell(score: Score, best: float) -> str:
     """The best share of a row is in bold."""
     if score.gap_closed is None:
-        return f"no gap ({number(score.alpha_performance.value)})"
+        return f"no gap ({number(score.shown.value)})"
     share, half = 100.0 * score.gap_closed.value, 50.0 * (score.gap_closed.high - score.gap_closed.low)
     text = fixed(share, 1)
     bold = "**" if score.gap_closed.value == best else ""
     spread = f" \u00b1 {half:.1f}" if half >= 0.05 else ""
-    return f"{bold}{text}{bold}{spread} ({number(score.alpha_performance.value)})"
+    return f"{bold}{text}{bold}{spread} ({number(score.shown.value)})"
 
 
 def promises(matches: Sequence[Match]) -> str:

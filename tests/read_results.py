@@ -29,6 +29,8 @@ def as_value(kind: Any, found: Any) -> Any:
         return {key: as_value(inside[1], each) for key, each in found.items()}
     if NoneType in inside:
         return None if found is None else as_value(inside[0], found)
+    if kind is float:
+        return float(found)  # alpha may be the string "inf"
     return np.array(found) if isinstance(found, list) else found
 
 

@@ -72,7 +72,7 @@ def test_invalid_adversaries_are_refused() -> None:
         streams.adversary("larges", 10, 2, 3)
     with pytest.raises(InvalidArgument, match=r"stream\.reward_table must be a row for each of 2 contexts; got 1"):
         Adversary("largest", Stream.from_arrays([0], [[0.5, 0.5]], n_contexts=2))
-    with pytest.raises(InvalidArgument, match="stream must be one of 2 arms; got 3"):
+    with pytest.raises(InvalidArgument, match="stream must be a stream with 2 arms in its first round; got 3"):
         simulate_against(AlphaFair(2, 2), streams.adversary("largest", 10, 2, 3))
 
 

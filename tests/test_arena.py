@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -288,7 +289,9 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 
     again = arena.write_arena(folder, smoke=True, command="alphafair arena --smoke", progress=progress)
     assert "Compiling" not in told
-    assert told == {each.title: 3 for each in (*SMOKE.values(), *arena.FEATURE_SCENARIOS.smoke())}
+    more = (arena.FEATURE_SCENARIOS, arena.STEEP_SCENARIOS, arena.DYING_SCENARIOS)
+    titles = Counter(each.title for plan in (SMOKE.values(), *(each.smoke() for each in more)) for each in plan)
+    assert told == {title: 3 * count for title, count in titles.items()}
     assert plain(again) == json.loads((folder / "results.json").read_text(encoding="utf-8"))
     for path, (content, written) in before.items():
         assert path.read_bytes() == content, path
@@ -298,7 +301,7 @@ def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, st
 def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: ArenaResults) -> None:
     folder, printed = made
     page = (folder / "index.html").read_text(encoding="utf-8")
-    for match in (*results.matches, *results.with_features):
+    for match in (*results.matches, *results.with_features, *results.steep, *results.dying):
         assert match.title in printed
         assert f'<th scope="row">{match.title}</th>' in page
         assert match.digest in page
@@ -307,10 +310,72 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
     text = f"{100 * best.gap_closed.value:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
     n_shares = 3 * (13 * len(results.matches) + 4 * len(results.with_features))
-    n_sizes = 4 * (len(results.matches) + len(results.with_features))
+    n_shares += 4 * 12 * len(results.steep) + (12 + 2) * len(results.dying)
+    n_sizes = 4 * sum(map(len, (results.matches, results.with_features, results.steep, results.dying)))
     assert page.count('<td class="n"') == n_shares + n_sizes + len(promises)
     assert "alphafair arena --smoke" in page
     assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
+
+
+def power_mean(accounts: Any, alpha: float) -> float:
+    """The welfare of equal arms, from its definition."""
+    values = np.array(accounts)
+    if alpha == math.inf:
+        return float(values.min())
+    if alpha == 1.0:
+        return float(np.exp(np.log(values).mean()))
+    return float((values ** (1.0 - alpha)).mean() ** (1.0 / (1.0 - alpha)))
+
+
+def test_from_alpha_1_on_shares_are_of_welfare(made: tuple[Path, str], results: ArenaResults) -> None:
+    """Recomputed from the tables; the optimum is above uniform play, and its welfare does not rise with alpha."""
+    assert [match.name for match in results.steep] == [f"steep-{name}" for name in arena.STEEP]
+    for experiment, match in zip(arena.STEEP_SCENARIOS.smoke(), results.steep, strict=True):
+        assert match.alphas == (1.0, 2.0, 5.0, math.inf)
+        assert match.bound is None
+        for score in match.scores:
+            (contender,) = (
+                each
+                for each in experiment.contenders
+                if (each.label, each.feedback.value) == (score.label, score.feedback)
+            )
+            parts = [row(table, contender, score.alpha) for table in tables(made[0], experiment)]
+            got = np.array([power_mean(each["accounts"], score.alpha) for each in parts])
+            low = np.array([power_mean(each["uniform"], score.alpha) for each in parts])
+            best = np.array([each["optimum"] for each in parts])
+            assert (best > low).all()
+            assert score.alpha_performance is None
+            assert score.shown.value == pytest.approx(got.mean(), rel=1e-9)
+            assert score.welfare_ratio.value == pytest.approx((best / got).mean(), rel=1e-9)
+            assert score.gap_closed.value == pytest.approx(((got - low) / (best - low)).mean(), rel=1e-9, abs=1e-9)
+
+
+def test_dying_arms_are_shown_with_the_bound_for_every_policy(made: tuple[Path, str], results: ArenaResults) -> None:
+    folder, printed = made
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "no policy below" in page
+    assert [match.alphas for match in results.dying] == [(1.0,), (2.0,), (5.0,), (math.inf,)]
+    for match in results.dying:
+        (alpha,) = match.alphas
+        bound = streams.dying_arms_bound(10, 400, alpha=alpha)
+        assert match.bound == pytest.approx(bound)
+        assert f"{bound:.3f}" in printed
+        assert f"{bound:.3f}" in page
+        for score in match.of("full", alpha):  # expected accounts: the bound holds for each order, since arms are alike
+            assert score.welfare_ratio.value > bound * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 5.0, math.inf])
+def test_frank_wolfe_from_alpha_1_on(alpha: float, made: tuple[Path, str]) -> None:
+    """The naive policy on the same rounds; infinity is played as 16."""
+    experiment = next(each for each in arena.STEEP_SCENARIOS.smoke() if each.name.endswith("stationary-small"))
+    stream = rounds(experiment, 1)
+    uniforms = np.random.default_rng(1).random(stream.n_rounds)
+    oracle = naive_adversaries.OptimisticFrankWolfe(stream.n_contexts, stream.n_arms, alpha=min(alpha, 16.0))
+    rewards = stream.reward_table[stream.items]
+    _, _, earned = naive.play(oracle, stream.contexts.tolist(), rewards, uniforms, "bandit")
+    mine = row(tables(made[0], experiment)[1], arena.RIVAL, alpha)
+    np.testing.assert_allclose(mine["accounts"], earned, rtol=1e-9)
 
 
 def test_one_seed_decides_no_promise(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
 import email.utils
 import gc
 import inspect
 import json
+import math
 import os
 import pickle
 import socket
@@ -63,7 +65,7 @@ EXPERIMENT: dict[str, Any] = {
     **dict.fromkeys(ExperimentAnswer.__struct_fields__),
     **{"name": "home", "policy": "uniform", "feedback": "bandit", "arms": ["ada"], "retired_arms": []},
     **{"masked_arms": [], "paused": False, "reward_range": [0.0, 1.0], "pulls": {}, "cumulative_rewards": {}},
-    **{"accounts": {}, **NUMBERS},
+    **{"accounts": {}, "carry": 0.5, "periods": [], **NUMBERS},
 }
 LONG = 20.0  # seconds, in which a call that heeds its own timeout has ended on any machine
 Act = Callable[[Any], Any]
@@ -118,6 +120,48 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 # The real service
+
+
+@pytest.mark.parametrize("alpha", [1.0, math.inf, np.float64(np.inf), "inf", np.float32(2)])
+def test_alpha_is_any_number_up_to_inf(shop: Running, alpha: Any) -> None:
+    name = f"any-{type(alpha).__name__}-{alpha}"
+    with Client(shop.url, timeout=60.0) as client:
+        shown = client.create(name, arms=ARMS, alpha=alpha).alpha
+        assert shown == ("inf" if float(alpha) == math.inf else alpha)
+        for k in range(10):
+            drawn = client.decide(name, f"v{k % 2}")
+            assert client.reward(drawn.id, 0.5, experiment=name) == Outcome("applied")
+        for another in (0.9, 2.0, math.inf, 2, 0.9):
+            shown = client.set_alpha(name, another).alpha
+            assert shown == ("inf" if another == math.inf else another)
+            client.decide(name, "v0")
+        assert client.experiment(name).welfare is not None
+        changes = [each.details["alpha"] for each in client.history(name)[1:]]
+        assert changes == [0.9, 2.0, "inf", 2.0, 0.9]
+        with pytest.raises(ServiceError, match="422 bad_request"):
+            client.set_alpha(name, -math.inf)
+    shop.service.engine.verify()
+
+
+def test_an_experiment_has_periods(shop: Running) -> None:
+    monday = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    with Client(shop.url, timeout=60.0) as client:
+        made = client.create("weekly", arms=ARMS, alpha=1.0, period="7d", period_start=monday, carry=0.25)
+        assert (made.period, made.carry, [each.number for each in made.periods]) == (7 * 86_400.0, 0.25, [0])
+        assert made.period_ends is not None
+        assert (made.period_ends - monday) % datetime.timedelta(days=7) == datetime.timedelta(0)
+        drawn = client.decide("weekly", "v")
+        client.reward(drawn.id, 1.0, experiment="weekly")
+        closed, current = client.new_period("weekly").periods
+        assert (closed.rewards[drawn.arm], current.rewards[drawn.arm]) == (1.0, 0.0)
+        assert (closed.accounts[drawn.arm], current.entry_accounts[drawn.arm]) == (2.0, 1.25)
+        assert client.history("weekly")[-1].kind == "new_period"
+        with pytest.raises(ServiceError, match="422 bad_request") as caught:
+            client.create("never", arms=ARMS, period="sometimes")
+        assert caught.value.argument == "period"
+    for wrong in ({"new_period": False}, {"new_period": True, "alpha": 1.0}):
+        assert shop.http.patch("/v1/experiments/weekly", json=wrong).status_code == 422
+    assert 'alphafair_period{experiment="weekly"} 1.0' in shop.http.get("/metrics").text
 
 
 def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:

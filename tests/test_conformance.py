@@ -35,7 +35,7 @@ def test_a_name_belongs_to_one_class() -> None:
     class Twin(Hedge):
         pass
 
-    with pytest.raises(InvalidArgument, match=r"kind\.name must be another than that of Hedge; got 'hedge'"):
+    with pytest.raises(InvalidArgument, match=r"kind\.name must be different from the name of Hedge; got 'hedge'"):
         register(Twin)
     assert POLICIES["hedge"] is Hedge
 

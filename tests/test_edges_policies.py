@@ -458,7 +458,7 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
             policy._memory.contexts[...] += 1.0
             raise InvalidArgument("decision.propensity", "another", 0.5, "")
 
-        patch.setattr(AlphaFairBandit, "_refuse_propensity", refuse)
+        patch.setattr(AlphaFairBandit, "_raise_propensity", refuse)
         assert "something has changed" in planted("alpha-fair-bandit")
     with monkeypatch.context() as patch:
         patch.setattr("alphafair.policy.memory.Learned.read", lambda memory, state: None)

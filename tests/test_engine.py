@@ -483,7 +483,7 @@ def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) 
         {"arms": ["ada", "ada"]},
         {"arms": "ada"},
         {"arms": ["a"], "policy": "alpha-fare"},
-        {"arms": ["a"], "alpha": 1.0},
+        {"arms": ["a"], "alpha": -1.0},
         {"arms": ["a"], "beta": 1.0},
         {"arms": ["a"], "reward_range": (1, 0)},
         {"arms": ["a"], "reward_wait": 0},

@@ -44,6 +44,14 @@ def test_a_start_with_features_is_refused(engine: Engine) -> None:
     assert engine.position == 0
 
 
+def test_a_start_that_expects_rewards_is_refused(engine: Engine) -> None:
+    policy = AlphaFairAdaptive(1, 2, seed=0)
+    policy.expect(policy.choose(0))
+    with pytest.raises(RequestError, match=r"start must be a state without pending rewards; got 1\.0"):
+        engine.create("home", arms=ARMS, start=policy.snapshot(), contexts=["v"])
+    assert engine.experiments() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

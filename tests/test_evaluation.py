@@ -485,7 +485,7 @@ def test_a_context_per_row_is_too_thin() -> None:
         ({"estimator": "drr"}, "estimator must be one of .*Did you mean 'dr'"),
         ({"confidence": 1.0}, "confidence must be a number in"),
         ({"n_replicates": 10}, "n_replicates must be an integer in"),
-        ({"alpha": 1.0}, "alpha must be in"),
+        ({"alpha": -0.1}, "alpha must be a number of at least 0, or inf"),
         ({"log": [1, 2]}, "log must be a Log or a LogFile"),
     ],
 )

@@ -558,7 +558,7 @@ def test_reproduce_refuses_an_output_that_is_not_a_folder(tmp_path: Path) -> Non
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         answer = CliRunner().invoke(app, ["reproduce", "--smoke", "--output", str(place)])
         assert answer.exit_code == 2
-        assert "--output must be a folder, there or to be made; got" in answer.stderr
+        assert "--output must be a folder that exists or can be created; got" in answer.stderr
 
 
 def test_results_of_other_code_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

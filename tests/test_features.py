@@ -291,7 +291,7 @@ def test_clusters_are_contexts_for_every_policy() -> None:
         (lambda: preprocessing.cluster(np.ones((3, 2)), 4), r"n_clusters must be an integer in \[1, 3\]; got 4"),
         (lambda: preprocessing.cluster([[np.nan]], 1), r"features\[0, 0\] must be a finite number"),
         (lambda: clusters.of([1.0]), "features must be of 6 features; got 'shape .1,.'"),
-        (lambda: clusters.stream(replace(stream, features=None)), "stream must be one with features"),
+        (lambda: clusters.stream(replace(stream, features=None)), "stream must be a stream with features"),
     ):
         with pytest.raises(InvalidArgument, match=words):
             call()  # type: ignore[no-untyped-call]

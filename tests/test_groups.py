@@ -132,7 +132,7 @@ def test_arms_that_arrive_bring_their_groups_and_entitlements() -> None:
             r"groups must be the entitlements of the policy, \[1.0, 2.0\]",
         ),
         (Groups(labels, pull_floor=0.1), "groups must be without pull_floor; got"),
-        (["b", "b", "c", "a"], "groups must be those of the policy, 'a', 'b', and more; got"),
+        (["b", "b", "c", "a"], "groups must be the labels of the policy, 'a', 'b', and more; got"),
     ):
         policy = AlphaFair(1, 2, groups=Groups(labels[:2], entitlements={"b": 2.0}))
         with pytest.raises(InvalidArgument, match=words):

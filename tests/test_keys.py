@@ -219,7 +219,9 @@ def test_keys_that_cannot_be_read_again_are_rejected(
     monkeypatch.setattr(ring, "_read_at", time.monotonic() - keys.STALE - 1.0)
     answer = asks(shop, admin)("GET", "/v1/experiments")
     assert (answer.status_code, error(answer)["code"]) == (503, "keys_unreadable")
-    assert asks(shop, "af_0badc0de_x")("GET", "/v1/experiments").status_code == 401
+    unknown = asks(shop, "af_0badc0de_x")("GET", "/v1/experiments")
+    assert unknown.status_code == 401
+    assert unknown.json()["error"]["message"] == "The key is unknown, expired or revoked."
     assert shop.http.get("/health").status_code == 200
     monkeypatch.undo()
     ring.refresh()

@@ -36,6 +36,17 @@ PHRASES = (
     r"\buntold\b",
     r"\btwins?\b",
     r"\bthose that leave, leave\b",
+    r"\bspeaks? of\b",
+    r"\btells so\b",
+    r"\bfor good\b",
+    r"\bmake room\b",
+    r"\bbroke off\b",
+    r"\bown affair\b",
+    r"\bat (?:its|their) word\b",
+    r"\bis no (?:chance|trouble|proof)\b",
+    r"\bdealt out\b",
+    r"\bat work\b",
+    r"\bnobody (?:can|but|else|promises|waits)\b",
     r"(?-i:`(?:\w+\.)*(?:Refusal|Refused|Surely|Asked|Lessons|ThereIs)\b)",
 )
 OLD = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
@@ -102,7 +113,7 @@ def test_there_is_something_to_read() -> None:
     assert any(path.name == "method.md" for path in PAGES)
 
 
-@pytest.mark.parametrize("text", ["what an arm is owed", "Say --data FILE", "a whole number", "its restored twin"])
+@pytest.mark.parametrize("text", ["what an arm is owed", "Say --data FILE", "a whole number", "its twin", "for good"])
 def test_old_words_are_found(text: str) -> None:
     assert [line for line, _ in old_words(f"fine\n{text}")] == [2]
 

@@ -127,13 +127,13 @@ def test_a_reward_is_expected_and_given_up_once() -> None:
     with pytest.raises(InvalidArgument, match="a decision that is not expected yet"):
         policy.expect(decision)
     policy.forgo(decision)
-    with pytest.raises(InvalidArgument, match="one whose reward may still come"):
+    with pytest.raises(InvalidArgument, match="a decision whose reward may still come"):
         policy.forgo(decision)
     late = policy.choose(0)
     policy.expect(late)
     policy.update(late, 0.5)
     for again in (policy.expect, policy.forgo):
-        with pytest.raises(InvalidArgument, match="decision must be one"):
+        with pytest.raises(InvalidArgument, match="decision must be a decision"):
             again(late)
 
 

@@ -3,10 +3,18 @@
 from alphafair import POLICIES, AlphaFairAdaptive
 
 FACTS = {"name", "feedback", "n_contexts", "n_arms", "n_features", "feature_shape", "alpha", "groups", "settings"}
-LEARNED = {"accounts", "cumulative_rewards", "live_arms", "surrogate_regret_bound", "expected_surrogate_regret_bound"}
-DOES = {"probabilities", "choose", "update", "expect", "forgo", "grow", "retire", "set_alpha"}
+PERIOD = {"period", "period_rewards", "entry_accounts"}
+LEARNED = {
+    "accounts",
+    "cumulative_rewards",
+    "live_arms",
+    *PERIOD,
+    "surrogate_regret_bound",
+    "expected_surrogate_regret_bound",
+}
+DOES = {"probabilities", "choose", "update", "expect", "forgo", "grow", "retire", "set_alpha", "new_period"}
 KEEPS = {"snapshot", "restore", "fresh"}
-OF_ITS_CLASS = {"traits", "algorithm"}
+OF_ITS_CLASS = {"traits", "algorithm", "welfare_algorithm"}
 
 
 def test_a_policy_shows_what_its_users_need() -> None:

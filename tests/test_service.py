@@ -164,6 +164,9 @@ def test_an_experiment_is_created_listed_and_changed(shop: Running) -> None:
     assert error(shop.post("", body))["code"] == "experiment_exists"
     changes: list[tuple[dict[str, Any], str, Any]] = [
         ({"alpha": 0.25}, "alpha", 0.25),
+        ({"alpha": 2}, "alpha", 2.0),
+        ({"alpha": "inf"}, "alpha", "inf"),
+        ({"alpha": 1.0}, "alpha", 1.0),
         ({"add_arm": "z"}, "arms", ["x", "y", "z"]),
         ({"retire_arm": "x"}, "arms", ["y", "z"]),
         ({"mask_arm": "y"}, "masked_arms", ["y"]),
@@ -176,9 +179,53 @@ def test_an_experiment_is_created_listed_and_changed(shop: Running) -> None:
     paused = shop.post("/changing/decisions", {"context": "v"})
     assert (paused.status_code, error(paused)["code"]) == (409, "paused")
     assert shop.http.patch("/v1/experiments/changing", json={"paused": False}).json()["paused"] is False
-    for wrong in ({}, {"alpha": 0.5, "paused": True}, {"alpha": 1.0}, {"alpha": None}, {"color": "red"}):
+    for wrong in (
+        {},
+        {"alpha": 0.5, "paused": True},
+        {"alpha": -1.0},
+        {"alpha": None},
+        {"alpha": "1"},
+        {"color": "red"},
+    ):
         assert shop.http.patch("/v1/experiments/changing", json=wrong).status_code == 422
+    infinity = b'{"alpha": Infinity}'
+    assert shop.http.patch("/v1/experiments/changing", content=infinity).status_code in (400, 422)
     assert shop.http.patch("/v1/experiments/nowhere", json={"alpha": 0.5}).status_code == 404
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, "inf"])
+def test_welfare_is_shown_for_every_alpha(shop: Running, alpha: float | str) -> None:
+    name = f"welfare-{alpha}"
+    groups = {"labels": ["g", "g", "h"], "entitlements": {"g": 1.0, "h": 2.0}}
+    created = shop.post("", {"name": name, "arms": ["x", "y", "z"], "alpha": alpha, "groups": groups})
+    assert (created.status_code, created.json()["welfare"]) == (201, pytest.approx(power_mean([1, 1], alpha)))
+    for k in range(20):
+        drawn = shop.post(f"/{name}/decisions", {"context": f"v{k % 3}"}).json()
+        assert shop.post(f"/{name}/rewards", {"id": drawn["id"], "reward": k % 2}).status_code == 200
+    found = shop.http.get(f"/v1/experiments/{name}")
+    assert b"Infinity" not in found.content
+    shown = found.json()
+    assert shown["alpha"] == alpha
+    assert shown["welfare"] == pytest.approx(power_mean([*shown["accounts"].values()], alpha), rel=1e-12)
+    assert (shown["alpha_performance"] is None) == (alpha == "inf")
+    history = shop.http.get(f"/v1/experiments/{name}/history").json()["items"]
+    assert history[0]["details"]["settings"]["alpha"] == alpha
+    page = shop.http.get("/metrics").text
+    (line,) = [line for line in page.splitlines() if line.startswith(f'alphafair_welfare{{experiment="{name}"}}')]
+    assert float(line.split()[-1]) == shown["welfare"]
+    performance = f'alphafair_alpha_performance{{experiment="{name}"}}'
+    assert (performance in page) == (alpha != "inf")
+
+
+def power_mean(accounts: list[float], alpha: float | str) -> float:
+    """The power mean of accounts entitled to 1 and 2, from its definition."""
+    levels, weights = np.array(accounts) / [1.0, 2.0], np.array([1.0, 2.0]) / 3.0
+    if alpha == "inf":
+        return float(levels.min())
+    power = 1.0 - float(alpha)
+    if power == 0.0:
+        return float(np.exp(weights @ np.log(levels)))
+    return float((weights @ levels**power) ** (1.0 / power))
 
 
 def test_a_context_is_erased(shop: Running) -> None:

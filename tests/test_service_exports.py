@@ -309,3 +309,9 @@ def test_an_export_is_a_consistent_snapshot(tmp_path: Path) -> None:
         half = N_DECISIONS // 2
         assert [row["reward"] for row in rows] == [0.5] * half + [None] * half
         assert all(row["available"] is None for row in rows)
+
+
+def test_a_misspelt_query_parameter_is_rejected(shop: Running) -> None:
+    answer = shop.http.get("/v1/experiments/home/log?fromat=csv")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith("The query has no parameter 'fromat'; it has format")

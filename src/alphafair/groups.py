@@ -75,7 +75,7 @@ class ArmGroups:
     """`Groups` resolved for a number of arms: the group of every arm, the entitlement and floor of every group.
 
     Groups are numbered from 0 in the order of their first arms. `named` is False without labels: every arm is then its
-    own group, labelled by its number. `named`, `entitled` and `floored` (by group) tell which arguments were given;
+    own group, labelled by its number. `named`, `entitled` and `floored` (by group) show which arguments were given;
     subsets of the arms keep them.
     """
 

@@ -27,7 +27,7 @@ COMMANDS = {  # in the order of the help, which needs no imports
     "export": "Write an experiment's decisions as a table.",
     "backup": "Copy an engine's file while it is in use.",
     "restore": "Make a new file from a backup, verified.",
-    "erase": "Remove a context's label for good.",
+    "erase": "Remove a context's label permanently.",
     "serve": "Serve decisions over HTTP; every answer is on disk before it is sent.",
     "keys": "Create, list, rotate and revoke keys of the service.",
     "data": "Download public data sets, and list them.",

@@ -28,25 +28,25 @@ Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The f
 Arms = Annotated[
     list[str] | None,
     typer.Option(
-        "--arm", metavar="COLUMN", help="A column of rewards of the file; may be repeated. Default: all others."
+        "--arm", metavar="COLUMN", help="A column of rewards in the file; may be repeated. Default: all other columns."
     ),
 ]
 Time = Annotated[
     str | None,
-    typer.Option("--time", metavar="COLUMN", help="The file's column to sort rounds by. Default: as the rows come."),
+    typer.Option("--time", metavar="COLUMN", help="The file's column to sort rounds by. Default: keep their order."),
 ]
 RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option("--reward-range", metavar="LOW HIGH", help="Map the file's rewards from this range onto [0.2, 1]."),
 ]
-Copy = Annotated[Path, typer.Argument(metavar="COPY", help="A new file.", show_default=False)]
-EngineFile = Annotated[Path, typer.Argument(metavar="FILE", help="An engine's file.", show_default=False)]
+Copy = Annotated[Path, typer.Argument(metavar="COPY", help="The file to create.", show_default=False)]
+EngineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The database file of an engine.", show_default=False)]
 Experiment = Annotated[
-    str, typer.Option("--experiment", "-e", metavar="NAME", help="Which of those in the file.", show_default=False)
+    str, typer.Option("--experiment", "-e", metavar="NAME", help="The name of the experiment.", show_default=False)
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Threads at work; default: one per core.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Number of threads; default: one per core.")]
 Show = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
@@ -59,7 +59,7 @@ def read_rounds(
     *,
     most: float,
 ) -> Stream:
-    """The rounds of a file: rewards in [0, most], or mapped onto [0.2, 1] where their range is given."""
+    """Read the rounds of a file: rewards in [0, most], or mapped onto [0.2, 1] if their range is given."""
     import numpy as np
 
     from alphafair import rescale_rewards, streams
@@ -108,14 +108,14 @@ def make_folder(path: Path) -> Path:
 
 
 def output_folder(output: Path | None, as_json: bool) -> Path | None:
-    """The folder for results, made: the one that was asked for, or else `output`, or none where JSON is printed."""
+    """Create and return the folder for results: the one passed, or else `output`, or None if JSON is printed."""
     return None if output is None and as_json else make_folder(output or Path("output"))
 
 
 def make_page(
     make: Callable[..., Any], show_results: Callable[[Console, Any], None], output: Path, words: list[str], show: bool
 ) -> None:
-    """Make a page under bars, print what was found and where the page is; `words` are the command that it names."""
+    """Make a page, show progress bars, and print the results and the path; `words` is the command line to show."""
     from rich.console import Console
 
     from alphafair.progress import progress_bar

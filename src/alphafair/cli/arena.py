@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from alphafair.lab.results import ArenaResults, Score
+    from alphafair.values import Interval
 
 SETTINGS = {"bandit": "bandit feedback", "full": "full information"}
 
@@ -57,10 +58,15 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
         share = str(round(100.0 * found.value))
         return f"{share} {PLUS_MINUS}{50.0 * (found.high - found.low):.0f}" if found.random else share
 
+    def ratio_text(found: Interval) -> str:
+        half = (found.high - found.low) / 2.0
+        return f"{found.value:.3f} {PLUS_MINUS}{half:.3f}" if half >= 5e-4 else f"{found.value:.3f}"
+
     with_features = (("rounds with features, ", results.with_features),) if results.with_features else ()
-    for what, matches in (("", results.matches), *with_features):
+    steep = (("", results.steep),) if results.steep else ()
+    for what, matches in (("", results.matches), *steep, *with_features):
         for feedback, setting in SETTINGS.items():
-            for alpha in results.alphas:
+            for alpha in matches[0].alphas:
                 table = plain_table(f"{what}alpha = {alpha:g}, {setting}: percent of the gap closed")
                 table.add_column("")
                 for score in matches[0].of(feedback, alpha):
@@ -69,6 +75,17 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
                     table.add_row(match.title, *map(text, match.of(feedback, alpha)))
                 console.print(table)
                 console.print()
+    for feedback, setting in SETTINGS.items() if results.dying else ():
+        table = plain_table(f"dying arms, {setting}: welfare of the best fixed policy over that of the policy")
+        table.add_column("")
+        table.add_column("no policy below", justify="right")
+        for score in results.dying[0].of(feedback, results.dying[0].alphas[0]):
+            table.add_column(score.label, justify="right")
+        for match in results.dying:
+            ratios = [score.welfare_ratio for score in match.of(feedback, match.alphas[0])]
+            table.add_row(match.title, f"{match.bound:.3f}", *(ratio_text(each) for each in ratios if each))
+        console.print(table)
+        console.print()
     console.print(
         f"0 is uniform play, 100 the best fixed policy in hindsight; {PLUS_MINUS} half of a 95% interval over seeds."
     )
@@ -84,4 +101,4 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
     failed = [f"{what}: {word}" for what, word in verdicts.items() if word != HOLDS]
     if verdicts:
         count = f"{len(verdicts) - len(failed)} of {len(verdicts)}"
-        console.print(f"Promises of the adaptive policy against adversaries that hold: {count}.", *failed, sep="\n")
+        console.print(f"Guarantees of the adaptive policy against adversaries that hold: {count}.", *failed, sep="\n")

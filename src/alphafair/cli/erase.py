@@ -1,4 +1,4 @@
-"""`alphafair erase`: remove a context's label from a file for good."""
+"""`alphafair erase`: remove a context's label from a file permanently."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from alphafair.cli._shared import EngineFile, Experiment, actor
 def command(
     file: EngineFile,
     experiment: Experiment,
-    context: Annotated[str, typer.Option("--context", metavar="LABEL", help="Its label.", show_default=False)],
+    context: Annotated[
+        str, typer.Option("--context", metavar="LABEL", help="The context's label.", show_default=False)
+    ],
 ) -> None:
-    """Remove a context's label for good.
+    """Remove a context's label permanently.
 
     The label and the ids of its decisions are removed from every table; the numbers stay, and the log still verifies.
     Stop the service first, or send it DELETE /v1/experiments/NAME/contexts?label=LABEL. Backups are not changed.

@@ -25,7 +25,7 @@ def command(
     """Write an experiment's decisions as a table.
 
     One row each: context, arm, propensity, reward, times, version of the policy, available arms. The file may be
-    in use. The reward is empty while a decision waits for it.
+    in use. The reward is empty while the decision is pending.
     """
     from alphafair.engine import Engine
 

@@ -68,8 +68,8 @@ def command(
     """Estimate what fairness costs, from a log.
 
     Finds the best fixed policy at each alpha and scores it on rounds that it was not learned from. The band covers the
-    optimum if the rewards of every arm in these rounds were known, or, with --optimum expected, their expectations. The
-    last sentence bounds how much more the best fixed policy would have been worth than the logged run.
+    optimum for the rewards of all arms in these rounds or, with --optimum expected, for their expectations. The last
+    sentence bounds how much more the best fixed policy would have been worth than the logged run.
     """
     from alphafair import validate
     from alphafair.evaluation import LogFile, frontier

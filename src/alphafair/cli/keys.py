@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 ExistingDatabase = Annotated[
-    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The database.")
+    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The database file.")
 ]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")]
 USAGE = "Send it as `Authorization: Bearer KEY`. It is not shown again."

@@ -432,8 +432,8 @@ def _report(results: Mapping[str, Any]) -> None:
         console.print(sentence.format(**results["hindsight"], rival=rival, each=each, scores=scores))
     for certificate in results["certificates"]:
         sentence = (
-            "\n[bold]Certificate of {policy} ({feedback}):[/bold] by what it saw in this run, without a "
-            "solver, no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
+            "\n[bold]Certificate of {policy} ({feedback}):[/bold] from this run alone, without a "
+            "solver: no {rival} scores more than {optimum_at_most:.2f}, {ratio_at_most:.4f} times its own score."
         )
         if in_welfare:
             sentence = (
@@ -449,7 +449,7 @@ def _report(results: Mapping[str, Any]) -> None:
             "{rival} is ahead of c_alpha times its score by at most {regret_bound:.2f}. It does not hold for each run."
         )
         if bound["regret_bound_vacuous"]:
-            sentence += " It is vacuous so far: accounts begin with 1, so no run can be farther behind."
+            sentence += " It is vacuous so far: accounts start with 1, so no run can have a larger regret."
         console.print(sentence.format(**bound, rival=rival))
 
 

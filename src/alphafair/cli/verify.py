@@ -11,8 +11,8 @@ def command(file: EngineFile) -> None:
     """Prove that an engine's log leads to its state.
 
     Checks that decisions, contexts, labels and ids belong together, replays the whole log and compares every
-    propensity, snapshot and state, bit by bit. The file may be in use. Exit code 0 if everything is equal, 1 with the
-    first difference otherwise.
+    propensity, snapshot and state, bit by bit. The file may be in use. Exit code 0: everything is equal; 1: the first
+    difference is printed.
     """
     from functools import partial
 

@@ -17,7 +17,17 @@ _NAMES = {
     "engine": ("Engine", "restore"),
     "export": ("ExportJob",),
     "experiment": ("LONGEST_LABEL",),
-    "requests": ("Activate", "ChangeRecord", "Decide", "GroupStatus", "Outcome", "Receipt", "Reward", "Status"),
+    "requests": (
+        "Activate",
+        "ChangeRecord",
+        "Decide",
+        "GroupStatus",
+        "Outcome",
+        "PeriodStatus",
+        "Receipt",
+        "Reward",
+        "Status",
+    ),
     "store": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from alphafair.engine.requests import Decide as Decide
     from alphafair.engine.requests import GroupStatus as GroupStatus
     from alphafair.engine.requests import Outcome as Outcome
+    from alphafair.engine.requests import PeriodStatus as PeriodStatus
     from alphafair.engine.requests import Receipt as Receipt
     from alphafair.engine.requests import Reward as Reward
     from alphafair.engine.requests import Status as Status

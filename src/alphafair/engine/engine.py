@@ -19,11 +19,13 @@ from alphafair.engine.backup import copy_database
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.experiment import (
     CODE,
+    DEFAULT_CARRY,
     LOG,
     POLICY_CHANGES,
     Experiment,
     change_policy,
     checked_label,
+    checked_period,
     checked_settings,
     checked_start,
     state_bytes,
@@ -48,6 +50,7 @@ from alphafair.engine.requests import (
 from alphafair.engine.store import Change, Context, SqliteStore, Statement
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
+from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
 
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
 MOST_REQUESTS = 5_000  # in one transaction
-NOT_IN_HISTORY = ("code", "tally")  # fields of a change that only the engine uses
+NOT_IN_HISTORY = ("books", "code", "tally")  # fields of a change that only the engine uses
 
 
 class Engine:
@@ -194,6 +197,7 @@ class Engine:
             try:
                 self._live.recover()
                 begun = True
+                self._live.begin_periods()
                 yield
             except InvalidArgument:
                 raise
@@ -285,7 +289,7 @@ class Engine:
         try:
             ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
             live.decisions.begin_batch([id for id in ids if id is not None])
-            batch = live.batch()
+            batch = live.begin_periods()
             self._handler.settle_overdue(batch)
             answers = [self._handler.answer(ticket.requests, batch) for ticket in tickets]
             if batch.last > batch.start:
@@ -343,6 +347,9 @@ class Engine:
         start: State | None = None,
         contexts: Sequence[str] = (),
         groups: Groups | Labels | Mapping[str, Any] | None = None,
+        period: str | float | None = None,
+        period_start: str | datetime | None = None,
+        carry: float = DEFAULT_CARRY,
         **settings: Any,
     ) -> None:
         """Create an experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
@@ -353,6 +360,10 @@ class Engine:
         Rewards lie in `reward_range`. After `reward_wait` seconds a decision without a reward gets `default_reward`, or
         is closed without one. `start` is the snapshot of a policy, for the arms and `contexts` in order; the policy and
         its settings are then those of `start`, and arguments that differ from them are refused.
+
+        A `period`, such as "7d" or a number of seconds, makes fairness count per period: at its end every account R
+        becomes 1 + carry (R - 1). Periods start every `period` from `period_start` on (ISO 8601; UTC unless it has an
+        offset), by default from the creation on.
         """
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
@@ -366,6 +377,7 @@ class Engine:
             if reward_wait is None:
                 repair = "Pass reward_wait as well: the seconds after which it is applied."
                 raise RequestError("bad_request", "default_reward", "passed with reward_wait", default_reward, repair)
+        periods = checked_period(period, period_start, carry)
         if groups is not None:
             settings["groups"] = groups
         if start is not None:
@@ -374,6 +386,8 @@ class Engine:
         else:
             policy = DEFAULT_POLICY if policy is None else policy
             settings = checked_settings(policy, labels, settings)
+        if "alpha" in settings:
+            settings["alpha"] = json_alpha(settings["alpha"])
         body = {
             "code": CODE,
             "name": name,
@@ -384,6 +398,7 @@ class Engine:
             "reward_wait": reward_wait,
             "default_reward": default_reward,
             "n_contexts": len(named),
+            **periods,
         }
         with self._writing():
             if name in self._live.experiments:
@@ -453,9 +468,19 @@ class Engine:
             self._change(experiment, "unmask_arm", {"arm": experiment.number_of(arm)})
 
     def set_alpha(self, name: str, alpha: float) -> None:
-        """Use another alpha from now on; accounts and what was learned stay."""
+        """Use another alpha from now on, from 0 to inf; accounts and what was learned about rewards stay."""
         with self._writing():
-            self._change(self._live.find(name), "set_alpha", {"alpha": validate.alpha(alpha)})
+            self._change(self._live.find(name), "set_alpha", {"alpha": json_alpha(validate.alpha(alpha))})
+
+    def new_period(self, name: str, carry: float | None = None) -> None:
+        """Start a period now: every account R becomes 1 + carry (R - 1); by default with the experiment's `carry`.
+
+        What was learned about rewards stays. Periods that end by the calendar still end when they would have.
+        """
+        with self._writing():
+            experiment = self._live.find(name)
+            part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
+            self._change(experiment, "new_period", experiment.period_change(self._live.now(), part))
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
@@ -511,7 +536,7 @@ class Engine:
             experiment.policy = policy
 
     def erase(self, name: str, context: str) -> None:
-        """Remove a context's label, and the ids of its decisions, from the file for good; the numbers stay.
+        """Remove a context's label, and the ids of its decisions, from the file permanently; the numbers stay.
 
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
@@ -547,7 +572,7 @@ class Engine:
             self._actor.reset(before)
 
     def history(self, name: str) -> list[ChangeRecord]:
-        """Return every change of an experiment, oldest first: creation, alpha, arms, pauses, rollbacks, erasures."""
+        """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
         with self._reading():
             experiment = self._live.find(name)
             return [
@@ -642,7 +667,7 @@ class Engine:
             self._live.problem = str(problem)
 
     def _try_to_recover(self) -> None:
-        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and will tell
+        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and its result sets the state
             try:
                 self._live.recover(probe=True)
             except Exception as problem:

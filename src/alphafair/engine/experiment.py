@@ -6,20 +6,22 @@ import copy
 import inspect
 import json
 import logging
+import math
 import operator
 import random
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import validate
+from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine.requests import GroupStatus, Status
+from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.store import Change
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
@@ -33,9 +35,11 @@ CHECKED = 1 << 20  # numbers of a state that are checked in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # failures that a policy survives
 LOG = logging.getLogger("alphafair.engine")
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
-POLICY_CHANGES = ("add_arm", "retire_arm", "set_alpha")  # changes that a policy takes part in
+POLICY_CHANGES = ("add_arm", "retire_arm", "set_alpha", "new_period")  # changes that a policy takes part in
 GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 CONTEXT_COPIES: Final = 5  # of a context's state that may exist at once while the state grows, is saved or is loaded
+DEFAULT_CARRY: Final = 0.5
+SHORTEST_PERIOD: Final = 60.0  # seconds
 LABEL_BYTES: Final = 1_000  # of a label of 200 characters and its entry in the table of labels
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 Saved = TypeVar("Saved")
@@ -77,6 +81,15 @@ class Experiment:
         self.reward_wait: float | None = body["reward_wait"]
         self.wait = None if self.reward_wait is None else int(self.reward_wait * 1e6)  # microseconds
         self.default_reward: float | None = body["default_reward"]
+        self.period: int | None = body.get("period")  # microseconds
+        self.period_start: int = body.get("period_start", created.at)
+        self.carry: float = body.get("carry", DEFAULT_CARRY)
+        self.period_number = 0
+        self.began: tuple[int, int] = created.seq, created.at  # position and time of the start of the current period
+        self.next_boundary = self._boundary_after(created.at)
+        self._earned_before: list[float] = []  # what each arm had earned when the current period began
+        self._retired_before: set[int] = set()
+        self._closed_periods: list[PeriodStatus] = []
         self.version = created.seq
         self.code: str = body["code"]
         self.changes: list[Change] = [created]
@@ -86,7 +99,7 @@ class Experiment:
         self.tally = Tally()
         self.tally.add_arms(len(self.arms))
         self.policy_name: str = body["policy"]
-        self.alpha: float | None = body["settings"].get("alpha")
+        self.alpha: float | None = _alpha_of(body["settings"])
         self.full, self.only_draws = False, False
         self.problems: dict[str, str] = {}  # what the policy failed at, and why
         self._failed_in: int | None = None  # the context whose draw failed
@@ -282,13 +295,81 @@ class Experiment:
         elif change.kind == "unmask_arm":
             self.masked.discard(body["arm"])
         elif change.kind == "set_alpha":
-            self.alpha = body["alpha"]
+            self.alpha = _alpha_of(body)
         elif change.kind in ("pause", "resume"):
             self.paused = change.kind == "pause"
         elif change.kind == "upgrade":
             self.code = body["code"]
+        elif change.kind == "new_period":
+            self._begin_period(change, body)
         self.version = change.seq
         self.changes.append(change)
+
+    # periods
+
+    def _boundary_after(self, at: int) -> int | None:
+        """Return when the period ends that a moment belongs to, by the calendar; None where periods do not end."""
+        if self.period is None:
+            return None
+        return self.period_start + max(0, (at - self.period_start) // self.period + 1) * self.period
+
+    def period_change(self, now: int, carry: float | None = None) -> dict[str, Any]:
+        """Return the body of the change that starts a period: now, with a `carry`, or at the last boundary until now.
+
+        Where several boundaries have passed, one change stands for all of them. It has the books of the period that
+        ends, because a replay counts the rewards of many events before it repeats their changes.
+        """
+        n_boundaries, at = 1, now
+        ended = now
+        if carry is None and self.period is not None and self.next_boundary is not None:
+            n_boundaries = (now - self.next_boundary) // self.period + 1
+            ended, at = self.next_boundary, self.next_boundary + (n_boundaries - 1) * self.period
+            carry = self.carry**n_boundaries
+        entry, accounts = self._period_accounts()
+        books = {"ended": ended, "earned": self.tally.earned.tolist(), "rewards": self._period_rewards()}
+        books |= {"entry_accounts": entry, "accounts": accounts}
+        return {"period": self.period_number + n_boundaries, "carry": carry, "at": at, "books": books}
+
+    def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
+        books = body["books"]
+        numbers = books["rewards"], books["entry_accounts"], books["accounts"]
+        self._closed_periods.append(self._period_status(books["ended"], change.seq - 1, *numbers))
+        self.period_number, self.began = body["period"], (change.seq, body["at"])
+        self.next_boundary = self._boundary_after(body["at"])
+        self._earned_before, self._retired_before = books["earned"], set(self.retired)
+
+    def _period_status(self, ended: int | None, last: int | None, *numbers: dict[str, float]) -> PeriodStatus:
+        first, started = self.began
+        until = None if ended is None else _datetime(ended)
+        return PeriodStatus(self.period_number, _datetime(started), until, first, last, *numbers)
+
+    def _period_rewards(self) -> dict[str, float]:
+        """Return what every arm has earned in the current period."""
+        earned = self.tally.earned.copy()
+        earned[: len(self._earned_before)] -= self._earned_before
+        rows = enumerate(zip(self.arms, earned.tolist(), strict=True))
+        return {arm: value for number, (arm, value) in rows if value or number not in self._retired_before}
+
+    def _period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the accounts at the start of the current period and now; empty where the policy has none or fails."""
+        try:
+            entry, accounts = self.policy.entry_accounts, self.accounts
+            if entry is None or not accounts or not np.isfinite([*entry, *accounts.values()]).all():
+                return {}, {}
+            gone = set() if self.group_of else {self.arms[number] for number in self._retired_before}
+            found = self._by_group(entry), accounts
+        except Exception:  # `status` tells what is wrong
+            return {}, {}
+        first, second = ({label: value for label, value in each.items() if label not in gone} for each in found)
+        return first, second
+
+    @property
+    def periods(self) -> tuple[PeriodStatus, ...]:
+        """All periods with books, the current one last; none where there was never more than one."""
+        if self.period is None and not self._closed_periods:
+            return ()
+        current = self._period_status(None, None, self._period_rewards(), *self._period_accounts())
+        return (*self._closed_periods, current)
 
     # reports
 
@@ -317,19 +398,25 @@ class Experiment:
             pulls=dict(zip(self.arms, tally.pulls.tolist(), strict=True)),
             cumulative_rewards=dict(zip(self.arms, tally.earned.tolist(), strict=True)),
             **self._policy_status(),
+            period=None if self.period is None else self.period / 1e6,
+            period_ends=None if self.next_boundary is None else _datetime(self.next_boundary),
+            carry=self.carry,
+            periods=self.periods,
             unhealthy=self.unhealthy,
         )
 
     def _policy_status(self) -> dict[str, Any]:
         """Return the fields of `Status` that come from the policy; defaults where there is none, or it fails."""
         feedback = Feedback.FULL if self.full else Feedback.BANDIT
-        status: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha, "groups": None, "accounts": {}}
+        status: dict[str, Any] = {"feedback": feedback.value, "alpha": self.alpha}
+        status |= {"groups": None, "accounts": {}, "welfare": None}
         if self.has_policy:
             try:
                 accounts = self.accounts
                 if not np.isfinite([*accounts.values()]).all():
                     raise ValueError(f"accounts {reprlib.repr(accounts)} are not all finite")
                 status |= {"alpha": self.policy.alpha, "groups": self.groups, "accounts": accounts}
+                status["welfare"] = self._welfare(accounts)
                 self.problems.pop(REPORTING, None)
             except Exception as problem:
                 self.failed(REPORTING, problem)
@@ -344,6 +431,14 @@ class Experiment:
         """R of every group, or arm. Empty where the policy keeps none, or one per context."""
         accounts = self.policy.accounts
         return {} if accounts is None or np.ndim(accounts) == 2 else self._by_group(accounts)
+
+    def _welfare(self, accounts: dict[str, float]) -> float | None:
+        """Return the welfare of accounts, weighted by entitlements; None without accounts or alpha."""
+        if not accounts or self.policy.alpha is None:
+            return None
+        groups = self.policy.groups
+        entitled = None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
+        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=entitled))
 
     @property
     def groups(self) -> GroupStatus | None:
@@ -468,6 +563,12 @@ class Experiment:
 # policies and their states
 
 
+def _alpha_of(fields: Mapping[str, Any]) -> float | None:
+    """Return the alpha of a change, which has infinity as a string."""
+    alpha = fields.get("alpha")
+    return math.inf if alpha == "inf" else alpha
+
+
 def state_bytes(policy: BasePolicy) -> bytes:
     """Return the state of a policy as bytes; refused where it could not be loaded again."""
     state = policy.snapshot()
@@ -508,6 +609,8 @@ def change_policy(policy: BasePolicy, change: Change) -> None:
             _add_arm(policy, body)
         elif change.kind == "retire_arm":
             policy.retire(body["arm"])
+        elif change.kind == "new_period":
+            policy.new_period(body["carry"])
         else:
             policy.set_alpha(body["alpha"])
 
@@ -529,6 +632,34 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
 # arguments of `Engine.create`
 
 
+def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
+    """Return the fields of the change that creates an experiment with periods; none for one without."""
+    carry = validate.number("carry", carry, low=0.0, high=1.0)
+    if period is None:
+        if start is not None:
+            repair = "Pass period as well, such as 7d."
+            raise RequestError("bad_request", "period_start", "passed with period", start, repair)
+        return {} if carry == DEFAULT_CARRY else {"carry": carry}
+    seconds = validate.duration("period", period)
+    if seconds < SHORTEST_PERIOD:
+        repair = "Pass, for example, 24h or 7d."
+        raise InvalidArgument("period", f"at least {SHORTEST_PERIOD:g} seconds", period, repair)
+    fields: dict[str, Any] = {"period": int(seconds * 1e6), "carry": carry}
+    if start is not None:
+        try:
+            moment = start if isinstance(start, datetime) else datetime.fromisoformat(start)
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            fields["period_start"] = round(moment.timestamp() * 1e6)
+        except (OverflowError, TypeError, ValueError):
+            repair = "Pass, for example, 2024-01-01T00:00Z."
+            raise InvalidArgument("period_start", "a date, with a time or without", start, repair) from None
+    return fields
+
+
+def _datetime(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1e6, UTC)
+
+
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
@@ -547,9 +678,13 @@ def checked_start(
     if policy is not None:
         validate.choice("policy", policy, POLICIES)
     if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
-        allowed = f"a state with {len(arms)} live arms and {len(contexts)} contexts, as many as arms and contexts name"
-        got = f"{len(ready.live_arms)} live arms of {ready.n_arms}, and {ready.n_contexts} contexts"
+        allowed = f"a state with {len(arms)} arms, none of them retired, and {len(contexts)} contexts"
+        got = {"arms": ready.n_arms, "live": len(ready.live_arms), "contexts": ready.n_contexts}
         raise RequestError("bad_request", "start", allowed, got, "Name every arm and context of the state, in order.")
+    expected = start.arrays.get("pending")
+    if expected is not None and np.any(expected):
+        repair = "Update the policy with the rewards that it expects, or give them up with forgo, before its snapshot."
+        raise RequestError("bad_request", "start", "a state without pending rewards", float(np.sum(expected)), repair)
     differing = {} if policy in (None, ready.name) else {"policy": policy}
     if not differing:  # settings of another policy would be checked against the wrong names
         created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})

@@ -82,6 +82,7 @@ class LiveState:
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
+        self.periodic = [experiment for experiment in experiments.values() if experiment.period is not None]
         self.decisions = DecisionCache(self.store, experiments)
         self.deadlines = Deadlines(self.store, experiments.values())
         self.snapshots = SnapshotWriter(self.store)
@@ -90,6 +91,8 @@ class LiveState:
         """Add a new experiment, once it is on the disk."""
         self.by_key[experiment.key] = self.experiments[experiment.name] = experiment
         self.deadlines.add(experiment)
+        if experiment.period is not None:
+            self.periodic.append(experiment)
 
     def _record_upgrade(self) -> None:
         """Save the state that other code has led to, so that a replay can start there."""
@@ -126,6 +129,22 @@ class LiveState:
     def batch(self) -> Batch:
         """Return an empty batch of events after the last one."""
         return Batch(self.position, self.now())
+
+    def begin_periods(self) -> Batch:
+        """Write the ends of periods that the calendar has reached; return an empty batch of the same moment."""
+        while True:
+            batch, begun = self.batch(), list[tuple[Experiment, Change]]()
+            for experiment in self.periodic:
+                if experiment.next_boundary is not None and experiment.next_boundary <= batch.at:
+                    body = json.dumps(experiment.period_change(batch.at))
+                    change = Change(batch.next(), experiment.key, "new_period", body, None, batch.at)
+                    batch.change(experiment, change)
+                    begun.append((experiment, change))
+            if not begun:
+                return batch
+            self.commit(batch)
+            for experiment, change in begun:
+                experiment.apply(change)
 
     def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
         """Write a batch, then apply it: the one place where memory moves forward."""

@@ -243,7 +243,7 @@ class Replay:
         self._plan()
         position = min(self.start.values(), default=self.until)
         for experiment in self.experiments.values():
-            if not experiment.has_policy:  # its decisions tell which feedback it has
+            if not experiment.has_policy:  # infer the feedback from its decisions
                 experiment.full = self.store.has_full_information(experiment.key)
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.traits.contexts_apart for policy in policies)

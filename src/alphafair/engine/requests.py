@@ -66,13 +66,30 @@ class GroupStatus:
 
 
 @dataclass(frozen=True)
+class PeriodStatus:
+    """The books of one period: by arm what it earned in the period, by group or arm the accounts of fairness.
+
+    Arms that were retired before the period are left out, unless a late reward arrived for them.
+    """
+
+    number: int  # from 0; periods in which no request arrived have no books
+    started: datetime
+    ended: datetime | None  # None: it is the current one
+    first_position: int  # of the event that started it
+    last_position: int | None
+    rewards: dict[str, float]  # in the units of `reward_range`: what arrived in the log during the period
+    entry_accounts: dict[str, float]  # at the start; empty where the policy keeps none
+    accounts: dict[str, float]  # at the end, or now
+
+
+@dataclass(frozen=True)
 class Status:
     """An experiment at one moment."""
 
     name: str
     policy: str
     feedback: str
-    alpha: float | None
+    alpha: float | None  # from 0 to inf
     arms: tuple[str, ...]  # arms that are not retired, masked ones included
     retired_arms: tuple[str, ...]
     masked_arms: tuple[str, ...]
@@ -93,7 +110,12 @@ class Status:
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`: the sum of rewards in the log
     accounts: dict[str, float]  # R of every group, or arm: 1 plus the rewards that count, mapped onto [0, 1]
+    welfare: float | None  # the power mean of accounts, which alpha maximizes; None without accounts or alpha
     groups: GroupStatus | None  # None where every arm is on its own, with equal entitlements and no floor
+    period: float | None  # seconds; None where no period ends by itself
+    period_ends: datetime | None  # when the current period ends
+    carry: float  # of what was earned, the part that counts in the next period
+    periods: tuple[PeriodStatus, ...]  # with the current one; empty where there was never more than one
     unhealthy: str | None  # what its policy failed at, and why; None while it works
 
 

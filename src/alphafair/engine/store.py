@@ -1,4 +1,4 @@
-"""The event log in SQLite: its tables, and every question that the engine asks of them.
+"""The event log in SQLite: its tables, and every query of the engine.
 
 `append(expected, last, rows)` is the only way to add events: one durable transaction, committed only if the last event
 in the file is the one that the caller has processed. The file uses WAL with synchronous=FULL, so events are on the disk
@@ -626,7 +626,7 @@ class SqliteStore:
         except sqlite3.Error:
             return False
 
-    # questions for `verify`
+    # queries for `verify`
 
     def check_pages(self) -> None:
         """Raise `Mismatch` if SQLite finds the file damaged."""

@@ -29,7 +29,7 @@ OFF = 0.02  # relative: a smaller error of propensities does no harm
 
 
 class Finding(NamedTuple):
-    """A finding about a log: "wrong" must be corrected, "look" should be looked at, "fine" was checked."""
+    """A finding about a log: "wrong" must be corrected, "look" should be checked, "fine" was checked."""
 
     grade: Literal["wrong", "look", "fine"]
     what: str

@@ -80,7 +80,7 @@ class LogFile:
 
 
 AnyLog = Log | LogFile
-IMPROBABLE = "A decision of such a propensity is never seen, so it is a mistake. Correct it, or delete such rows."
+IMPROBABLE = "An arm with such a propensity is never shown in practice: correct it, or delete such rows."
 
 
 def check_log(log: AnyLog) -> None:

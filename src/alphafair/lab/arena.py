@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -18,6 +19,7 @@ from alphafair.pages import versions
 from alphafair.values import Vector
 
 ALPHAS = (0.0, 0.5, 0.9)
+STEEP_ALPHAS = (1.0, 2.0, 5.0, math.inf)
 ADAPTIVE = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "bandit"),))
 ADAPTIVE_FULL = Contender("adaptive", "alpha-fair-adaptive", (("feedback", "full"),))
 GUARANTEED = Contender("guaranteed alone", "guaranteed-learner")
@@ -85,6 +87,31 @@ FEATURE_SCENARIOS = Plan(
         for settings in [(("kind", kind), ("n_rounds", 30_000), ("n_arms", 10), ("n_features", N_FEATURES))]
     )
 )
+STEEP = ("ratings-5000", "ratings-20000", "stationary-small", "drift-slow")
+STEEP_CONTENDERS = tuple(each for each in (*BANDIT, *FULL) if each != paper.INDEPENDENT)  # which has alpha below 1 only
+STEEP_SCENARIOS = Plan(
+    tuple(
+        replace(each, name=f"arena-steep-{name}", contenders=STEEP_CONTENDERS, alphas=STEEP_ALPHAS)
+        for name in STEEP
+        for each in SCENARIOS
+        if each.name == f"arena-{name}"
+    )
+)
+DYING_ARMS = (("n_arms", 10), ("n_rounds", 40_000))
+DYING_SCENARIOS = Plan(  # the lengths of the phases depend on alpha, so each alpha has its own rounds
+    tuple(
+        Experiment(
+            f"arena-dying-arms-{alpha:g}",
+            f"dying arms, \u03b1 = {alpha:g}",
+            Generated("dying_arms", (*DYING_ARMS, ("alpha", alpha))),
+            STEEP_CONTENDERS,
+            (alpha,),
+            n_seeds=20,
+            n_records=1,
+        )
+        for alpha in STEEP_ALPHAS
+    )
+)
 SHORT = Plan(  # for the report: bandit feedback at the paper's alpha, without the longest and the late scenarios
     tuple(
         replace(each, contenders=BANDIT, alphas=paper.BANDIT_FEEDBACK.alphas, n_seeds=5)
@@ -138,7 +165,8 @@ def run_arena(
         return tuple(map(match, play(plan if n_seeds is None else plan.with_seeds(n_seeds))))
 
     with_features = matches(FEATURE_SCENARIOS) if find_spec("sklearn") is not None else ()
-    return ArenaResults(command, versions(), ALPHAS, matches(SCENARIOS), with_features)
+    steep, dying = matches(STEEP_SCENARIOS), matches(DYING_SCENARIOS)
+    return ArenaResults(command, versions(), ALPHAS, matches(SCENARIOS), with_features, steep, dying)
 
 
 def write_arena(folder: Path, *, progress: Progress = no_progress, **options: Any) -> ArenaResults:

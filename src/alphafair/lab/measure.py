@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from alphafair import metrics
+from alphafair import metrics, streams
 from alphafair.evaluation.estimates import possible
 from alphafair.groups import Groups
 from alphafair.lab import results
-from alphafair.lab.plan import Contender, Generated, short_digest
+from alphafair.lab.plan import Contender, Experiment, Generated, short_digest
 from alphafair.lab.runner import Run
 from alphafair.offline import context_reward_totals
 from alphafair.values import Feedback, Interval, Matrix, Stream, Vector
@@ -261,7 +261,16 @@ def match(run: Run, promises: Mapping[str, Vector]) -> results.Match:
         delay=experiment.delay,
         scores=tuple(_score(run, each, alpha) for alpha in experiment.alphas for each in experiment.contenders),
         promises=joint_intervals(promises),
+        bound=_bound(experiment),
     )
+
+
+def _bound(experiment: Experiment) -> float | None:
+    """The welfare ratio that no online policy can beat in the mean over seeds; None where there is no such limit."""
+    source = experiment.rounds
+    if isinstance(source, Generated) and source.maker == "dying_arms":
+        return streams.dying_arms_bound(**dict(source.settings))
+    return None
 
 
 def _score(run: Run, contender: Contender, alpha: float) -> results.Score:
@@ -272,18 +281,32 @@ def _score(run: Run, contender: Contender, alpha: float) -> results.Score:
         feedback=contender.feedback.value,
         alpha=alpha,
         n_seeds=len(performance),
-        alpha_performance=confidence_interval(performance),
+        alpha_performance=confidence_interval(performance) if alpha < 1.0 else None,
         gap_closed=None if closed is None else confidence_interval(closed),
+        **({} if alpha < 1.0 else _in_welfare(run, contender, alpha)),
     )
 
 
+def _in_welfare(run: Run, contender: Contender, alpha: float) -> dict[str, Interval]:
+    """The fields of a score from alpha = 1 on."""
+    earned, best, _, _ = final_accounts(run, contender, alpha)
+    ratio = metrics.welfare_ratio(best, earned, alpha)
+    return {
+        "welfare": confidence_interval(metrics.welfare(earned, alpha)),
+        "welfare_ratio": confidence_interval(ratio),
+    }
+
+
 def gap_closed_by_seed(run: Run, contender: Contender, alpha: float) -> tuple[Vector | None, Vector]:
-    """(ALG - UNI) / (OPT - UNI) with uniform play as expected, and ALG; the first is None where a seed has no gap."""
+    """(ALG - UNI) / (OPT - UNI) with uniform play as expected, and ALG; the first is None where a seed has no gap.
+
+    They are in alpha-performance below alpha = 1 and in welfare from 1 on.
+    """
     earned, best, gaps, uniform = final_accounts(run, contender, alpha)
     seeds = zip(best, uniform, gaps, strict=True)
     learnable = all(metrics.has_gap(top, even, alpha, certified=gap) for top, even, gap in seeds)
     closed = metrics.gap_closed(best, uniform, earned, alpha) if learnable else None
-    return closed, metrics.alpha_performance(earned, alpha)
+    return closed, (metrics.alpha_performance if alpha < 1.0 else metrics.welfare)(earned, alpha)
 
 
 def final_accounts(run: Run, contender: Contender, alpha: float) -> tuple[Matrix, Vector, Vector, Matrix]:

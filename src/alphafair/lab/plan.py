@@ -174,7 +174,10 @@ Rounds = FromRatings | Generated | ConstantRewards
 
 
 class Benchmark(NamedTuple):
-    """The optimum in hindsight of some rounds, the gap of its certificate, and the accounts of uniform play."""
+    """The optimum in hindsight of some rounds, the gap of its certificate, and the accounts of uniform play.
+
+    Both numbers are in alpha-performance below alpha = 1 and in welfare from 1 on.
+    """
 
     optimum: float
     gap: float
@@ -185,8 +188,13 @@ def best_fixed_policy(stream: Stream, alphas: tuple[float, ...]) -> dict[float, 
     """The benchmark by alpha: the best fixed policy in hindsight."""
     totals = context_reward_totals(stream)
     uniform = 1.0 + totals.sum(axis=0) / stream.n_arms
-    best = {alpha: offline_optimum(totals, alpha) for alpha in alphas}
-    return {alpha: Benchmark(each.value, each.gap, uniform) for alpha, each in best.items()}
+
+    def benchmark(alpha: float) -> Benchmark:
+        best = offline_optimum(totals, alpha)
+        found = (best.value, best.gap) if alpha < 1.0 else (best.welfare, best.welfare * best.welfare_gap)
+        return Benchmark(*found, uniform)
+
+    return {alpha: benchmark(alpha) for alpha in alphas}
 
 
 def known_means_policy(means: Matrix, stream: Stream, alphas: tuple[float, ...]) -> dict[float, Benchmark]:

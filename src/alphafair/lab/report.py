@@ -409,13 +409,13 @@ def corrections_table(experiments: Experiments) -> Table:
 
 
 def shares_table(matches: Sequence[Match], feedback: str, alpha: float) -> Table:
-    """The share of the gap that each contender closes in each scenario, and its alpha-performance."""
+    """The share of the gap that each contender closes in each scenario, and its alpha-performance or welfare."""
     scores = matches[0].of(feedback, alpha)
     rows = []
     for match in matches:
         cells = [Cell(match.title)]
         for score in match.of(feedback, alpha):
-            performance = f"({number(score.alpha_performance.value)})"
+            performance = f"({number(score.shown.value)})"
             if score.gap_closed is None:
                 cells.append(Cell("no gap", (performance,)))
             else:
@@ -423,6 +423,19 @@ def shares_table(matches: Sequence[Match], feedback: str, alpha: float) -> Table
         rows.append(Row(tuple(cells)))
     columns = (Column(""), *(Column(score.label, is_number=True, colour=_colour(score)) for score in scores))
     return Table(columns, tuple(rows), "numbers")
+
+
+def bounds_table(matches: Sequence[Match], feedback: str) -> Table:
+    """The welfare ratio of each contender on each stream of dying arms, beside the bound for every policy."""
+    rows = []
+    for match in matches:
+        (alpha,) = match.alphas
+        ratios = [score.welfare_ratio for score in match.of(feedback, alpha)]
+        cells = [Cell("") if each is None else interval_cell(each, 4) for each in ratios]
+        rows.append(Row((Cell(match.title), Cell(fixed(match.bound or 1.0, 3)), *cells)))
+    scores = matches[0].of(feedback, matches[0].alphas[0])
+    named = (Column(score.label, is_number=True, colour=_colour(score)) for score in scores)
+    return Table((Column(""), Column("no policy below", is_number=True), *named), tuple(rows), "numbers")
 
 
 def promises(matches: Sequence[Match]) -> tuple[Paragraph, Table]:
@@ -723,13 +736,37 @@ def arena_page(results: ArenaResults, images: Mapping[str, Markup]) -> Page:
             blocks.append(Paragraph(f"{ALPHA} = {alpha:g}, {settings[feedback]}", "caption"))
             blocks.append(shares_table(results.with_features, feedback, alpha))
         sections.append(Section("features", "Rounds with features", tuple(blocks)))
+    if results.steep:
+        steep: list[Block] = [
+            Paragraph(
+                f"From {ALPHA} = 1 on the gap is one of welfare: the equal account of all arms that would be worth as "
+                "much. Share of it closed, \N{PLUS-MINUS SIGN} half of a 95% confidence interval; in brackets the "
+                "welfare."
+            )
+        ]
+        for feedback in settings:
+            for alpha in results.steep[0].alphas:
+                steep.append(Paragraph(f"{ALPHA} = {alpha:g}, {settings[feedback]}", "caption"))
+                steep.append(shares_table(results.steep, feedback, alpha))
+        sections.append(Section("steep", f"{ALPHA} from 1 to infinity", tuple(steep)))
+    if results.dying:
+        dying: list[Block] = [
+            Paragraph(
+                "Arms stop paying one by one, in random order, and the best fixed policy knows which is next. The "
+                "ratio of its welfare to that of a policy; in the mean over orders no policy is below the bound, and "
+                "1 would be the best fixed policy."
+            )
+        ]
+        for feedback, setting in settings.items():
+            dying += [Paragraph(setting, "caption"), bounds_table(results.dying, feedback)]
+        sections.append(Section("dying", "What no policy can reach", tuple(dying)))
     matches = [
         (
             each.title,
             *(f"{size:,}" for size in (each.n_rounds, each.n_contexts, each.n_arms, len(each.seeds))),
             code(each.digest),
         )
-        for each in (*results.matches, *results.with_features)
+        for each in (*results.matches, *results.with_features, *results.steep, *results.dying)
     ]
     numbers_link = Markup('All numbers are in <a href="results.json">results.json</a>. Versions: {}.')
     sections.append(

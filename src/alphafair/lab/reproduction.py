@@ -72,7 +72,7 @@ class Data:
         return next((release for release in RELEASES if release.first_rating == first), None)
 
     def facts(self, n_ratings: int, digest: str) -> DataFacts:
-        """What a report says about so many ratings; the name tells if they are a part of a known data set."""
+        """Return the facts about the data for the report; the name shows if they are a part of a known data set."""
         name, release, part = self.name, self.release(), None
         if release is not None and n_ratings < release.n_ratings:
             part = Part(release.name, n_ratings, release.n_ratings)

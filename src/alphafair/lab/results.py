@@ -13,6 +13,7 @@ import numpy as np
 
 from alphafair import metrics
 from alphafair.errors import InvalidArgument
+from alphafair.formatting import json_alpha
 from alphafair.values import Interval, Matrix, Vector
 
 Floats = tuple[float, ...]
@@ -270,8 +271,18 @@ class Score:
     feedback: str
     alpha: float
     n_seeds: int
-    alpha_performance: Interval
-    gap_closed: Interval | None = None  # None: there is no gap to close
+    alpha_performance: Interval | None  # None from alpha = 1 on
+    gap_closed: Interval | None = None  # None: there is no gap to close; in welfare from alpha = 1 on
+    welfare: Interval | None = None  # None below alpha = 1
+    welfare_ratio: Interval | None = None  # of the optimum to the policy; None below alpha = 1
+
+    @property
+    def shown(self) -> Interval:
+        """The alpha-performance, or from alpha = 1 on the welfare."""
+        found = self.alpha_performance or self.welfare
+        if found is None:
+            raise TypeError("a score has an alpha-performance or a welfare")
+        return found
 
 
 @dataclass(frozen=True)
@@ -282,6 +293,11 @@ class Match(OnRounds):
     delay: int | None
     scores: tuple[Score, ...]
     promises: dict[str, Interval]  # leads of the adaptive policy against an adversary that sees the distribution
+    bound: float | None = None  # the welfare ratio that no online policy can beat, where it is known
+
+    @property
+    def alphas(self) -> Floats:
+        return tuple(dict.fromkeys(score.alpha for score in self.scores))
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
@@ -323,6 +339,8 @@ class ArenaResults:
     alphas: Floats
     matches: tuple[Match, ...]
     with_features: tuple[Match, ...]  # on rounds with features, where 100% is the policy that knows every mean
+    steep: tuple[Match, ...] = ()  # from alpha = 1 on
+    dying: tuple[Match, ...] = ()  # `streams.dying_arms`, a match for each alpha, with the bound
 
 
 # JSON
@@ -335,6 +353,8 @@ def plain(value: Any, where: str = "results") -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         optional = {field.name for field in fields(value) if field.default is None}
         value = {name: each for name, each in vars(value).items() if each is not None or name not in optional}
+        if "alpha" in value:
+            value["alpha"] = json_alpha(value["alpha"])
     if isinstance(value, Interval):
         value = value._asdict()
     if isinstance(value, np.ndarray):

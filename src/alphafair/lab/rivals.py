@@ -6,6 +6,8 @@ n rewards of arm i in context c,
 
     U = min( 1,  m + sqrt(L/2n),  m + L/n + sqrt((L/n)^2 + 2 m L/n) ),   1 where n = 0.
 
+From alpha = 1 on R is relative to the poorest account, so that no weight vanishes; infinity is played as 16.
+
 Both are Chernoff bounds, n kl(m, U) = L solved with kl(m, u) >= 2 (u - m)^2 and kl(m, u) >= (u - m)^2/2u: the first
 is tighter for means near 1/2, the second for rare rewards. Ties are broken uniformly.
 
@@ -29,7 +31,7 @@ from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm
 from alphafair.math.log_barrier import ADAPTIVE, absorb
 from alphafair.math.simplex import project
-from alphafair.math.utility import earn, entry_accounts, marginal_utility
+from alphafair.math.utility import earn, entry_accounts, marginal_utility, played_alpha
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
@@ -56,9 +58,13 @@ def upper_bound(count, total, log_rounds):
 def draw(memory, context, uniform, out):
     """Draw uniformly from the arms with the largest R^(-alpha) U."""
     total, counts, sums = memory.arms[A.total], memory.contexts[context, C.counts], memory.contexts[context, C.sums]
-    log_rounds, best = math.log(memory.scalars[N.rounds] + 1.0), 0.0
+    log_rounds, best, alpha, unit = math.log(memory.scalars[N.rounds] + 1.0), 0.0, memory.settings[S.alpha], 1.0
+    if alpha >= 1.0:
+        unit = total[0]
+        for i in range(1, out.shape[0]):
+            unit = min(unit, total[i])
     for i in range(out.shape[0]):
-        weight = marginal_utility(total[i], memory.settings[S.alpha])
+        weight = marginal_utility(total[i] / unit, alpha)
         out[i] = weight * upper_bound(counts[i], sums[i], log_rounds)
         best = max(best, out[i])
     n_best = 0
@@ -114,7 +120,7 @@ class OptimisticFrankWolfe(BasePolicy):
         super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:
-        return {"alpha": self.alpha}
+        return {"alpha": played_alpha(self.alpha)}
 
 
 class GuaranteedLearner(AlphaFairAdaptive):

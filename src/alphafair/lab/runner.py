@@ -30,6 +30,8 @@ from alphafair.values import Adversary, Stream
 Result = TypeVar("Result")
 Progress = Callable[[str, int], Callable[[int], None]]  # called with a title and a total, returns what counts
 COMPUTING = (  # all code that a table depends on
+    "extras.py",
+    "tables.py",
     *(f"{name}/*.py" for name in ("algorithms", "data", "math", "offline", "policy", "streams", "values")),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
     *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan", "lab/rivals")),

@@ -41,7 +41,8 @@ class Access:
             if caller is None:
                 if role is None:
                     return None
-                message = "This request needs a key."
+                given = b"authorization" in headers
+                message = "The key is unknown, expired or revoked." if given else "This request needs a key."
                 raise failure(401, "unauthorized", message, repair=CREATE_A_KEY, www_authenticate="Bearer")
             if role is not None and not caller.may(role):
                 able = " or ".join(repr(name) for name, included in ROLES.items() if role in included)

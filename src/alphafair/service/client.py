@@ -25,7 +25,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC
+from datetime import UTC, datetime
 from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
@@ -38,6 +38,7 @@ from alphafair import validate
 from alphafair.engine.requests import Outcome, Receipt
 from alphafair.errors import InvalidArgument
 from alphafair.extras import needed_by
+from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
 
 with needed_by("The client", "client"):
@@ -222,6 +223,10 @@ class _Calls(_Settings):
             body["settings"] = of_policy
         if isinstance(body.get("groups"), Groups):
             body["groups"] = vars(body["groups"])
+        if "alpha" in body:
+            body["alpha"] = _alpha(body["alpha"])
+        if isinstance(body.get("period_start"), datetime):
+            body["period_start"] = body["period_start"].isoformat()
         return _call(self._terms(timeout), routes.CREATE, body)
 
     def experiments(self, *, timeout: float | None = None) -> Call[list[str]]:
@@ -230,7 +235,7 @@ class _Calls(_Settings):
         return list(found.experiments)
 
     def experiment(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
-        """The current state of an experiment: the fields of `Engine.experiment`, and two measures of fairness."""
+        """The current state of an experiment: the fields of `Engine.experiment`, and two more measures of fairness."""
         return _call(self._terms(timeout), routes.SHOW, name=name)
 
     def history(self, name: str, *, timeout: float | None = None) -> Call[list[ChangeItem]]:
@@ -265,8 +270,12 @@ class _Calls(_Settings):
         return self._change(name, timeout, unmask_arm=arm)
 
     def set_alpha(self, name: str, alpha: float, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
-        """Use another alpha from now on."""
-        return self._change(name, timeout, alpha=alpha)
+        """Use another alpha from now on: a number from 0 to inf."""
+        return self._change(name, timeout, alpha=_alpha(alpha))
+
+    def new_period(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
+        """Start a period now: of what arms have earned, the experiment's `carry` counts from here on."""
+        return self._change(name, timeout, new_period=True)
 
     def pause(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Reject decisions until `resume`; rewards are still accepted."""
@@ -281,7 +290,7 @@ class _Calls(_Settings):
         return self._change(name, timeout, rollback=position)
 
     def erase(self, name: str, context: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
-        """Erase a context's label and the ids of its decisions for good; the numbers stay."""
+        """Erase a context's label and the ids of its decisions permanently; the numbers stay."""
         query = f"?label={quote(_label('context', context), safe='')}"
         return _call(self._terms(timeout), routes.ERASE, query=query, name=name)
 
@@ -366,6 +375,7 @@ class Client(_Settings):
     mask_arm = _blocking(_Calls.mask_arm)
     unmask_arm = _blocking(_Calls.unmask_arm)
     set_alpha = _blocking(_Calls.set_alpha)
+    new_period = _blocking(_Calls.new_period)
     pause = _blocking(_Calls.pause)
     resume = _blocking(_Calls.resume)
     rollback = _blocking(_Calls.rollback)
@@ -426,6 +436,7 @@ class AsyncClient(_Settings):
     mask_arm = _awaited(_Calls.mask_arm)
     unmask_arm = _awaited(_Calls.unmask_arm)
     set_alpha = _awaited(_Calls.set_alpha)
+    new_period = _awaited(_Calls.new_period)
     pause = _awaited(_Calls.pause)
     resume = _awaited(_Calls.resume)
     rollback = _awaited(_Calls.rollback)
@@ -573,7 +584,7 @@ def _json_of(reply: Reply) -> Any:
 
 
 def _service_error(body: Any, status: int | None = None) -> ServiceError | None:
-    """The error in a body of the service, if it is one; without a status of its own, the code tells it."""
+    """Return the error in a body of the service, or None; without a status, it is inferred from the code."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
         return None
@@ -688,6 +699,11 @@ def _number(argument: str, value: Any) -> float:
         repair = 'Pass a float, or under full information one per arm: {"ada": 0.2, "ben": 1.0}.'
         raise _invalid(argument, "a finite number", value, repair, "bad_reward")
     return number
+
+
+def _alpha(value: Any) -> Any:
+    """Return alpha as JSON has it, where infinity is a string; the service checks everything else."""
+    return json_alpha(float(value)) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
 
 
 def _new_id() -> str:

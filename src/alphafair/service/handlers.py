@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ import alphafair
 from alphafair import metrics
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, RequestError, Reward, Status
 from alphafair.errors import InvalidArgument
+from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
 from alphafair.service import keys
 from alphafair.service.access import check_sees, check_unlimited
@@ -169,6 +171,10 @@ async def change(service: Service, request: Request, name: str, body: Change) ->
     engine = service.engine
     if kind == "paused":
         return await _change(service, request, name, lambda: (engine.pause if value else engine.resume)(name))
+    if kind == "new_period":
+        if not value:
+            raise InvalidArgument("new_period", "true", value, "Leave it out, or send true to start a period now.")
+        return await _change(service, request, name, lambda: engine.new_period(name))
     method = engine.set_alpha if kind == "alpha" else getattr(engine, kind)
     return await _change(service, request, name, lambda: method(name, value, **options))
 
@@ -210,20 +216,26 @@ def _attachment(name: str, format: str) -> str:
 def _described(engine: Engine, name: str) -> ExperimentAnswer:
     status = engine.experiment(name)
     known = {**vars(status), **fairness(status)}
+    if status.alpha is not None:
+        known["alpha"] = json_alpha(status.alpha)
     return ExperimentAnswer(**{name: known[name] for name in ExperimentAnswer.__struct_fields__})
 
 
 def fairness(status: Status) -> dict[str, float | None]:
-    """Jain's index and alpha-performance of the accounts; None if the policy keeps no accounts."""
+    """Jain's index, alpha-performance and welfare of the accounts; None without accounts, or where not finite."""
     if not status.accounts or status.alpha is None:
-        return {"jain_index": None, "alpha_performance": None}
+        return {"jain_index": None, "alpha_performance": None, "welfare": None}
     accounts, groups = [*status.accounts.values()], None
     if status.groups is not None and status.groups.entitlements is not None:
         entitlements = status.groups.entitlements
         groups = Groups(entitlements=[entitlements[label] for label in status.accounts])
+    performance = math.inf
+    if status.alpha < math.inf:
+        performance = float(metrics.alpha_performance(accounts, status.alpha, groups=groups))
     return {
         "jain_index": float(metrics.jain_index(accounts, groups=groups)),
-        "alpha_performance": float(metrics.alpha_performance(accounts, status.alpha, groups=groups)),
+        "alpha_performance": performance if math.isfinite(performance) else None,
+        "welfare": status.welfare,
     }
 
 

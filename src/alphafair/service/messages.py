@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine import LONGEST_LABEL, GroupStatus
+from alphafair.engine import LONGEST_LABEL, GroupStatus, PeriodStatus
 from alphafair.engine.requests import Outcome, Receipt
 from alphafair.service.keys import Caller, Role
 
@@ -33,7 +33,11 @@ Name = Annotated[
     ),
 ]
 Arms = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS)]
-Alpha = Annotated[float, Meta(ge=0.0, lt=1.0, description="0: the largest sum of rewards; towards 1: equal shares.")]
+AnyAlpha = Annotated[float, Meta(ge=0.0)] | Literal["inf"]
+Alpha = Annotated[
+    AnyAlpha,
+    Meta(description="0: the largest sum of rewards; 1: proportional fairness; the string inf: the largest minimum."),
+]
 OwnId = Annotated[Label, Meta(description="Your own id: the same id again returns the same decision.")]
 DecisionId = Annotated[Label, Meta(description="The id of the decision.")]
 Available = Annotated[Arms, Meta(description="The arms that can be drawn now. Default: all.")]
@@ -42,6 +46,13 @@ Wait = Annotated[float, Meta(gt=0.0, description="Seconds to wait for a reward."
 DefaultReward = Annotated[float, Meta(description="The reward of a decision whose waiting time has ended.")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The smallest and the largest reward.")]
 GroupLabels = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS, description="The group of every arm.")]
+Period = Annotated[
+    float | str, Meta(description="Fairness counts per period of so many seconds, or of a duration such as 7d.")
+]
+PeriodStart = Annotated[str, Meta(description="When a period starts, in ISO 8601. Default: the creation.")]
+Carry = Annotated[
+    float, Meta(ge=0.0, le=1.0, description="The part of what was earned that counts in the next period. Default: 0.5.")
+]
 Setting = bool | int | float | str
 
 
@@ -119,6 +130,9 @@ class NewExperiment(Body):
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: Wait | None = None
     default_reward: DefaultReward | None = None
+    period: Period | UnsetType = UNSET
+    period_start: PeriodStart | UnsetType = UNSET
+    carry: Carry | UnsetType = UNSET
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
@@ -134,6 +148,7 @@ class Change(Body):
     unmask_arm: Annotated[Label, Meta(description="Draw this arm again.")] | UnsetType = UNSET
     paused: Annotated[bool, Meta(description="Reject decisions, or accept them again.")] | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
+    new_period: Annotated[bool, Meta(description="True: start a period now.")] | UnsetType = UNSET
 
 
 class NewKey(Body):
@@ -239,14 +254,17 @@ class ExperimentAnswer(Struct):
     by a rollback) and `pending` (waiting for a reward or an activation).
 
     `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the
-    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `groups` is null if every arm is a
-    group of its own. `unhealthy` is null, or why the policy failed.
+    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the
+    accounts, which `alpha` maximizes. `alpha` is a number or the string "inf". `alpha_performance` is null where it is
+    not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the
+    policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty
+    if there was never more than one.
     """
 
     name: str
     policy: str
     feedback: Literal["bandit", "full"]
-    alpha: float | None
+    alpha: AnyAlpha | None
     arms: list[str]
     retired_arms: list[str]
     masked_arms: list[str]
@@ -267,8 +285,13 @@ class ExperimentAnswer(Struct):
     cumulative_rewards: dict[str, float]
     accounts: dict[str, float]
     groups: GroupStatus | None
+    welfare: float | None
     jain_index: float | None
     alpha_performance: float | None
+    period: float | None
+    period_ends: datetime | None
+    carry: float
+    periods: list[PeriodStatus]
     unhealthy: str | None
 
 

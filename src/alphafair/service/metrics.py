@@ -158,6 +158,11 @@ def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
         for experiment in found:
             family.add_metric([experiment.name], getattr(experiment, field))
         yield family
+    periods = GaugeMetricFamily("alphafair_period", "The number of the current period.", labels=["experiment"])
+    for experiment in found:
+        if experiment.periods:
+            periods.add_metric([experiment.name], experiment.periods[-1].number)
+    yield periods
     unhealthy = GaugeMetricFamily("alphafair_unhealthy", "1 while the policy fails.", labels=["experiment"])
     for experiment in found:
         unhealthy.add_metric([experiment.name], float(experiment.unhealthy is not None))
@@ -165,6 +170,7 @@ def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
     for field, help in (
         ("jain_index", "Jain's index of the accounts, divided by entitlements."),
         ("alpha_performance", "Alpha-performance of the accounts."),
+        ("welfare", "Welfare of the accounts: their power mean, which alpha maximizes."),
     ):
         gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
         for experiment in found:

@@ -73,10 +73,14 @@ class Route:
         return msgspec.json.Decoder(self.body).decode
 
     def decode_query(self, query: str) -> Struct:
-        """Read the query of an address; parameters that the route does not have are ignored."""
+        """Read the query of an address; a parameter that the route does not have is an error."""
         assert self.query is not None  # noqa: S101 - for mypy
         given = dict(parse_qsl(query, keep_blank_values=True))
-        for each in msgspec.structs.fields(self.query):
+        fields = msgspec.structs.fields(self.query)
+        for name in given.keys() - {each.name for each in fields}:
+            message = f"The query has no parameter {name!r}; it has {', '.join(each.name for each in fields)}."
+            raise Failure(422, Problem("bad_request", message, name, "See /docs for the expected format."))
+        for each in fields:
             if each.required and each.name not in given:
                 message = f"The query must have the parameter {each.name!r}."
                 raise Failure(400, Problem("bad_request", message, each.name, "See /docs for the expected format."))
@@ -108,7 +112,7 @@ CHANGE = Route("PATCH", "/v1/experiments/{name}", "admin", handlers.change, _EXP
     "Change a running experiment: exactly one change per request.", ExperimentAnswer,
     Change, {"alpha": 0.5}, repeatable=False)
 ERASE = Route("DELETE", "/v1/experiments/{name}/contexts", "admin", handlers.erase, _EXPERIMENTS,
-    "Erase a context's label and the ids of its decisions for good; the numbers stay.", ExperimentAnswer,
+    "Erase a context's label and the ids of its decisions permanently; the numbers stay.", ExperimentAnswer,
     query=ContextQuery, repeatable=False)
 HISTORY = Route("GET", "/v1/experiments/{name}/history", "read", handlers.history, _EXPERIMENTS,
     "List every change of an experiment: when, what, and by which key.", History)

@@ -122,8 +122,8 @@ def dying_arms(n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0, 
     largest. See docs/theory.md, Theorem D.
 
     >>> stream = dying_arms(3, 12, alpha=1.0)
-    >>> stream.contexts.tolist(), stream.rewards(11).sum()
-    ([0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2], 1.0)
+    >>> stream.contexts.tolist(), float(stream.rewards(11).sum())
+    ([0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2], 1.0)
     """
     lengths = _phase_lengths(n_arms, n_rounds, alpha)
     last = np.empty(n_arms, dtype=np.int64)  # the last phase in which an arm pays

@@ -1,0 +1,294 @@
+"""Periods of experiments: boundaries in the log, accounts that are carried over, and the books of every period."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, load_policy
+from alphafair.engine.experiment import same_state
+from alphafair.engine.store import SqliteStore
+from alphafair.errors import InvalidArgument
+
+pytestmark = pytest.mark.compiled
+
+DAY = 86_400.0
+START = 1_800_000_000.0
+
+
+class Clock:
+    """Time that moves when it is told to, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        return int(self.now * 1e9)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=1, clock=clock)
+    yield engine
+    engine.close()
+
+
+def replayed(engine: Engine, clock: Clock) -> Engine:
+    """The same file, opened again from its log alone."""
+    path = engine._store.path
+    engine.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("delete from snapshot")
+    return Engine(SqliteStore(path), seed=2, clock=clock)
+
+
+def play(engine: Engine, n_rounds: int, name: str = "home", seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    full = engine.experiment(name).feedback == "full"
+    n_arms = len(engine.experiment(name).pulls)
+    for k in range(n_rounds):
+        receipt = engine.decide(name, f"visitor-{k % 3}")
+        reward = rng.random(n_arms).tolist() if full else float(rng.random() < 0.7)
+        assert engine.reward(receipt.id, reward).outcome == "applied"
+
+
+def boundaries(engine: Engine, name: str = "home") -> list[tuple[int, float, float]]:
+    """Number, carry and days since the start of every period but the first."""
+    changes = [each.details for each in engine.history(name) if each.kind == "new_period"]
+    return [(each["period"], each["carry"], (each["at"] / 1e6 - START) / DAY) for each in changes]
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair-bandit", "alpha-fair", "uniform"])
+def test_the_first_request_after_a_boundary_starts_a_period(engine: Engine, clock: Clock, policy: str) -> None:
+    settings: dict[str, Any] = {} if policy == "uniform" else {"alpha": 1.0}
+    engine.create("home", arms=["ada", "ben"], policy=policy, period="7d", carry=0.25, **settings)
+    play(engine, 20)
+    clock.now += 7 * DAY - 1
+    play(engine, 1)
+    assert boundaries(engine) == []
+    before = engine.experiment("home")
+    clock.now += 2
+    engine.decide("home", "visitor-1")
+    after = engine.experiment("home")
+    assert boundaries(engine) == [(1, 0.25, 7.0)]
+    carried = {arm: 1.0 + 0.25 * (account - 1.0) for arm, account in before.accounts.items()}
+    assert after.accounts == pytest.approx(carried, rel=1e-12)
+    play(engine, 20, seed=1)
+    engine.verify()
+    closed, current = engine.experiment("home").periods
+    assert closed.rewards == before.cumulative_rewards
+    assert (closed.accounts, closed.number, current.number) == (before.accounts, 0, 1)
+    assert closed.started == datetime.fromtimestamp(START, UTC)
+    assert closed.ended == current.started == datetime.fromtimestamp(START + 7 * DAY, UTC)
+    assert (closed.first_position, closed.last_position) == (1, current.first_position - 1)
+    assert current.entry_accounts == after.accounts
+    assert (current.ended, current.last_position) == (None, None)
+    found = engine.experiment("home")
+    total = {arm: closed.rewards[arm] + current.rewards[arm] for arm in ("ada", "ben")}
+    assert total == pytest.approx(found.cumulative_rewards, rel=1e-12)
+    assert (found.period, found.carry) == (7 * DAY, 0.25)
+    assert found.period_ends == datetime.fromtimestamp(START + 14 * DAY, UTC)
+    state = engine._live.find("home").policy.snapshot()
+    again = replayed(engine, clock)
+    assert again.experiment("home") == found
+    assert same_state(again._live.find("home").policy.snapshot(), state)
+    again.verify()
+    again.close()
+
+
+def test_missed_boundaries_are_one_event(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], alpha=2.0, period="1d", carry=0.5)
+    play(engine, 30)
+    alone = load_policy(engine._live.find("home").policy.snapshot())
+    clock.now += 3.5 * DAY
+    play(engine, 1)
+    assert boundaries(engine) == [(3, 0.125, 3.0)]
+    alone.new_period(0.125)
+    assert engine.experiment("home").periods[-1].entry_accounts == dict(
+        zip(["ada", "ben"], alone.accounts.tolist(), strict=True)
+    )
+    assert engine.experiment("home").periods[0].ended == datetime.fromtimestamp(START + DAY, UTC)
+    clock.now += 0.6 * DAY
+    engine.maintain()  # without a request
+    assert boundaries(engine)[1:] == [(4, 0.5, 4.0)]
+    clock.now -= 10 * DAY  # a clock that is set back meets no boundary twice
+    play(engine, 1)
+    assert len(boundaries(engine)) == 2
+    engine.verify()
+
+
+def test_periods_start_at_a_date(engine: Engine, clock: Clock) -> None:
+    later, earlier = datetime.fromtimestamp(START + 2 * DAY, UTC), datetime.fromtimestamp(START - 2.5 * DAY, UTC)
+    engine.create("later", arms=["a", "b"], period=3 * DAY, period_start=later)
+    engine.create("earlier", arms=["a", "b"], period="1d", period_start=earlier.isoformat())
+    assert engine.experiment("later").period_ends == later
+    assert engine.experiment("earlier").period_ends == datetime.fromtimestamp(START + 0.5 * DAY, UTC)
+    clock.now += 2.2 * DAY
+    engine.decide("earlier", "v")
+    assert boundaries(engine, "later") == [(1, 0.5, 2.0)]
+    assert boundaries(engine, "earlier") == [(2, 0.25, 1.5)]
+    assert engine.experiment("later").period_ends == datetime.fromtimestamp(START + 5 * DAY, UTC)
+    engine.verify()
+
+
+def test_a_period_is_started_by_hand(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], alpha=1.0)
+    assert engine.experiment("home").periods == ()
+    play(engine, 10)
+    engine.new_period("home")
+    engine.new_period("home", carry=0.0)
+    assert [row[:2] for row in boundaries(engine)] == [(1, 0.5), (2, 0.0)]
+    assert set(engine.experiment("home").accounts.values()) == {1.0}
+    engine.create("weekly", arms=["ada", "ben"], period="7d")
+    clock.now += DAY
+    engine.new_period("weekly")
+    assert engine.experiment("weekly").period_ends == datetime.fromtimestamp(START + 7 * DAY, UTC)
+    engine.verify()
+
+
+def test_a_late_reward_belongs_to_the_period_in_which_it_arrives(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], alpha=1.0, period="1d", reward_wait=1.5 * DAY, default_reward=0.25)
+    first, second = engine.decide("home", "v"), engine.decide("home", "v")
+    clock.now += 1.1 * DAY
+    engine.reward(first.id, 1.0)
+    clock.now += 1.0 * DAY
+    engine.expire()
+    books = [sum(period.rewards.values()) for period in engine.experiment("home").periods]
+    assert books == [0.0, 1.0, 0.25]
+    assert engine.reward(second.id, 1.0).outcome == "expired"
+    engine.verify()
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
+def test_a_rollback_applies_the_boundaries_since_again(engine: Engine, clock: Clock, policy: str) -> None:
+    engine.create("home", arms=["ada", "ben", "cyd"], alpha=1.0, policy=policy, period="1d", carry=0.5)
+    play(engine, 20)
+    position = engine.position
+    alone = load_policy(engine._live.find("home").policy.snapshot())
+    for seed in (1, 2):
+        clock.now += DAY
+        play(engine, 10, seed=seed)
+    before = engine.experiment("home").periods
+    engine.rollback("home", position)
+    alone.new_period(0.5)
+    alone.new_period(0.5)
+    after = engine.experiment("home")
+    assert [*after.accounts.values()] == alone.accounts.tolist()
+    assert [period.rewards for period in after.periods] == [period.rewards for period in before]
+    assert len(boundaries(engine)) == 2
+    clock.now += DAY
+    play(engine, 10, seed=3)
+    engine.verify()
+    found = engine.experiment("home")
+    again = replayed(engine, clock)
+    assert again.experiment("home") == found
+    again.verify()
+    again.close()
+
+
+def test_arms_and_groups_over_boundaries(engine: Engine, clock: Clock) -> None:
+    engine.create(
+        "home", arms=["a", "b", "c"], alpha=2.0, period="1d", groups=Groups(["g", "g", "h"], {"g": 2, "h": 1})
+    )
+    engine.create("plain", arms=["a", "b", "c"], alpha=0.5, period="1d")
+    for name in ("home", "plain"):
+        play(engine, 20, name)
+    engine.retire_arm("plain", "a")
+    engine.retire_arm("home", "a")
+    before = engine.experiment("home").accounts
+    clock.now += DAY
+    engine.add_arm("plain", "d")
+    engine.add_arm("home", "d", group="g")
+    engine.mask_arm("home", "b")
+    for name in ("home", "plain"):
+        play(engine, 20, name, seed=1)
+    first, second = engine.experiment("plain").periods
+    assert (set(first.rewards), set(second.rewards)) == ({"a", "b", "c"}, {"b", "c", "d"})
+    assert (set(first.accounts), set(second.accounts)) == ({"a", "b", "c"}, {"b", "c", "d"})
+    entry = {label: 1.0 + 0.5 * (account - 1.0) for label, account in before.items()}
+    assert engine.experiment("home").periods[1].entry_accounts == pytest.approx(entry, rel=1e-12)
+    clock.now += DAY
+    engine.set_alpha("plain", "inf")  # type: ignore[arg-type]
+    play(engine, 5, "plain", seed=2)
+    engine.verify()
+    shown = {name: engine.experiment(name) for name in ("home", "plain")}
+    again = replayed(engine, clock)
+    assert {name: again.experiment(name) for name in shown} == shown
+    again.verify()
+    again.close()
+
+
+def test_a_learned_period_is_a_run_of_the_policy_itself(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], contexts=["v"], alpha=1.0, period="1d")
+    policy = AlphaFairAdaptive(1, 2, alpha=1.0)
+    for day in range(3):
+        if day:
+            clock.now += DAY
+            policy.new_period(0.5)
+        for k in range(10):
+            receipt = engine.decide("home", "v")
+            arm = ["ada", "ben"].index(receipt.arm)
+            assert receipt.propensity == policy.probabilities(0)[arm]
+            decision = Decision(0, arm, receipt.propensity, policy.probabilities(0))
+            policy.expect(decision)
+            reward = float(k % (2 + arm) == 0)
+            engine.reward(receipt.id, reward)
+            policy.update(decision, reward)
+    assert [*engine.experiment("home").accounts.values()] == policy.accounts.tolist()
+
+
+def test_bad_periods_change_nothing(engine: Engine) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"period": "week"},
+        {"period": 0},
+        {"period": "30s"},
+        {"period": "7d", "carry": 1.5},
+        {"carry": -0.1},
+        {"period_start": "2024-01-01"},
+        {"period": "7d", "period_start": "monday"},
+        {"period": "7d", "period_start": 7},
+    ]
+    for arguments in wrong:
+        with pytest.raises(InvalidArgument, match="must be"):
+            engine.create("home", arms=["a", "b"], **arguments)
+    assert engine.position == 0
+    engine.create("home", arms=["a", "b"])
+    with pytest.raises(InvalidArgument, match="carry must be"):
+        engine.new_period("home", carry=2.0)
+    assert engine.position == 1
+
+
+def test_a_failed_commit_of_a_boundary_is_repeated(
+    engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.create("home", arms=["ada", "ben"], period="1d")
+    play(engine, 5)
+    clock.now += DAY
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._store, "append", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+        with pytest.raises(OSError, match="the disk is full"):
+            engine.decide("home", "v")
+    assert boundaries(engine) == []
+    play(engine, 5)
+    assert len(boundaries(engine)) == 1
+    engine.verify()
+
+
+def test_history_leaves_the_books_out(engine: Engine) -> None:
+    engine.create("home", arms=["ada", "ben"], period="7d")
+    engine.new_period("home")
+    (_, change) = engine.history("home")
+    assert set(change.details) == {"period", "carry", "at"}
+    json.dumps(change.details)
