@@ -163,7 +163,7 @@ def test_direct_answers() -> None:
         found.alpha_for_cost(101.0)
 
 
-@pytest.mark.parametrize("alphas", [[], [0.5, 0.1], [0.5, 0.5], [1.0]])
+@pytest.mark.parametrize("alphas", [[], [0.5, 0.1], [0.5, 0.5], [-1.0]])
 def test_invalid_alphas_are_refused(alphas: list[float]) -> None:
     log = Log([0, 0], [0, 1], [1.0, 0.0], [0.5, 0.5])
     with pytest.raises(InvalidArgument, match="alpha"):

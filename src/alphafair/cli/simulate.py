@@ -118,7 +118,7 @@ def command(
     groups = read_groups(groups_file, played.arm_labels, played.n_arms, pull_floor)
     folder = output_folder(output, as_json)
     every = record_every or max(1, played.n_rounds // 200)
-    made: list[Any] = []
+    made: list[Policy] = []
     for kind in kinds:
         try:
             made += variants(kind, played, alpha, groups)
