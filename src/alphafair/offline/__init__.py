@@ -29,6 +29,7 @@ from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial,
 from alphafair.values import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, between two progress reports
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of a value: a power, a product and a quotient
 RESCALE = "Map the rewards with alphafair.rescale_rewards."
 
 
@@ -158,7 +159,8 @@ def _in_welfare(value: float, gap: float, groups: ArmGroups, alpha: float) -> tu
 def _in_utility(welfare: float, welfare_gap: float, groups: ArmGroups, alpha: float) -> tuple[float, float]:
     """Return the value of a welfare, and its gap, above NEAR_ONE: S W^(1-alpha)/(1-alpha), or a sum of logarithms.
 
-    OPT - value is at most the gap of sum_i w_i R_i, because utility is concave. Both may be too large for a float.
+    OPT - value is at most the gap of sum_i w_i R_i, because utility is concave, and the rounding of the value, which is
+    the larger part near alpha = 1. Both may be too large for a float.
     """
     if alpha == math.inf:
         return welfare, welfare_gap * welfare
@@ -166,8 +168,10 @@ def _in_utility(welfare: float, welfare_gap: float, groups: ArmGroups, alpha: fl
     with np.errstate(over="ignore"):
         money = float(s.sum() * np.float64(welfare) ** (1.0 - alpha))
     if alpha == 1.0:
-        return float(s.sum()) * math.log(welfare) + float((s * np.log(s)).sum()), welfare_gap * money
-    return money / (1.0 - alpha), welfare_gap * money
+        value = float(s.sum()) * math.log(welfare) + float((s * np.log(s)).sum())
+    else:
+        value = money / (1.0 - alpha)
+    return value, welfare_gap * money + ROUNDING * abs(value)
 
 
 @overload
