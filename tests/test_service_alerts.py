@@ -27,7 +27,7 @@ WORDS = FUNCTIONS | {"or", "unless"}
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     """The names on /metrics, with those that Prometheus adds itself."""
     with running(tmp_path_factory.mktemp("shop") / "shop.db") as shop:
-        assert shop.post("", {"name": "home", "arms": ARMS}).status_code == 201
+        assert shop.post("", {"name": "home", "arms": ARMS, "period": "7d"}).status_code == 201
         decision = shop.post("/home/decisions", {"context": "v"}).json()
         assert shop.post("/home/rewards", {"id": decision["id"], "reward": 1.0}).status_code == 200
         lines = shop.http.get("/metrics").text.splitlines()

@@ -380,10 +380,10 @@ def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> Non
     [
         ("alpha-fare", "policy must be one of .* Did you mean 'alpha-fair'?"),
         ("alpha-fair+bandit", "feedback in 'alpha-fair.bandit' must be one of 'full'; got 'bandit'"),
-        ("alpha-fair-adaptive+bandit+group", "flag in .* must be one of 'features', 'groups'; got 'group'"),
+        ("alpha-fair-adaptive+bandit+group", "flag in .* must be one of 'features', 'groups', 'welfare'; got 'group'"),
         (
             "hedge+full+groups",
-            "flags in 'hedge.full.groups' must be left out: hedge does not support groups; got 'groups'",
+            "flags in 'hedge.full.groups' must be left out: hedge has none; got 'groups'",
         ),
     ],
 )

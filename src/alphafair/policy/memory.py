@@ -131,7 +131,7 @@ class Learned:
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
-        self.closed_rewards = np.zeros_like(self.entry_accounts)
+        self.closed_rewards = self._closed_storage = np.zeros_like(self.entry_accounts)
         self.group_accounts, self.group_entry = np.zeros(0), np.zeros(0)
         self.period, self.first_round = 0, 0
 
@@ -191,17 +191,17 @@ class Learned:
         grown_scalars = more_rows(scalars, self.memory.context_scalars, n_contexts, first.context_scalars[0])
         grown_rows = more_rows(rows, self.memory.contexts, n_contexts, first.contexts[0])
         retired, entry = (self._retired_storage, self.retired_accounts), (self._entry_storage, self.entry_accounts)
-        closed = self.closed_rewards
+        closed = (self._closed_storage, self.closed_rewards)
         if self.accounts_per_context:
             untouched = np.where(self.live, 0.0, 1.0)  # retired arms never took part in new contexts
             retired = more_rows(*retired, n_contexts, untouched)
             entry = more_rows(*entry, n_contexts, np.ones(self.n_arms))
-            closed = np.pad(closed, ((0, n_contexts - len(closed)), (0, 0)))
+            closed = more_rows(*closed, n_contexts, np.zeros(self.n_arms))
         self._storage = grown_scalars[0], grown_rows[0]
         self.memory = self.memory._replace(context_scalars=grown_scalars[1], contexts=grown_rows[1])
         self._retired_storage, self.retired_accounts = retired
         self._entry_storage, self.entry_accounts = entry
-        self.closed_rewards = closed
+        self._closed_storage, self.closed_rewards = closed
 
     def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
         """Drop the columns that are not in `kept`, and append `n_new` columns of zeros."""
@@ -211,7 +211,7 @@ class Learned:
         self.entry_accounts = self._entry_storage = np.pad(
             self.entry_accounts, ((0, 0), (0, n_new)), constant_values=1.0
         )
-        self.closed_rewards = np.pad(self.closed_rewards, ((0, 0), (0, n_new)))
+        self.closed_rewards = self._closed_storage = np.pad(self.closed_rewards, ((0, 0), (0, n_new)))
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
         self.live = np.isin(np.arange(self.n_arms), self.live_arms)
         self.all_live = bool(self.live.all())
@@ -237,7 +237,7 @@ class Learned:
 
     def new_period(self, carry: float) -> None:
         """Close the rewards of the period; every account becomes 1 + carry (R - 1), which is its new entry account."""
-        self.closed_rewards = self.closed_rewards + self.rewards_of_all
+        self.closed_rewards = self._closed_storage = self.closed_rewards + self.rewards_of_all
         self.accounts[...] = 1.0 + carry * (self.accounts - 1.0)
         gone = ~self.live
         self.retired_accounts[:, gone] = 1.0 + carry * (self.retired_accounts[:, gone] - 1.0)
@@ -326,7 +326,8 @@ class Learned:
             self.group_entry = array_of(state, "group_entry", np.float64, self.group_entry.shape)
         if "period" in state.arrays:
             self.period, self.first_round = array_of(state, "period", np.int64, (2,)).tolist()
-            self.closed_rewards = array_of(state, "closed_rewards", np.float64, self.closed_rewards.shape)
+            closed = array_of(state, "closed_rewards", np.float64, self.closed_rewards.shape)
+            self.closed_rewards = self._closed_storage = closed
 
     def check_accounts(self) -> None:
         """Raise for accounts below the initial 1, or in the wrong place."""
@@ -350,13 +351,14 @@ class Learned:
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`, which do not preserve views; the policy restores the layout."""
-        own = ("layout", "_storage", "_retired_storage", "_entry_storage")
+        own = ("layout", "_storage", "_retired_storage", "_entry_storage", "_closed_storage")
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._storage = self.memory.context_scalars, self.memory.contexts
         self._retired_storage, self._entry_storage = self.retired_accounts, self.entry_accounts
+        self._closed_storage = self.closed_rewards
 
 
 def copies(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
