@@ -155,3 +155,12 @@ def test_no_bound_where_the_theorem_does_not_apply() -> None:
     again = AlphaFairAdaptive(1, 3, alpha=0.5)
     again.restore(first.snapshot())
     assert again.expected_surrogate_regret_bound == first.expected_surrogate_regret_bound
+
+
+def test_each_feedback_has_its_own_bound() -> None:
+    bandit, full = AlphaFairAdaptive(1, 2, alpha=0.5), AlphaFairAdaptive(1, 2, alpha=0.5, feedback="full")
+    assert bandit.surrogate_regret_bound is None
+    assert full.expected_surrogate_regret_bound is None
+    full.update(full.choose(0), [0.5, 1.0])
+    assert full.surrogate_regret_bound is not None
+    assert full.surrogate_regret_bound > 0.0
