@@ -201,9 +201,11 @@ class Connections:
             try:
                 yield connection
             finally:
-                if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                    connection.close()
-                elif self._closed:
+                if (
+                    connection.closed
+                    or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+                    or self._closed
+                ):
                     connection.close()
                 else:
                     self._idle.append(connection)
