@@ -115,15 +115,18 @@ _EARLIER = """select r.seq::float8, d.experiment::float8, d.context::float8, d.a
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
+# `offset 0`: one id after the other by their index, never by going through the experiment
 _FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
     d.deferred = 0 or a.seq is not null, coalesce(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
     r.source, r.rewards, l.seq is not null
-    from unnest($2::text[]) as wanted(id) join decision d on d.id = wanted.id and d.experiment = $1
+    from unnest($2::text[]) as wanted(id) cross join lateral
+    (select * from decision where id = wanted.id and experiment = $1 offset 0) d
     left join activation a on a.experiment = d.experiment and a.decision = d.seq
     left join reward r on r.experiment = d.experiment and r.decision = d.seq
     left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
     left join context c on c.experiment = d.experiment and c.number = d.context"""
-_OWNERS = "select d.id, d.experiment from unnest($1::text[]) as wanted(id) join decision d on d.id = wanted.id"
+_OWNERS = """select d.id, d.experiment from unnest($1::text[]) as wanted(id) cross join lateral
+    (select id, experiment from decision where id = wanted.id offset 0) d"""
 _OPEN_COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabilities"
 _IS_OPEN = "not exists (select 1 from reward r where r.experiment = d.experiment and r.decision = d.seq)"
 _WAITING_SINCE_DECIDED = f"""select d.seq, d.at, (d.deferred = 0)::int, {_OPEN_COLUMNS} from decision d
