@@ -27,6 +27,7 @@ from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running
+from tests.stores import live_state
 
 ARMS = ("ada", "ben")
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(1, 20)]

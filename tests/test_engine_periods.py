@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, load_policy
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state, open_store
+from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -49,8 +48,7 @@ def replayed(engine: Engine, clock: Clock) -> Engine:
     """The same file, opened again from its log alone."""
     path = engine._store.path
     engine.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("delete from snapshot")
+    execute(path, "delete from snapshot")
     return Engine(open_store(path), seed=2, clock=clock)
 
 
@@ -270,6 +268,7 @@ def test_bad_periods_change_nothing(engine: Engine) -> None:
     assert engine.position == 1
 
 
+@sqlite_only("replaces the append of the file")
 def test_a_failed_commit_of_a_boundary_is_repeated(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from alphafair.service.messages import Response
 from alphafair.service.routes import PARAMETERS, ROUTES, find
 from alphafair.service.service import Limits, Service
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores
+from tests.stores import both_stores, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 ROOT = Path(__file__).parents[1]
@@ -318,6 +318,7 @@ def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str
     assert count >= len(ROLES)
 
 
+@sqlite_only("commands open the file; see tests/test_copies.py")
 def test_keys_from_the_command_line(tmp_path: Path) -> None:
     run = CliRunner()
     path = str(tmp_path / "shop.db")
