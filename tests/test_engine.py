@@ -230,6 +230,7 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     engine.close()
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     engine.create("next", arms=["ada", "ben"])

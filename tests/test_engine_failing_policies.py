@@ -285,6 +285,7 @@ def learned_badly(engine: Engine, first: str = "bad") -> int:
     return position
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: Engine, path: Path) -> None:
     before = engine.experiment("good")
     position = learned_badly(engine)
@@ -336,6 +337,7 @@ def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: 
         engine.verify()
 
 
+@sqlite_only("copies files")
 def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
     position = learned_badly(engine)
     with pytest.raises(PolicyFailed, match="learning from events"):
@@ -434,10 +436,7 @@ def test_a_change_that_fails_is_refused_and_changes_nothing(
     engine.verify()
     engine.close()
     FAULT.put(where, ArithmeticError("cannot"))
-    connection = sqlite3.connect(path)
-    connection.execute("delete from snapshot")
-    connection.commit()
-    connection.close()
+    execute(path, "delete from snapshot")
     with Engine.open(path) as engine:  # it fails when the change is done again
         unhealthy = engine.experiment("home").unhealthy
         assert unhealthy is not None
@@ -471,12 +470,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        live_state(engine).take_snapshots(least=1)
+        live_state(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        live_state(engine).take_snapshots(least=1)
+        live_state(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 
@@ -501,6 +500,7 @@ def test_a_state_that_cannot_be_loaded_is_skipped(engine: Engine, path: Path, pr
         assert engine.experiment("home") == before
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_policy_that_cannot_be_created_affects_one_experiment(engine: Engine, path: Path) -> None:
     before, good = engine.experiment("home"), engine.position - 2
     engine.decide("home", "v0", "open")

@@ -127,6 +127,7 @@ def test_missed_boundaries_are_one_event(engine: Engine, clock: Clock) -> None:
     engine.verify()
 
 
+@sqlite_only("a request to one experiment ends the periods of all in one log")
 def test_periods_start_at_a_date(engine: Engine, clock: Clock) -> None:
     later, earlier = datetime.fromtimestamp(START + 2 * DAY, UTC), datetime.fromtimestamp(START - 2.5 * DAY, UTC)
     engine.create("later", arms=["a", "b"], period=3 * DAY, period_start=later)
