@@ -49,6 +49,7 @@ from alphafair.math.gradient_ascent import (
 )
 from alphafair.math.predictor import (
     LEAST_REWARD,
+    check_sums,
     count,
     fade,
     learn_features_of_all,
@@ -224,11 +225,12 @@ def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts, and that counts are finite and not negative."""
     on_welfare = memory.settings[S.alpha] >= 1.0
     own = [N1.gaps, N1.bound, N1.first_welfare] if on_welfare else [N.spread, N.share]
-    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, *own]]
+    counts = memory.scalars[[N.rounds, *own]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         return "finite, with counts of at least 0"
     unit = memory.scalars[N1.unit] if on_welfare else 1.0
-    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], unit)
+    slopes = check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], unit)
+    return slopes or check_sums(memory)
 
 
 ALGORITHM = Algorithm(

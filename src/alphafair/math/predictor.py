@@ -1,22 +1,22 @@
 """Predict the reward of every arm in a context, for any scale of rewards.
 
-With om the mean of all rewards seen and c the largest, each arm has five predictors, and a sixth, f of `least_squares`,
-if rounds have features. With y = r - om - f the residual (f = 0 without features), these are
+With om the mean of all rewards seen, q2 the mean of their squares and c the largest, each arm has five predictors, and a
+sixth, f of `least_squares`, if rounds have features. With y = r - om - f the residual (f = 0 without features), these are
 
     g                       its mean y over all contexts
     long, recent, latest    mean y - g in this context: unweighted, and with weights .97 and .8 per later round of it
     age                     mean y - g in contexts of the same age: the octave of their number of rounds
 
-each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .5 c/om for the recent ones. Then
+each a shrunken mean, sum/(count + k), with k = 2.5 q2/om^2 for the slow ones and .5 q2/om^2 for the recent ones. Then
 
-    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 om c
+    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 q2
     A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
-    beta0 = (1, 1, 1/2, 1/2, 0), with features (1, 0, 0, 0, 0, 1)
+    beta0 = (1, 1, 1/2, 1/2, 0), with features (0, 0, 0, 0, 0, 1): f has a constant for every arm, which learns g too
 
 Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of
 smaller rewards underflow, and until a larger one comes all rewards count as zeros. f is clipped to [-c, c].
 
-Symbols: om is `reward_sum`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
+Symbols: om is `reward_sum`/`seen`, q2 `squared_rewards`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
 F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an algorithm that
 uses the predictor begins with these names, and the kernels take its whole memory.
 """
@@ -37,25 +37,38 @@ OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 
 # most_arms: including retired ones; described: rounds have features; fits: `least_squares` learns from them
 SETTINGS = positions(OF_ACCOUNT, "most_arms", "described", "fits", "features_of_arms")
-SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
+SCALARS = positions(
+    "gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "squared_rewards", "seen", "largest", "rounds"
+)
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")
 CONTEXT_SCALARS = positions("visits")
 CONTEXTS = positions("long_sum", "long_count", "recent_sum", "recent_count", "latest_sum", "latest_count")
 SCRATCH = positions("predicted", "scores", "columns[5]", "from_features")
 PARTS = positions("factor[21]")
 
-LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times c/om
+LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times q2/om^2
 RECENT, LATEST = 0.97, 0.8  # factor of earlier rounds per later round of the context
-FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
+FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times q2
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
-DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+DESCRIBED_PRIOR = (0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 LEAST_REWARD = 1e-140
+ROUNDING = 1e-9
 
 
 def start_predictor(memory: Any) -> None:
     """Write the prior of beta to a blank memory."""
     prior = DESCRIBED_PRIOR if memory.settings[SETTINGS.described] > 0.0 else PRIOR
     memory.scalars[SCALARS.coefficients : SCALARS.coefficients + len(prior)] = prior
+
+
+def check_sums(memory: Any) -> str | None:
+    """Return what is wrong with the sums over rewards: the largest one is a part of each of them."""
+    names = ("reward_sum", "squared_rewards", "seen", "largest")
+    total, squares, seen, largest = (float(memory.scalars[getattr(SCALARS, name)]) for name in names)
+    if min(total, squares, seen, largest) < 0.0:
+        return "finite, with counts of at least 0"
+    wrong = largest > total * (1.0 + ROUNDING) or largest * largest > squares * (1.0 + ROUNDING)
+    return "with sums over rewards that the largest one is part of" if wrong else None
 
 
 @kernel
@@ -118,7 +131,8 @@ def predict(memory, context):
             predicted[i] = 0.0
         return
     mean = numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
-    slow, quick = LONG_SHRINK * largest / mean, RECENT_SHRINK * largest / mean
+    relative = numbers[SCALARS.squared_rewards] / numbers[SCALARS.reward_sum] / mean
+    slow, quick = LONG_SHRINK * relative, RECENT_SHRINK * relative
     age = octave(memory.context_scalars[context, CONTEXT_SCALARS.visits])
     arm_sum, arm_count = arms[ARMS.arm_sum], arms[ARMS.arm_count]
     age_sum, age_count = arms[ARMS.age_sum + age], arms[ARMS.age_count + age]
@@ -211,6 +225,7 @@ def count(memory, reward):
     """Count a reward."""
     numbers = memory.scalars
     numbers[SCALARS.reward_sum] += reward
+    numbers[SCALARS.squared_rewards] += reward * reward
     numbers[SCALARS.seen] += 1.0
     numbers[SCALARS.largest] = max(numbers[SCALARS.largest], reward)
 
@@ -226,7 +241,7 @@ def solve(memory):
         return
     n_predictors, gram, moment, coefficients = _n_predictors(memory), SCALARS.gram, SCALARS.moment, SCALARS.coefficients
     prior = DESCRIBED_PRIOR if n_predictors == PREDICTORS else PRIOR
-    ridge = RIDGE * numbers[SCALARS.reward_sum] / numbers[SCALARS.seen] * numbers[SCALARS.largest]
+    ridge = RIDGE * numbers[SCALARS.squared_rewards] / numbers[SCALARS.seen]
     for k in range(n_predictors):
         row = k * (k + 1) // 2
         for j in range(k + 1):
