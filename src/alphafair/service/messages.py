@@ -147,7 +147,8 @@ class NewExperiment(Body):
 class Change(Body):
     """One change of a running experiment: exactly one field.
 
-    `group` and `entitlement` go with `add_arm`, `period_start` and `carry` with `period` or, `carry` alone, with `new_period`.
+    But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or
+    `new_period`.
     """
 
     alpha: Alpha | UnsetType = UNSET
