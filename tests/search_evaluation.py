@@ -39,6 +39,8 @@ from tests import searching
 from tests.searching import LEAST, log_uniform
 
 ALPHAS = (0.0, 1e-300, 1e-12, 1e-3, 0.25, 0.5, 0.9, 0.99, 1.0 - 1e-9, 1.0 - 1e-16)
+STEEP = (1.0, 1.0 + 1e-9, 1.5, 2.0, 5.0, 16.0, 50.0, math.inf)
+ANY_ALPHA = (*ALPHAS, *STEEP)
 DIGITS = 60
 LEARNERS = ("alpha-fair-adaptive", "alpha-fair-bandit", "scale-free", "uniform")
 
@@ -310,7 +312,7 @@ class Case(searching.Case):
         what, target = target_of(self.rng, log)
         groups = groups_of(self.rng, log.n_arms)
         said = {"groups": groups, **self.settings()}
-        said |= {"alpha": float(self.rng.choice(ALPHAS)), "estimator": str(self.rng.choice([*ESTIMATORS]))}
+        said |= {"alpha": float(self.rng.choice(ANY_ALPHA)), "estimator": str(self.rng.choice([*ESTIMATORS]))}
         self.note(f"evaluate the policy {what!r}, {said}")
         found = self.ask(lambda: evaluation.evaluate(log, target, **said), "log.propensities")
         if found is None:
@@ -334,7 +336,7 @@ class Case(searching.Case):
         log = self.log(most=600)
         groups = groups_of(self.rng, log.n_arms, floors=True)
         said = {"groups": groups, **self.settings()}
-        alphas = sorted({float(each) for each in self.rng.choice(ALPHAS, 2)})
+        alphas = sorted({float(each) for each in self.rng.choice(ANY_ALPHA, 2)})
         self.note(f"frontier of {alphas}, {said}")
         found = self.ask(lambda: evaluation.frontier(log, alphas, **said), "log.propensities")
         if found is None:
@@ -351,7 +353,7 @@ class Case(searching.Case):
         found.alpha_for_cost(10.0), found.alpha_for_least_share(0.1)
 
     def regret(self) -> None:
-        log, alpha = self.log(), float(self.rng.choice(ALPHAS))
+        log, alpha = self.log(), float(self.rng.choice(ANY_ALPHA))
         groups = groups_of(self.rng, log.n_arms, floors=True)
         said = {"groups": groups, **self.settings()}
         said["confidence"] = max(0.75, said["confidence"])
@@ -367,7 +369,7 @@ class Case(searching.Case):
     def learning(self) -> None:
         log = self.log()
         name, rng = str(self.rng.choice(LEARNERS)), self.rng
-        kind, said = POLICIES[name], {"alpha": float(rng.choice(ALPHAS))} if name.startswith("alpha") else {}
+        kind, said = POLICIES[name], {"alpha": float(rng.choice(ANY_ALPHA))} if name.startswith("alpha") else {}
         said |= {"feedback": "bandit"} if kind.traits.feedbacks else {}
         self.note("doctor")
         diagnosis = evaluation.doctor(log)
@@ -381,7 +383,7 @@ class Case(searching.Case):
             self.expect((p >= 0.0).all() and abs(math.fsum(p) - 1.0) <= 1e-9, f"{p}")
         groups = groups_of(rng, log.n_arms)
         n_groups = groups.for_arms(log.n_arms).n_groups
-        options = {"alpha": float(rng.choice(ALPHAS)), "n_seeds": 2, "groups": groups}
+        options = {"alpha": float(rng.choice(ANY_ALPHA)), "n_seeds": 2, "groups": groups}
         for play in (evaluation.replay, evaluation.simulate_model):
             self.note(f"{play.__name__} {name}, {options}")
             player = kind(log.n_contexts, log.n_arms, **said)
