@@ -33,7 +33,7 @@ from alphafair.algorithms import POLICIES
 from alphafair.evaluation import ESTIMATORS
 from alphafair.evaluation.estimates import METRICS
 from alphafair.groups import ArmGroups, Groups
-from alphafair.offline import context_reward_totals
+from alphafair.offline import CertificateWarning, context_reward_totals
 from alphafair.offline.interior_point import NEAR_ONE
 from tests import searching
 from tests.searching import LEAST, log_uniform
@@ -276,23 +276,25 @@ class Case(searching.Case):
 
     # what is always true of what was measured
 
-    def is_sound(self, found: Any, n_groups: int) -> None:
+    def is_sound(self, found: Any, n_groups: int, alpha: float) -> None:
         self.expect(found.verdict in ("trustworthy", "thin", "do not use"), f"verdict {found.verdict!r}")
         self.expect(found.verdict == "trustworthy" or found.reasons, "no reason for the verdict")
         self.expect(all(0 < len(reason) < 300 and "nan" not in reason for reason in found.reasons), f"{found.reasons}")
         usable = found.verdict != "do not use"
         for name in (*METRICS, "reward_per_round"):
-            self.is_interval(name, getattr(found, name), n_groups, usable)
+            self.is_interval(name, getattr(found, name), n_groups, usable, alpha)
         self.expect(np.isfinite(found.cumulative_rewards).all() == usable, f"{found.cumulative_rewards}")
         self.expect(not usable or (found.cumulative_rewards >= 0.0).all(), f"{found.cumulative_rewards}")
 
-    def is_interval(self, name: str, interval: Any, n_groups: int, usable: bool) -> None:
+    def is_interval(self, name: str, interval: Any, n_groups: int, usable: bool, alpha: float) -> None:
         value, low, high = interval
-        if not usable:
+        if not usable or (name == "alpha_performance" and alpha == math.inf):  # where the sum does not exist
             self.expect(np.isnan(interval).all(), f"{name} {interval} where nothing is known")
             return
         even = 1.0 / n_groups
         ends = {"jain_index": (even, 1.0), "least_share": (0.0, even), "greatest_share": (even, 1.0)}
+        if alpha >= 1.0:
+            ends["alpha_performance"] = -1e308, 1e302 if alpha == 1.0 else 0.0
         least, most = ends.get(name, (0.0 if name == "reward_per_round" else 1e-6, 1e302))
         self.expect(least <= low <= value <= high <= most, f"{name}: {interval} in [{least}, {most}]")
 
@@ -304,6 +306,12 @@ class Case(searching.Case):
         rewards = log.rewards * factor
         columns = (log.contexts, log.arms, rewards, log.propensities)
         return factor, Log(*columns, n_contexts=log.n_contexts, n_arms=log.n_arms, users=log.users)
+
+    def ask(self, call: Callable[[], Any], *arguments: str) -> Any:
+        """The same with a gap that is reported as larger than asked for: the solver's own cases check it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CertificateWarning)
+            return super().ask(call, *arguments)
 
     # kinds
 
@@ -317,14 +325,14 @@ class Case(searching.Case):
         found = self.ask(lambda: evaluation.evaluate(log, target, **said), "log.propensities")
         if found is None:
             return
-        self.is_sound(found, groups.for_arms(log.n_arms).n_groups)
+        self.is_sound(found, groups.for_arms(log.n_arms).n_groups, said["alpha"])
         self.expect(0.0 <= found.effective_sample_size <= log.n_rounds * (1 + 1e-9), f"{found.effective_sample_size}")
         heaviest = float((target[log.contexts, log.arms] / log.propensities).max())
         self.expect(found.verdict != "trustworthy" or heaviest < log.n_rounds, f"trusted with a weight of {heaviest}")
         factor, other = self.in_another_currency(log)
         self.note(f"the same times {factor:g}")
         again = evaluation.evaluate(other, target, **said)
-        self.is_sound(again, len(found.accounts))
+        self.is_sound(again, len(found.accounts), said["alpha"])
         same = (again.verdict, again.reasons, again.effective_sample_size)
         self.expect(same == (found.verdict, found.reasons, found.effective_sample_size), f"{found} is now {again}")
         if found.verdict != "do not use":
@@ -343,11 +351,12 @@ class Case(searching.Case):
             return
         owed = groups.for_arms(log.n_arms)
         n_groups = owed.n_groups
-        for each in (*found.held_out, *found.flattered):
-            self.is_sound(each, n_groups)
+        for side in (found.held_out, found.flattered):
+            for each, alpha in zip(side, alphas, strict=True):
+                self.is_sound(each, n_groups, alpha)
         for name in METRICS:
-            for side in np.transpose(found.curve(name)):
-                self.is_interval(name, side, n_groups, not np.isnan(side).any())
+            for side, alpha in zip(np.transpose(found.curve(name)), alphas, strict=True):
+                self.is_interval(name, side, n_groups, not np.isnan(side).any(), alpha)
         for distributions in found.distributions:
             self.is_policy(distributions, owed, np.ones((1, log.n_arms), dtype=bool))
         found.alpha_for_cost(10.0), found.alpha_for_least_share(0.1)
@@ -391,7 +400,7 @@ class Case(searching.Case):
                 lambda play=play, player=player: play(log, player, **options), "log", "log.rewards", "log.propensities"
             )
             if found is not None:
-                self.is_sound(found, n_groups)
+                self.is_sound(found, n_groups, options["alpha"])
 
     def offline(self) -> None:
         rng = self.rng
