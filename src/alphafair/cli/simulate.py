@@ -50,8 +50,8 @@ def command(
         str,
         typer.Option(
             metavar="NAME",
-            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms, impossibility, lognormal-rewards, "
-            "pareto-rewards or purchases.",
+            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms, impossibility, purchases, "
+            "lognormal-rewards or pareto-rewards.",
         ),
     ] = "ratings",
     data: Annotated[
