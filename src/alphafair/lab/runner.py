@@ -32,9 +32,12 @@ Progress = Callable[[str, int], Callable[[int], None]]  # called with a title an
 COMPUTING = (  # all code that a table depends on
     "extras.py",
     "tables.py",
-    *(f"{name}/*.py" for name in ("algorithms", "data", "math", "offline", "policy", "streams", "values")),
+    *(
+        f"{name}/*.py"
+        for name in ("algorithms", "data", "lab/rivals", "math", "offline", "policy", "streams", "values")
+    ),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
-    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan", "lab/rivals")),
+    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan")),
 )
 SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
 TINY = Generated("impossibility", (("n_half", 1),))

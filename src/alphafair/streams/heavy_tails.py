@@ -81,9 +81,7 @@ def purchases(
     return _cut(contexts, np.where(bought, amounts, 0.0), sizes[1])
 
 
-def _means(
-    rng: np.random.Generator, n_rounds: int, n_contexts: int, n_arms: int
-) -> tuple[NDArray[np.int64], Matrix]:
+def _means(rng: np.random.Generator, n_rounds: int, n_contexts: int, n_arms: int) -> tuple[NDArray[np.int64], Matrix]:
     """Draw the context of every round, and the means m of its arms."""
     table = rng.uniform(LOWEST_MEAN, 1.0, (n_contexts, n_arms))
     contexts = rng.integers(0, n_contexts, n_rounds)
