@@ -837,7 +837,7 @@ def tuned_blocks(results: ArenaResults, images: Mapping[str, Markup]) -> tuple[B
             "Rivals that one would write oneself: each plays the arm with the largest R^(-"
             f"{ALPHA}) times an estimate of its reward. They have settings, and of each rival the table shows the "
             "setting that closes most of the gap in that row, tuned in hindsight on these very seeds, in brackets. "
-            "Nobody can pick it in advance; the adaptive policy has nothing to tune. The last column is its lead over "
+            "It is not known in advance; the adaptive policy has nothing to tune. The last column is its lead over "
             "the best of all, paired by seed, \N{PLUS-MINUS SIGN} half of a 95% confidence interval."
         ),
         Drawing(TUNED_FIGURE.name, images[TUNED_FIGURE.name], TUNED_FIGURE.caption(results.matches)),
