@@ -385,7 +385,7 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
     text = f"{100 * best.gap_closed.value:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
     n_shares = 3 * (13 * len(results.matches) + 4 * len(results.with_features))
-    n_shares += 4 * 12 * len(results.steep) + (12 + 2) * len(results.dying)
+    n_shares += 4 * 13 * len(results.steep) + (13 + 2) * len(results.dying)
     n_shares += 3 * (6 * len(results.matches) + 7 * len(results.with_features)) + 4 * 6 * len(results.steep)  # tuned
     n_sizes = 4 * sum(map(len, (results.matches, results.with_features, results.steep, results.dying)))
     assert page.count('<td class="n"') == n_shares + n_sizes + len(promises)

@@ -129,10 +129,9 @@ FEATURE_SCENARIOS = Plan(
     )
 )
 STEEP = ("ratings-5000", "ratings-20000", "stationary-small", "drift-slow")
-STEEP_CONTENDERS = tuple(each for each in (*BANDIT, *FULL) if each != paper.INDEPENDENT)  # which has alpha below 1 only
 STEEP_SCENARIOS = Plan(
     tuple(
-        replace(each, name=f"arena-steep-{name}", contenders=STEEP_CONTENDERS, alphas=STEEP_ALPHAS)
+        replace(each, name=f"arena-steep-{name}", alphas=STEEP_ALPHAS)
         for name in STEEP
         for each in SCENARIOS
         if each.name == f"arena-{name}"
@@ -145,7 +144,7 @@ DYING_SCENARIOS = Plan(  # the lengths of the phases depend on alpha, so each al
             f"arena-dying-arms-{alpha:g}",
             f"dying arms, \u03b1 = {alpha:g}",
             Generated("dying_arms", (*DYING_ARMS, ("alpha", alpha))),
-            STEEP_CONTENDERS,
+            (*BANDIT, *FULL),
             (alpha,),
             n_seeds=N_SEEDS,
             n_records=1,
