@@ -122,11 +122,11 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {HEAVY!r}))
 
 def test_help_names_every_stream() -> None:
     text = " ".join(run("simulate", "--help").stdout.split())
-    assert "A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility." in text
-    assert {"ratings", "drifting-ratings", "impossibility", "greedy-trap", "dying-arms", "dying-arms-bound"} == {
+    named = text.partition("A synthetic stream: ")[2].partition(".")[0].replace(" or ", ", ").split(", ")
+    assert {*named, "dying-arms-bound"} == {
         name.replace("_", "-")
         for name in streams.__all__
-        if getattr(streams, name).__module__ == "alphafair.streams.synthetic"
+        if getattr(streams, name).__module__ in ("alphafair.streams.synthetic", "alphafair.streams.heavy_tails")
     }
 
 
@@ -345,7 +345,9 @@ def test_chosen_policies_only_each_once(tmp_path: Path) -> None:
     assert [r["policy"] for r in json.loads(answer.stdout)["policies"]] == ["hedge", "alpha-fair"]
 
 
-@pytest.mark.parametrize("stream", ["ratings", "drifting-ratings", "impossibility", "greedy-trap"])
+@pytest.mark.parametrize(
+    "stream", ["ratings", "drifting-ratings", "impossibility", "greedy-trap", "lognormal-rewards", "purchases"]
+)
 def test_every_stream_runs(stream: str, tmp_path: Path) -> None:
     answer = run("simulate", "--stream", stream, "--rounds", "501", "--policy", "uniform", "--output", str(tmp_path))
     assert answer.exit_code == 0, answer.output
