@@ -111,7 +111,8 @@ def n_workers(executor: Executor | None) -> int:
     client = _dask_client(executor)
     if client is not None:
         return max(1, sum(client.nthreads().values()))
-    return getattr(executor, "n_workers", None) or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    stated = getattr(executor, "n_workers", None) or getattr(executor, "_max_workers", None)
+    return int(stated or os.cpu_count() or 1)
 
 
 @contextmanager

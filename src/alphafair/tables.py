@@ -218,14 +218,13 @@ class Table(NamedTuple):
                 repair = "Save it with commas between the columns."
             raise InvalidArgument(f"{self.label}: columns", f"names with {name!r} among them", found, repair)
 
-    def select(self, *names: str, row_numbers: bool = False) -> Table:
-        """Some of the columns, with the number of each row where asked for."""
-        rows = self.rows.select(names)
-        return self._replace(rows=rows.with_row_index(ROW) if row_numbers else rows)
+    def select(self, *names: str, row_numbers: bool = False, first: int = 0, n_rows: int | None = None) -> Table:
+        """Some of the columns, with the number of each row where asked for; all rows, or `n_rows` from `first` on.
 
-    def slice(self, first: int, n_rows: int) -> Table:
-        """Some of the rows; those of a Parquet file are found without reading the others."""
-        return self._replace(rows=self.rows.slice(first, n_rows))
+        Of a Parquet file, other rows are not read.
+        """
+        rows = (self.rows if n_rows is None else self.rows.slice(first, n_rows)).select(names)
+        return self._replace(rows=rows.with_row_index(ROW, offset=first) if row_numbers else rows)
 
     def read(self) -> pl.DataFrame:
         """Read the whole table; refused beforehand where there is no memory for it.
@@ -330,8 +329,7 @@ def table_files(path: Path) -> list[Path]:
     named = ((each.relative_to(path), each) for each in path.rglob("*.parquet") if each.is_file())
     found = [each for name, each in sorted(named) if not any(part.startswith((".", "_")) for part in name.parts)]
     if not found:
-        got = "a folder without Parquet files"
-        raise InvalidArgument(str(path), "a file, or a folder of Parquet files", got, "Correct the path.")
+        raise InvalidArgument(str(path), "a file, or a folder of Parquet files", "a folder", "Correct the path.")
     return found
 
 
