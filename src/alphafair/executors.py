@@ -110,7 +110,7 @@ def n_workers(executor: Executor | None) -> int:
         return 1
     client = _dask_client(executor)
     if client is not None:
-        return max(1, sum(client.nthreads().values()))
+        return max(1, sum(int(n) for n in client.nthreads().values()))
     stated = getattr(executor, "n_workers", None) or getattr(executor, "_max_workers", None)
     return int(stated or os.cpu_count() or 1)
 
@@ -154,14 +154,11 @@ def explained(problem: BaseException) -> BaseException:
         repair = "Pass alphafair.executors.ProcessPool, which replaces such a worker and repeats its tasks."
         return WorkerFailed(f"A worker process was killed, and this executor does not start another. {repair}")
     if type(problem).__name__ == "KilledWorker":
-        repair = (
-            "See the worker's log; more memory per worker, or a higher distributed.scheduler.allowed-failures, helps."
-        )
-        return WorkerFailed(f"A task was given up after the Dask workers that ran it died. {repair}")
+        repair = "See their logs; more memory for each, or a greater distributed.scheduler.allowed-failures, may help."
+        return WorkerFailed(f"Dask gave up a task whose workers died. {repair}")
     if isinstance(problem, ModuleNotFoundError) and problem.name == "alphafair":
-        return WorkerFailed(
-            f"A worker does not have alphafair. Install alphafair {alphafair.__version__} on every one."
-        )
+        repair = f"Install alphafair {alphafair.__version__} on every worker, and restart them."
+        return WorkerFailed(f"A worker does not have alphafair. {repair}")
     return problem
 
 
@@ -259,7 +256,7 @@ def _on_cluster(client: Any, value: Any) -> Any:
 class ProcessPool(Executor):
     """Processes of this machine, one thread each. One that is killed is replaced, and unfinished tasks are repeated.
 
-    After three kills in a row without a finished task, tasks fail with `WorkerFailed`: one of them takes its worker
+    After four kills in a row without a finished task, tasks fail with `WorkerFailed`: one of them takes its worker
     down. As with every pool that starts processes anew, a script that makes one needs `if __name__ == "__main__":`.
 
     >>> with ProcessPool(2) as pool:  # doctest: +SKIP
@@ -269,7 +266,7 @@ class ProcessPool(Executor):
     def __init__(self, n_workers: int | None = None) -> None:
         self.n_workers = n_workers or os.cpu_count() or 1
         self._lock = threading.Lock()
-        self._kills, self._closed = 0, False
+        self._kills, self._given_up, self._closed = 0, False, False
         self._pool = self._new()
 
     def _new(self) -> ProcessPoolExecutor:
@@ -278,6 +275,9 @@ class ProcessPool(Executor):
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         """Schedule a call."""
         future: Future[Result] = Future()
+        with self._lock:
+            if self._given_up:
+                self._pool, self._kills, self._given_up = self._new(), 0, False
         self._submit(partial(fn, *args, **kwargs), future)
         return future
 
@@ -317,7 +317,8 @@ class ProcessPool(Executor):
         """Whether there is another pool than the one that broke; it is made by the first task that asks."""
         with self._lock:
             if self._pool is broken:
-                if self._closed or self._kills >= MOST_KILLS:
+                self._given_up = self._kills >= MOST_KILLS
+                if self._closed or self._given_up:
                     return False
                 self._kills += 1
                 self._pool = self._new()
@@ -367,9 +368,8 @@ def connect(
         files = {name: os.fspath(value) for name, value in tls.items() if value is not None}
         for name, path in files.items():
             if not Path(path).is_file():
-                raise InvalidArgument(
-                    f"dask {name[4:].split('_')[-1]}", "a file that exists", path, "Correct the path."
-                )
+                option = {"tls_ca_file": "ca", "tls_client_cert": "cert", "tls_client_key": "key"}[name]
+                raise InvalidArgument(f"--dask-{option}", "a file that exists", path, "Correct the path.")
         security = Security(**files, require_encryption=True)
         if security.tls_ca_file is None or security.tls_client_cert is None:
             repair = "Pass the files with --dask-ca, --dask-cert and --dask-key, or set distributed.comm.tls in Dask."

@@ -132,10 +132,10 @@ class LogFile:
         for piece, rewarded in zip(self._pieces, self._rewarded, strict=True):
             pieces, n_rows = [*pieces, piece], n_rows + rewarded
             if n_rows >= part_rows:
-                yield Share(first, n_rows, tuple(pieces))
+                yield Share(first, n_rows, part_rows, tuple(pieces))
                 first, n_rows, pieces = first + n_rows, 0, []
         if n_rows:
-            yield Share(first, n_rows, tuple(pieces))
+            yield Share(first, n_rows, part_rows, tuple(pieces))
 
 
 def _pieces(file: Path, columns: LogColumns) -> Iterator[Piece]:
@@ -153,6 +153,7 @@ class Share(NamedTuple):
 
     first: int  # the number of its first row in the log
     n_rows: int
+    part_rows: int  # the number of rows after which sums are begun anew
     pieces: tuple[Piece, ...] = ()
 
 
@@ -298,7 +299,7 @@ def shares(log: AnyLog) -> Iterator[Share]:
         yield from log.shares(size)
         return
     for first in range(0, log.n_rounds, size):
-        yield Share(first, min(size, log.n_rounds - first))
+        yield Share(first, min(size, log.n_rounds - first), size)
 
 
 def batches(log: AnyLog, share: Share | None = None) -> Iterator[tuple[int, Rows]]:
@@ -308,8 +309,8 @@ def batches(log: AnyLog, share: Share | None = None) -> Iterator[tuple[int, Rows
     them at random: sums over such clusters vary as rows do, so a few thousand of them show the same spread as a hundred
     million rows. All rows of a user are in one cluster.
     """
-    n_clusters, unit, part_rows = cluster_count(log), reward_unit(log), part_size(log)
-    every, begin = AvailableArms.every(BATCH, log.n_arms), 0 if share is None else share.first
+    n_clusters, unit, every = cluster_count(log), reward_unit(log), AvailableArms.every(BATCH, log.n_arms)
+    begin, part_rows = (0, part_size(log)) if share is None else (share.first, share.part_rows)
     first = begin
     for piece in _decisions(log, share):
         n_rows, start = len(piece.contexts), 0
