@@ -133,6 +133,11 @@ class Engine:
         return sum(each.live.position for each in self._engines())
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write, too, and every experiment is written on its own."""
+        return self._only is None
+
+    @property
     def readable_by_others(self) -> bool:
         """Whether other users of this machine can open the file."""
         return self._store.readable_by_others

@@ -266,7 +266,7 @@ def main() -> int:
     except BrokenPipeError:  # the reader has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Unavailable as problem:
+    except (InvalidArgument, Unavailable) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

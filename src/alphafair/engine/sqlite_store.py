@@ -527,6 +527,9 @@ class SqliteKeys:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
+    def close(self) -> None:
+        """Every method has a connection of its own."""
+
     def all(self, timeout: float = BUSY) -> list[KeyRow]:
         query = f"select {', '.join(KeyRow._fields)} from api_key order by created_at, id"
         try:

@@ -14,9 +14,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
@@ -96,38 +96,40 @@ def create(
     if experiments is not None:
         experiments = validate.labels("experiments", experiments, 1)
     row, token = _made(role, name, experiments, _later(expires_in), by)
-    _table(address).add(row)
+    with _opened(address) as table:
+        table.add(row)
     return token
 
 
 def rotate(address: Address, id: str, *, grace: float = 0.0, by: str | None = None) -> str:
     """Replace a key by a new one of the same name, role and limits; the old key stays valid for `grace` seconds."""
     grace = validate.number("grace", grace, low=0.0, high=1e9)
-    table = _table(address)
-    key = _find(table, id)
-    if not key.valid_at(_now()):
-        raise InvalidArgument("id", "the id of a valid key", id, "Create a new key.")
-    lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
-    row, token = _made(key.role, key.name, key.experiments, _later(lifetime), by)
-    end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
-    table.add(row, instead_of=id, until=end)
-    if _find(table, id).expires_at != end:
-        raise Unavailable(f"Key {id} is unchanged in {shown(address)}: the database does not store what is written.")
+    with _opened(address) as table:
+        key = _find(table, id)
+        if not key.valid_at(_now()):
+            raise InvalidArgument("id", "the id of a valid key", id, "Create a new key.")
+        lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
+        row, token = _made(key.role, key.name, key.experiments, _later(lifetime), by)
+        end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
+        table.add(row, instead_of=id, until=end)
+        if _find(table, id).expires_at != end:
+            raise Unavailable(f"Key {id} is unchanged in {shown(address)}: the store does not keep what is written.")
     return token
 
 
 def revoke(address: Address, id: str, *, by: str | None = None) -> None:
     """Revoke a key; it stays in the list."""
-    table = _table(address)
-    _find(table, id)
-    table.revoke(id, _now(), by)
-    if _find(table, id).revoked_at is None:
-        raise Unavailable(f"Key {id} is not revoked in {shown(address)}: the database does not store what is written.")
+    with _opened(address) as table:
+        _find(table, id)
+        table.revoke(id, _now(), by)
+        if _find(table, id).revoked_at is None:
+            raise Unavailable(f"Key {id} is not revoked in {shown(address)}: the store does not keep what is written.")
 
 
 def all_of(address: Address) -> list[Key]:
     """All keys, valid or not."""
-    return _read(_table(address))
+    with _opened(address) as table:
+        return _read(table)
 
 
 def any_valid(address: Address) -> bool:
@@ -197,6 +199,7 @@ class Keyring:
         self._closed.set()
         self._changing.shutdown()
         self._thread.join()
+        self._table.close()
 
 
 def _as_set(names: Iterable[str] | None) -> frozenset[str] | None:
@@ -227,10 +230,14 @@ def _made(
     return row, f"af_{id}_{secret}"
 
 
-def _table(address: Address) -> KeyTable:
+@contextmanager
+def _opened(address: Address) -> Iterator[KeyTable]:
     table = keys_of(address)
-    table.check()
-    return table
+    try:
+        table.check()
+        yield table
+    finally:
+        table.close()
 
 
 def _read(table: KeyTable) -> list[Key]:
