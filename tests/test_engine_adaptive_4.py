@@ -18,6 +18,7 @@ from alphafair import Engine
 from alphafair.engine.experiment import CODE
 from alphafair.errors import RequestError
 from alphafair.values import State
+from tests.stores import live_state
 
 DATA = Path(__file__).parent / "data"
 ACCOUNTS: dict[str, dict[str, float]] = json.loads((DATA / "adaptive-4.json").read_text())
@@ -42,14 +43,14 @@ def test_it_opens_with_its_accounts_and_records_the_upgrade(path: Path) -> None:
             assert engine.experiment(name).unhealthy is None, name
             assert engine.experiment(name).accounts == accounts
             assert engine.history(name)[-1].kind == "upgrade"
-            assert engine._live.experiments[name].code == CODE
+            assert live_state(engine, name).experiments[name].code == CODE
     assert versions(path, "select state from change where kind = 'upgrade'") == {5}
 
 
 def test_the_last_state_is_read_and_not_learned_again(path: Path) -> None:
     """The sums of squares of an experiment that learned everything again would be exact."""
     with Engine.open(path) as engine:
-        state = engine._live.experiments["plain"].policy.snapshot().arrays
+        state = live_state(engine, "plain").experiments["plain"].policy.snapshot().arrays
     with closing(sqlite3.connect(path)) as file:
         key = "select seq from change where kind = 'create' and body ->> '$.name' = 'plain'"
         (blob,) = file.execute(f"select state from snapshot where experiment = ({key}) order by seq limit 1").fetchone()
