@@ -116,9 +116,9 @@ OF_FEATURES = {
 
 OPENING = """# What a snapshot holds
 
-`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive, 4 for all other
-policies), its settings, the state of its random numbers, and arrays by name. `State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`,
-and one `.npy` per array, so that NumPy alone can read it.
+`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive, 4 for all
+other policies), its settings, the state of its random numbers, and arrays by name. `State.to_bytes` writes them as an
+uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so that NumPy alone can read it.
 
 ```python
 >>> import io
@@ -138,10 +138,11 @@ file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` t
 
 A snapshot of another version is refused with a sentence, and so is one whose entries have other names or shapes, or
 numbers that no rounds can have left. Snapshots of versions 1 to 3, whose arrays had no names, are not read any more:
-learn from the log again, or load them with the alphafair that wrote them. Version 4 of AlphaFairAdaptive is read: it had
-no `squared_rewards`, `squared_misses` and `head_start`. The first two get the value that its formulas used in their place,
-`reward_sum` times `largest`, and `bound_in_expectation` is not available until the next period, because no theorem covers
-the change.
+learn from the log again, or load them with the alphafair that wrote them.
+
+Version 4 of AlphaFairAdaptive is read. It had no `squared_rewards`, `squared_misses` and `head_start`: the first two get
+the value that its formulas used in their place, `reward_sum` times `largest`, and `bound_in_expectation` is not
+available until the next period, because no theorem covers the change.
 
 A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
 

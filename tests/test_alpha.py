@@ -528,11 +528,13 @@ KEPT = {
     "adaptive bandit": {"pending", "head_start"},
     "scale-free": set(),
 }
-OF_PREDICTOR = {"gram", "moment", "coefficients", "reward_sum", "squared_rewards", "squared_misses", "seen"} | {
-    *("largest", "rounds", "visits"),
-} | {
-    f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")
-}
+OF_PREDICTOR = (
+    {"gram", "moment", "coefficients", "reward_sum", "squared_rewards", "squared_misses", "seen"}
+    | {
+        *("largest", "rounds", "visits"),
+    }
+    | {f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")}
+)
 OF_ACCOUNTS = {*utility.ACCOUNT._fields, "earned", "entry_accounts", "group_entry", "unit", "first_welfare"} | {
     "first_unit",
     "period",

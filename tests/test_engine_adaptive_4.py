@@ -16,7 +16,6 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine.experiment import CODE
-from alphafair.errors import RequestError
 from alphafair.values import State
 from tests.stores import live_state
 
@@ -73,13 +72,6 @@ def test_it_goes_on_and_is_verified(path: Path) -> None:
             engine.add_arm("started", f"sofa {seed}")
             engine.verify()
             engine.rollback("plain", engine.position - 2)
-            engine.verify()
-
-
-def test_verification_needs_the_upgrade(path: Path) -> None:
-    with Engine.open(path, read_only=True) as engine:
-        assert engine.experiment("plain").accounts == ACCOUNTS["plain"]
-        with pytest.raises(RequestError, match="Open the file for writing once"):
             engine.verify()
 
 

@@ -57,7 +57,7 @@ def found(policy: BasePolicy) -> dict[str, tuple[int, ...]]:
 def test_the_page_is_what_the_layouts_say() -> None:
     page = make_snapshots.PAGE.read_text(encoding="utf-8")
     assert page == make_snapshots.page(), "run: python docs/make_snapshots.py"
-    assert "the version of its entries (5 for AlphaFairAdaptive, 4 for all other\npolicies)" in page
+    assert "the version of its entries (5 for AlphaFairAdaptive, 4 for all\nother policies)" in page
     assert {kind.name for kind in POLICIES.values() if kind._version == 5} == {"alpha-fair-adaptive"}
     assert {kind._version for kind in POLICIES.values()} == {4, 5}
 

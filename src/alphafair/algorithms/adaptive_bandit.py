@@ -14,9 +14,9 @@ p above, and d is scaled by 1 - n nu; with floors for groups, a and Bt are raise
 group to its best arms.
 
 a puts 1/(n + 1000 n (v_b - v_i)/(w_b sigma)) on arms below the best v = w m, the rest on the best. sigma is how far
-predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 of the predictor.
-16 c is the head start of a: without it, short runs pay for a long proof that a is the better one. Then, for the arm I
-drawn with probability p_I and the reward r, r' = min(r, c):
+predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 of the
+predictor. 16 c is the head start of a: without it, short runs pay for evidence that a is the better one. Then, for the
+arm I drawn with probability p_I and the reward r, r' = min(r, c):
 
     d = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   E += d ;   D += (h (1-h) d)^2
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2
@@ -32,9 +32,10 @@ here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt
     `outside` counts events outside the theorem
 
     R `account`, w `slope` · W `peak` · m `predicted` · a `scores` · m' `raised` · B `guaranteed` · Bt `played`
-    E `lead` · D `spread` · Q `squared_misses` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
-    V_j `variation` · `level` is the start of Newton's method for B · `pending` counts pending rewards
+    E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
+    Q `squared_misses` · V_j `variation` · `level` is the start of Newton's method for B
     U `learner_root`, Y `mixing_root`, with W at that time: `learner_peak`, `mixing_peak`
+    `pending` counts pending rewards
 
 From alpha = 1 on, slopes are relative to `unit`, a power of two below the least R + pending rewards; only w/W enters
 the play. The sums of the bound have W in units of its value at `first_unit`, the unit at the start.

@@ -1,7 +1,8 @@
 """Predict the reward of every arm in a context, for any scale of rewards.
 
-With om the mean of all rewards seen, q2 the mean of their squares and c the largest, each arm has five predictors, and a
-sixth, f of `least_squares`, if rounds have features. With y = r - om - f the residual (f = 0 without features), these are
+With om the mean of all rewards seen, q2 the mean of their squares and c the largest, each arm has five predictors, and
+a sixth, f of `least_squares`, if rounds have features. With y = r - om - f the residual (f = 0 without features), these
+are
 
     g                       its mean y over all contexts
     long, recent, latest    mean y - g in this context: unweighted, and with weights .97 and .8 per later round of it
@@ -16,9 +17,9 @@ each a shrunken mean, sum/(count + k), with k = 2.5 q2/om^2 for the slow ones an
 Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of
 smaller rewards underflow, and until a larger one comes all rewards count as zeros. f is clipped to [-c, c].
 
-Symbols: om is `reward_sum`/`seen`, q2 `squared_rewards`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
-F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an algorithm that
-uses the predictor begins with these names, and the kernels take its whole memory.
+Symbols: om is `reward_sum`/`seen`, q2 `squared_rewards`/`seen`, c `largest`, A `gram` (its lower half, row by row), b
+`moment`, beta `coefficients`, F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an
+algorithm that uses the predictor begins with these names, and the kernels take its whole memory.
 """
 
 import math
