@@ -51,7 +51,6 @@ MEANINGS = {
     "moment": "b of the same regression",
     "coefficients": "beta of the same regression",
     "reward_sum": "the sum of all rewards seen",
-    "squared_rewards": "the sum of their squares",
     "seen": "the number of all rewards seen",
     "largest": "c, the largest reward seen",
     "visits": "how often the context was learned from",
@@ -66,6 +65,7 @@ MEANINGS = {
     "latest_sum": "the same, with a weight of 0.8 per visit since",
     "latest_count": "the sum of these weights",
     # AlphaFairAdaptive itself
+    "squared_rewards": "the sum of squares of all rewards seen",
     "squared_misses": "the sum of squares of rewards minus their predictions",
     "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
     "spread": "D, the sum of squares of what the mixing was taught",
@@ -140,9 +140,9 @@ A snapshot of another version is refused with a sentence, and so is one whose en
 numbers that no rounds can have left. Snapshots of versions 1 to 3, whose arrays had no names, are not read any more:
 learn from the log again, or load them with the alphafair that wrote them.
 
-Version 4 of AlphaFairAdaptive is read. It had no `squared_rewards`, `squared_misses` and `head_start`: the first two get
-the value that its formulas used in their place, `reward_sum` times `largest`, and `bound_in_expectation` is not
-available until the next period, because no theorem covers the change.
+Version 4 of AlphaFairAdaptive is read. With bandit feedback it had no `squared_rewards`, `squared_misses` and
+`head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and
+`bound_in_expectation` is not available until the next period, because no theorem covers the change.
 
 A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
 

@@ -76,8 +76,10 @@ class LeastSquares:
 class Index:
     """m_i = clip(om + beta.F_i, 0, c)."""
 
-    def __init__(self, n_contexts: int, n_arms: int, described: LeastSquares | None = None) -> None:
-        self.n_arms, self.described = n_arms, described
+    def __init__(
+        self, n_contexts: int, n_arms: int, described: LeastSquares | None = None, *, full: bool = False
+    ) -> None:
+        self.n_arms, self.described, self.full = n_arms, described, full
         self.prior = PRIOR if described is None else np.array([0.0, 0, 0, 0, 0, 1])
         self.total, self.seen, self.largest = 0.0, 0, 0.0
         self.squares, self.misses = 0.0, 0.0  # sums of r^2 and of (r - m)^2
@@ -97,6 +99,11 @@ class Index:
         return self.squares / self.seen
 
     @property
+    def size(self) -> float:
+        """The size of rewards: c if all of them are seen."""
+        return self.largest if self.full else self.mean_square / self.mean
+
+    @property
     def sigma(self) -> float:
         return float(np.sqrt((self.misses + 20 * self.mean_square) / (self.seen + 20)))
 
@@ -104,7 +111,7 @@ class Index:
         return min(7, int(np.log2(self.visits[context] + 1)))
 
     def features(self, context: int) -> Matrix:
-        slow, quick = 2.5 * self.mean_square / self.mean**2, 0.5 * self.mean_square / self.mean**2
+        slow, quick = 2.5 * self.size / self.mean, 0.5 * self.size / self.mean
         g = self.of_arm[0] / (self.of_arm[1] + slow)
         memories = [*self.own[context], self.of_age[self.octave(context)]]
         rest = [(s - n * g) / (n + k) for (s, n), k in zip(memories, (slow, quick, quick, slow), strict=True)]
@@ -133,7 +140,7 @@ class Index:
         self.seen += len(rewards)
         self.largest = max(self.largest, float(rewards.max()))
         if self.largest > 0:
-            ridge = 5 * self.mean_square
+            ridge = 5 * self.mean * self.size
             self.beta = np.linalg.solve(self.gram + ridge * np.eye(len(self.prior)), self.moment + ridge * self.prior)
         news = np.array([rewards - self.mean - said, np.ones(len(rewards))])
         if self.described is not None:
@@ -182,7 +189,8 @@ class AlphaFairAdaptive(Policy):
     ) -> None:
         super().__init__(n_contexts, n_arms)
         described = LeastSquares(n_arms, n_features, features_of == "arms") if n_features else None
-        self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms, described)
+        self.alpha, self.feedback = alpha, feedback
+        self.index = Index(n_contexts, n_arms, described, full=feedback == "full")
         self.accounts, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
         self.losses, self.norms = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
         self.lead = self.spread = 0.0

@@ -626,7 +626,7 @@ class AdaptiveFull(AlphaFair):
         on_welfare: bool | None = None,
     ) -> None:  # fmt: skip
         described = LeastSquares(len(books.live), n_features, features_of == "arms") if n_features else None
-        self.index = Index(n_contexts, len(books.live), described)
+        self.index = Index(n_contexts, len(books.live), described, full=True)
         self.mixer: AdaHedge | ClippedShare | None = None
         super().__init__(n_contexts, books, alpha=alpha, on_welfare=on_welfare)
 

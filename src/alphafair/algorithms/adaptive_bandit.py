@@ -14,9 +14,9 @@ p above, and d is scaled by 1 - n nu; with floors for groups, a and Bt are raise
 group to its best arms.
 
 a puts 1/(n + 1000 n (v_b - v_i)/(w_b sigma)) on arms below the best v = w m, the rest on the best. sigma is how far
-predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 of the
-predictor. 16 c is the head start of a: without it, short runs pay for evidence that a is the better one. Then, for the
-arm I drawn with probability p_I and the reward r, r' = min(r, c):
+predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 the mean of
+r^2; q2/om is the size of rewards that the predictor takes. 16 c is the head start of a: without it, short runs pay for
+evidence that a is the better one. Then, for the arm I drawn with probability p_I and the reward r, r' = min(r, c):
 
     d = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   E += d ;   D += (h (1-h) d)^2
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2
@@ -33,7 +33,7 @@ here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt
 
     R `account`, w `slope` · W `peak` · m `predicted` · a `scores` · m' `raised` · B `guaranteed` · Bt `played`
     E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
-    Q `squared_misses` · V_j `variation` · `level` is the start of Newton's method for B
+    Q `squared_misses` · q2 `squared_rewards`/`seen` · V_j `variation` · `level` is the start of Newton's method for B
     U `learner_root`, Y `mixing_root`, with W at that time: `learner_peak`, `mixing_peak`
     `pending` counts pending rewards
 
@@ -103,6 +103,7 @@ MIXING_START = 16.0  # factor of c^2 in Y
 S = predictor.SETTINGS
 N = positions(
     predictor.SCALARS,
+    "squared_rewards",
     "squared_misses",
     "lead",
     "spread",
@@ -138,9 +139,15 @@ def least_propensity(rounds, most_arms):
 
 
 @kernel
+def reward_size(numbers):
+    """Return (mean of r^2)/om, the size of rewards for the predictor; 0 until the first positive reward."""
+    return numbers[N.squared_rewards] / numbers[N.reward_sum] if numbers[N.largest] >= LEAST_REWARD else 0.0
+
+
+@kernel
 def prepare(memory, context):
     """Compute everything before the draw, in scratch."""
-    predict(memory, context)
+    predict(memory, context, reward_size(memory.scalars))
     numbers, parts, scratch, slope = memory.scalars, memory.parts, memory.scratch, memory.arms[A.slope]
     predicted, scores, guaranteed, raised = (
         scratch[T.predicted],
@@ -336,11 +343,12 @@ def learn(memory, context, arm, propensity, reward):
         regress(memory, arm, reward)
     missed = reward - memory.scratch[T.predicted, arm]
     numbers[N.squared_misses] += missed * missed
+    numbers[N.squared_rewards] += reward * reward
     numbers[N.rounds] += 1.0
     count(memory, reward)
     y = reward - numbers[N.reward_sum] / numbers[N.seen]
     fade(rows)
-    solve(memory)
+    solve(memory, reward_size(numbers))
     if FEATURES and memory.settings[S.described] > 0.0:
         remember(memory.arms, rows, octave(own[K.visits]), arm, y - memory.scratch[T.from_features, arm])
         learn_features(memory, arm, reward)
@@ -523,6 +531,9 @@ def check_memory(memory: Any) -> str | None:
     counts = memory.scalars[[N.rounds, N.squared_misses, N.spread]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         wrong = "finite, with counts of at least 0"
+    largest, squares = memory.scalars[[N.largest, N.squared_rewards]].tolist()
+    if largest * largest > squares * (1.0 + predictor.ROUNDING):
+        wrong = wrong or predictor.PART
     return wrong or check_sums(memory)
 
 

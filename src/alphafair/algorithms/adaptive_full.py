@@ -13,6 +13,9 @@ and a also plays the best arm of every group. On every run,
 
     R `account`, w `slope` · m `predicted` · a `scores` · h `share` · D `spread` · x^j `x` · S_j `squared_norms`
 
+The size of rewards that the predictor takes is c. With bandit feedback it is (mean of r^2)/om, which is better where
+few rewards are as large as c; where all of them are seen, that gained nothing, and lost a little on ratings.
+
 From alpha = 1 on, g = p r with p the gradient of the welfare, as in `alphafair.math.gradient_ascent`, and h is that of
 `alphafair.math.adahedge` on d (`ahead`, `gaps`; 1/2 first), which adds u 2 (change of `gaps`) to `bound`. Both start
 anew when arms change, because u may then rise.
@@ -84,7 +87,7 @@ T = positions(predictor.SCRATCH, "step")
 @kernel
 def prepare(memory, context):
     """Write a, uniform on the largest w m, to `scores`."""
-    predict(memory, context)
+    predict(memory, context, memory.scalars[N.largest])
     predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
     n, best, ties = scores.shape[0], 0.0, 0.0
     for i in range(n):
@@ -171,7 +174,7 @@ def learn(memory, context, probabilities, rewards):
         count(memory, rewards[i])
     fade(rows)
     mean, age = numbers[N.reward_sum] / numbers[N.seen], octave(own[K.visits])
-    solve(memory)
+    solve(memory, numbers[N.largest])
     if FEATURES and memory.settings[S.described] > 0.0:
         from_features = memory.scratch[T.from_features]
         for i in range(n):

@@ -137,11 +137,13 @@ class AlphaFairAdaptive(BasePolicy):
         """
         if state.policy != cls.name or state.version != 4:
             return state
-        total, largest = (array_of(state, name, np.float64, ()) for name in ("reward_sum", "largest"))
-        added = {"squared_rewards": total * largest}
+        added: dict[str, Any] = {}
         if state.settings.get("feedback") == Feedback.BANDIT.value:
-            outside = array_of(state, "outside", np.float64, ()) + 1.0
-            added |= {"squared_misses": total * largest, "head_start": np.float64(0.0), "outside": outside}
+            total, largest, outside = (
+                array_of(state, name, np.float64, ()) for name in ("reward_sum", "largest", "outside")
+            )
+            added = {"squared_rewards": total * largest, "squared_misses": total * largest}
+            added |= {"head_start": 0.0, "outside": outside + 1.0}
         arrays = {**state.arrays, **{name: np.asarray(value) for name, value in added.items()}}
         return replace(state, version=5, arrays=arrays)
 

@@ -1,25 +1,26 @@
 """Predict the reward of every arm in a context, for any scale of rewards.
 
-With om the mean of all rewards seen, q2 the mean of their squares and c the largest, each arm has five predictors, and
-a sixth, f of `least_squares`, if rounds have features. With y = r - om - f the residual (f = 0 without features), these
-are
+With om the mean of all rewards seen and c the largest, each arm has five predictors, and a sixth, f of `least_squares`,
+if rounds have features. With y = r - om - f the residual (f = 0 without features), these are
 
     g                       its mean y over all contexts
     long, recent, latest    mean y - g in this context: unweighted, and with weights .97 and .8 per later round of it
     age                     mean y - g in contexts of the same age: the octave of their number of rounds
 
-each a shrunken mean, sum/(count + k), with k = 2.5 q2/om^2 for the slow ones and .5 q2/om^2 for the recent ones. Then
+each a shrunken mean, sum/(count + k), with k = 2.5 s/om for the slow ones and .5 s/om for the recent ones. Then
 
-    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 q2
+    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 s om
     A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
     beta0 = (1, 1, 1/2, 1/2, 0), with features (0, 0, 0, 0, 0, 1): f has a constant for every arm, which learns g too
 
 Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of
 smaller rewards underflow, and until a larger one comes all rewards count as zeros. f is clipped to [-c, c].
 
-Symbols: om is `reward_sum`/`seen`, q2 `squared_rewards`/`seen`, c `largest`, A `gram` (its lower half, row by row), b
-`moment`, beta `coefficients`, F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an
-algorithm that uses the predictor begins with these names, and the kernels take its whole memory.
+The size s of rewards is up to the algorithm: (mean of r^2)/om, which is c if rewards are 0 or c, or c itself.
+
+Symbols: om is `reward_sum`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
+F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an algorithm that
+uses the predictor begins with these names, and the kernels take its whole memory.
 """
 
 import math
@@ -38,22 +39,21 @@ OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 
 # most_arms: including retired ones; described: rounds have features; fits: `least_squares` learns from them
 SETTINGS = positions(OF_ACCOUNT, "most_arms", "described", "fits", "features_of_arms")
-SCALARS = positions(
-    "gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "squared_rewards", "seen", "largest", "rounds"
-)
+SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")
 CONTEXT_SCALARS = positions("visits")
 CONTEXTS = positions("long_sum", "long_count", "recent_sum", "recent_count", "latest_sum", "latest_count")
 SCRATCH = positions("predicted", "scores", "columns[5]", "from_features")
 PARTS = positions("factor[21]")
 
-LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times q2/om^2
+LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times s/om
 RECENT, LATEST = 0.97, 0.8  # factor of earlier rounds per later round of the context
-FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times q2
+FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times s om
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
 DESCRIBED_PRIOR = (0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 LEAST_REWARD = 1e-140
 ROUNDING = 1e-9
+PART = "with sums over rewards that the largest one is part of"
 
 
 def start_predictor(memory: Any) -> None:
@@ -63,13 +63,11 @@ def start_predictor(memory: Any) -> None:
 
 
 def check_sums(memory: Any) -> str | None:
-    """Return what is wrong with the sums over rewards: the largest one is a part of each of them."""
-    names = ("reward_sum", "squared_rewards", "seen", "largest")
-    total, squares, seen, largest = (float(memory.scalars[getattr(SCALARS, name)]) for name in names)
-    if min(total, squares, seen, largest) < 0.0:
+    """Return what is wrong with the sum of rewards: the largest one is a part of it."""
+    total, seen, largest = memory.scalars[[SCALARS.reward_sum, SCALARS.seen, SCALARS.largest]].tolist()
+    if min(total, seen, largest) < 0.0:
         return "finite, with counts of at least 0"
-    wrong = largest > total * (1.0 + ROUNDING) or largest * largest > squares * (1.0 + ROUNDING)
-    return "with sums over rewards that the largest one is part of" if wrong else None
+    return PART if largest > total * (1.0 + ROUNDING) else None
 
 
 @kernel
@@ -114,7 +112,7 @@ def learn_features_of_all(memory, rewards):
 
 
 @kernel
-def predict(memory, context):
+def predict(memory, context, size):
     """Write m to `predicted` and F to `columns`; m = 0 until the first positive reward."""
     arms, rows, scratch, numbers = memory.arms, memory.contexts[context], memory.scratch, memory.scalars
     predicted, f5 = scratch[SCRATCH.predicted], scratch[SCRATCH.from_features]
@@ -132,8 +130,7 @@ def predict(memory, context):
             predicted[i] = 0.0
         return
     mean = numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
-    relative = numbers[SCALARS.squared_rewards] / numbers[SCALARS.reward_sum] / mean
-    slow, quick = LONG_SHRINK * relative, RECENT_SHRINK * relative
+    slow, quick = LONG_SHRINK * size / mean, RECENT_SHRINK * size / mean
     age = octave(memory.context_scalars[context, CONTEXT_SCALARS.visits])
     arm_sum, arm_count = arms[ARMS.arm_sum], arms[ARMS.arm_count]
     age_sum, age_count = arms[ARMS.age_sum + age], arms[ARMS.age_count + age]
@@ -226,13 +223,12 @@ def count(memory, reward):
     """Count a reward."""
     numbers = memory.scalars
     numbers[SCALARS.reward_sum] += reward
-    numbers[SCALARS.squared_rewards] += reward * reward
     numbers[SCALARS.seen] += 1.0
     numbers[SCALARS.largest] = max(numbers[SCALARS.largest], reward)
 
 
 @kernel
-def solve(memory):
+def solve(memory, size):
     """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing until the first positive reward.
 
     In exact arithmetic no pivot is below lam; one that rounding lowers to less than half of it is raised to that.
@@ -242,7 +238,7 @@ def solve(memory):
         return
     n_predictors, gram, moment, coefficients = _n_predictors(memory), SCALARS.gram, SCALARS.moment, SCALARS.coefficients
     prior = DESCRIBED_PRIOR if n_predictors == PREDICTORS else PRIOR
-    ridge = RIDGE * numbers[SCALARS.squared_rewards] / numbers[SCALARS.seen]
+    ridge = RIDGE * numbers[SCALARS.reward_sum] / numbers[SCALARS.seen] * size
     for k in range(n_predictors):
         row = k * (k + 1) // 2
         for j in range(k + 1):
