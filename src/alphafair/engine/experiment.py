@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
+from alphafair.engine.ledger import Change
 from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
-from alphafair.engine.store import Change
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
@@ -69,7 +69,7 @@ class Experiment:
 
     def __init__(self, created: Change) -> None:
         body = json.loads(created.body)
-        self.key: int = created.seq
+        self.key: int = created.experiment
         self.name: str = body["name"]
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
@@ -269,6 +269,11 @@ class Experiment:
         self.contexts[label] = number
         self.n_contexts, self._policy = number + 1, policy
 
+    def remove_context(self, label: str, number: int, policy: BasePolicy) -> None:
+        """Remove the context that was added last, and continue with the policy before it."""
+        del self.contexts[label]
+        self.n_contexts, self._policy = number, policy
+
     def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
         """Make a change; `policy` has been changed already, if it is passed."""
         self.note(change)
@@ -302,6 +307,9 @@ class Experiment:
             self.code = body["code"]
         elif change.kind == "new_period":
             self._begin_period(change, body)
+        elif change.kind == "set_period":
+            self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
+            self.next_boundary = self._boundary_after(change.at)
         self.version = change.seq
         self.changes.append(change)
 
@@ -325,10 +333,21 @@ class Experiment:
             n_boundaries = (now - self.next_boundary) // self.period + 1
             ended, at = self.next_boundary, self.next_boundary + (n_boundaries - 1) * self.period
             carry = self.carry**n_boundaries
-        entry, accounts = self._period_accounts()
+        entry, accounts = self.period_accounts()
         books = {"ended": ended, "earned": self.tally.earned.tolist(), "rewards": self._period_rewards()}
         books |= {"entry_accounts": entry, "accounts": accounts}
         return {"period": self.period_number + n_boundaries, "carry": carry, "at": at, "books": books}
+
+    def period_setting(self, now: int, period: Any, start: Any, carry: Any) -> dict[str, Any]:
+        """Return the body of the change that sets another period; None where periods no longer end by the calendar.
+
+        Without a `start` the calendar stays if the length does; otherwise it starts now. Without a `carry` that stays.
+        """
+        fields = checked_period(period, start, self.carry if carry is None else carry)
+        length = fields.get("period")
+        kept = self.period_start if length == self.period else now
+        fields = {"carry": DEFAULT_CARRY, "period_start": kept} | fields
+        return fields | {"period": length}
 
     def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
         books = body["books"]
@@ -350,7 +369,7 @@ class Experiment:
         rows = enumerate(zip(self.arms, earned.tolist(), strict=True))
         return {arm: value for number, (arm, value) in rows if value or number not in self._retired_before}
 
-    def _period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
+    def period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the accounts at the start of the current period and now; empty where the policy has none or fails."""
         try:
             entry, accounts = self.policy.entry_accounts, self.accounts
@@ -368,12 +387,12 @@ class Experiment:
         """All periods with books, the current one last; none where there was never more than one."""
         if self.period is None and not self._closed_periods:
             return ()
-        current = self._period_status(None, None, self._period_rewards(), *self._period_accounts())
+        current = self._period_status(None, None, self._period_rewards(), *self.period_accounts())
         return (*self._closed_periods, current)
 
     # reports
 
-    def status(self, max_contexts: int) -> Status:
+    def status(self, max_contexts: int, position: int) -> Status:
         tally = self.tally
         return Status(
             name=self.name,
@@ -386,6 +405,7 @@ class Experiment:
             reward_wait=self.reward_wait,
             default_reward=self.default_reward,
             policy_version=self.version,
+            position=position,
             contexts=self.n_contexts,
             max_contexts=max_contexts,
             decisions=tally.decisions,
@@ -629,11 +649,11 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
         raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
 
 
-# arguments of `Engine.create`
+# arguments of `Engine.create` and `Engine.set_period`
 
 
 def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
-    """Return the fields of the change that creates an experiment with periods; none for one without."""
+    """Return the fields of a change that sets a period; without a period only a carry that is not the default."""
     carry = validate.number("carry", carry, low=0.0, high=1.0)
     if period is None:
         if start is not None:
