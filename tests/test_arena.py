@@ -300,6 +300,20 @@ def test_tuned_rivals_are_shown_with_their_settings(made: tuple[Path, str], resu
     assert f"rival in {counts[0]}, behind it in {counts[1]}," in captions.tuned(results.matches)
 
 
+def test_the_chart_of_tuned_rivals_says_how_they_were_chosen(results: ArenaResults) -> None:
+    """Which settings, how many seeds, and a mark for every rival in every scenario."""
+    first, *others = results.matches
+    longer = replace(first, seeds=tuple(range(7)))
+    figure = charts.tuned([longer, *others], "title", alphas=(0.5,))
+    notes = " ".join(figure.texts[1].get_text().split())
+    assert "tuned in hindsight on these very seeds" in notes
+    assert f"95% confidence over 3 seeds; {first.title}: 7" in notes
+    (axes,) = figure.axes
+    marks = [line.get_gid() for line in axes.lines if line.get_gid()]
+    labels = ["adaptive", *(each.label for each in first.tuned_at(0.5))]
+    assert Counter(marks) == {label: len(results.matches) for label in labels}
+
+
 def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: ArenaResults) -> None:
     """Where an adversary plays, and nowhere else: by seed, with Bonferroni's interval of six by SciPy."""
     for experiment, match in zip(SMOKE.values(), results.matches, strict=True):
