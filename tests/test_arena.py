@@ -491,7 +491,7 @@ def test_no_gap_if_there_is_nothing_to_learn(tmp_path: Path) -> None:
     assert captions.arena([match]) == "Adaptive closes the largest share in 0 of 1 scenarios."
 
 
-@pytest.mark.parametrize("option", ["--jobs", "--seeds"])
+@pytest.mark.parametrize("option", ["--workers", "--seeds"])
 def test_refusals(option: str) -> None:
     answer = CliRunner().invoke(app, ["arena", option, "0"])
     assert answer.exit_code == 2

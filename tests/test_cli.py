@@ -736,4 +736,4 @@ def test_reproduce_refuses_a_missing_path() -> None:
     answer = run("reproduce", "--data", "no-such-folder")
     assert answer.exit_code == 2
     assert "--data must be a folder or zip that exists; got 'no-such-folder'" in answer.stderr
-    assert run("reproduce", "--jobs", "0").exit_code == 2
+    assert run("reproduce", "--workers", "0").exit_code == 2

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import Jobs, Show, make_page, plain_table
+from alphafair.cli._shared import (
+    Dask,
+    DaskCa,
+    DaskCert,
+    DaskKey,
+    Insecure,
+    Show,
+    Workers,
+    chosen_executor,
+    make_page,
+    plain_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +38,12 @@ def command(
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20, short runs 100.")
     ] = None,
-    jobs: Jobs = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_ca: DaskCa = None,
+    dask_cert: DaskCert = None,
+    dask_key: DaskKey = None,
+    insecure: Insecure = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Use only a few hundred rounds, and synthetic ratings.")
     ] = False,
@@ -43,11 +59,12 @@ def command(
     from alphafair import validate
     from alphafair.lab.arena import write_arena
 
-    for option, value in (("--jobs", jobs), ("--seeds", seeds)):
-        if value is not None:
-            validate.integer(option, value, low=1)
+    if seeds is not None:
+        validate.integer("--seeds", seeds, low=1)
     words = ["alphafair", "arena", *(["--seeds", str(seeds)] if seeds else []), *(["--smoke"] if smoke else [])]
-    make_page(partial(write_arena, smoke=smoke, n_seeds=seeds, jobs=jobs), _print_shares, output, words, show)
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        make = partial(write_arena, smoke=smoke, n_seeds=seeds, executor=executor)
+        make_page(make, _print_shares, output, words, show)
 
 
 def _print_tuned(

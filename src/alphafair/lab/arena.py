@@ -195,14 +195,13 @@ def run_arena(
     n_seeds: int | None = None,
     command: str = "alphafair arena",
     executor: Executor | None = None,
-    jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> ArenaResults:
-    """Run every scenario that has not been run; `executor`, `jobs` and `progress` as in `run_plan`.
+    """Run every scenario that has not been run; `executor` and `progress` as in `run_plan`.
 
     Scenarios with features need scikit-learn for clusters and are left out where it is not installed.
     """
-    play = partial(run_plan, folder=folder, executor=executor, jobs=jobs, progress=progress)
+    play = partial(run_plan, folder=folder, executor=executor, progress=progress)
 
     def matches(plan: Plan) -> tuple[Match, ...]:
         plan = plan.smoke() if smoke else plan

@@ -340,6 +340,9 @@ class SeedTask:
     seed: int
     rounds: Stream | Adversary | None = field(default=None, compare=False, repr=False)  # None: make them
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SeedTask, (self.experiment, self.seed)  # a worker elsewhere makes the rounds, which are large
+
     def __call__(self) -> pl.DataFrame:
         plan, source = self.experiment, self.experiment.rounds
         if not isinstance(source, Generated):

@@ -13,15 +13,17 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
+from alphafair.code_version import code_digest
+from alphafair.executors import n_workers, run_tasks
 from alphafair.jit import cache_folder, using_mode
 from alphafair.lab.plan import (
     ConstantRewards,
@@ -34,10 +36,9 @@ from alphafair.lab.plan import (
     settings_by_policy,
     short_digest,
 )
-from alphafair.pages import atomic_write, code_digest
+from alphafair.pages import atomic_write
 from alphafair.values import Adversary, Stream
 
-Result = TypeVar("Result")
 Progress = Callable[[str, int], Callable[[int], None]]  # called with a title and a total, returns what counts
 COMPUTING = (  # all code that a table depends on
     "extras.py",
@@ -74,7 +75,6 @@ def run_plan(
     *,
     streams: Mapping[Rounds, Stream] | None = None,
     executor: Executor | None = None,
-    jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Iterator[Run]:
     """Run the experiments of a plan one after another, reading the tables that the folder has already.
@@ -84,15 +84,14 @@ def run_plan(
     streams
         Rounds that are in memory already, by their source; `FromRatings` must be among them. Others are made.
     executor
-        Runs the tasks; by default a pool of `jobs` threads. Results do not depend on it.
-    jobs
-        How many threads, one per core by default; with 1, kernels are compiled in this process alone.
+        Runs the tasks, see `alphafair.executors`; by default a thread per core. Results do not depend on it. With a
+        single worker, kernels are compiled in this process alone.
     progress
         Called with the title and the number of tasks of each experiment; the function that it returns is called with
         the number of tasks done.
     """
     compiled = False
-    with _executor(executor, jobs) as pool:
+    with _executor(executor) as pool:
         for experiment in plan:
             source = experiment.rounds
             first = (streams or {}).get(source)
@@ -106,11 +105,11 @@ def run_plan(
             kept = {name: table for name in tasks if (table := _read(home / f"{name}.parquet")) is not None}
             missing = {name: task for name, task in tasks.items() if name not in kept}
             if missing and not compiled:
-                compile_plan(plan, jobs=jobs, progress=progress)
+                compile_plan(plan, workers=n_workers(pool), progress=progress)
                 compiled = True
             advance = progress(experiment.title, len(tasks))
             advance(len(kept))
-            for name, table in run_tasks(missing, pool):
+            for name, table in run_tasks(missing, pool, shared=() if source.seeded else (rounds,)):
                 content = BytesIO()
                 table.write_parquet(content)
                 atomic_write(home / f"{name}.parquet", content.getvalue())
@@ -119,36 +118,12 @@ def run_plan(
             yield Run(experiment, stream, digest, {name: kept[name] for name in tasks})
 
 
-def run_tasks(tasks: Mapping[str, Callable[[], Result]], executor: Executor) -> Iterator[tuple[str, Result]]:
-    """Submit all tasks, and yield the name and the result of each as it is done.
-
-    After an error no other task is started; results of those that were running are still yielded before it is raised.
-    """
-    futures = {executor.submit(task): name for name, task in tasks.items()}
-    error: BaseException | None = None
-    try:
-        for future in as_completed(futures):
-            if future.cancelled():
-                continue
-            if (problem := future.exception()) is None:
-                yield futures[future], future.result()
-                continue
-            error = error or problem
-            for other in futures:
-                other.cancel()
-    finally:
-        for future in futures:
-            future.cancel()
-    if error is not None:
-        raise error
-
-
 @contextmanager
-def _executor(given: Executor | None, jobs: int | None) -> Iterator[Executor]:
+def _executor(given: Executor | None) -> Iterator[Executor]:
     if given is not None:
         yield given
         return
-    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield pool
 
 
@@ -169,7 +144,7 @@ def _read(path: Path) -> pl.DataFrame | None:
 # compiling before the first task, so that progress shows the tasks' own work
 
 
-def compile_plan(plan: Plan, *, jobs: int | None = None, progress: Progress = no_progress) -> None:
+def compile_plan(plan: Plan, *, workers: int | None = None, progress: Progress = no_progress) -> None:
     """Compile every kernel that a plan uses.
 
     Numba compiles one kernel at a time in a process, so those that take longest are compiled in other processes into
@@ -180,7 +155,7 @@ def compile_plan(plan: Plan, *, jobs: int | None = None, progress: Progress = no
     names = [*sorted(parts.keys() - {*slow}), *slow]
     advance = progress("Compiling", len(names))
     helpers = {}
-    if jobs != 1 and cache_folder() is not None:
+    if workers != 1 and cache_folder() is not None:
         helpers = {name: _compile_elsewhere(parts[name]) for name in slow}
     try:
         for name in names:
