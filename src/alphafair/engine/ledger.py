@@ -230,7 +230,7 @@ class Ledger(Protocol):
     ) -> None:
         """Write all events in one durable transaction, after position `expected` and up to `last`, or none of them.
 
-        Raises `Behind` (in a file, where nobody else may write, `Mismatch`) if the last event is another one.
+        Raises `Behind` (in a file, where no other process may write, `Mismatch`) if the last event is another one.
         """
         ...
 
