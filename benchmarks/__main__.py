@@ -15,6 +15,7 @@ SECTIONS = (
     "memory",
     "engine",
     "evaluation",
+    "executors",
     "movielens",
     "offline",
     "simulation",

@@ -307,7 +307,7 @@ def test_a_folder_of_files_is_evaluated_to_the_same_bits(
     policies = {"logged": "logged", "fair": "fair", "even": "uniform"}
     for user in (None, "user"):
         log, read = LogFile(folder, user=user), LogFile(folder, user=user, executor=executor)
-        assert len(list(log.shares(800))) >= 4
+        assert len(list(log._shares(800))) >= 4
         alone = evaluate_all(log, policies, 0.9, **options)
         shared = evaluate_all(read, policies, 0.9, **options, executor=executor)
         assert {name: each.as_dict() for name, each in shared.items()} == {

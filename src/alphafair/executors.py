@@ -39,6 +39,8 @@ from alphafair.code_version import code_digest
 from alphafair.errors import InvalidArgument, WorkerFailed
 from alphafair.extras import needed_by
 
+__all__ = ["ProcessPool", "connect"]
+
 Result = TypeVar("Result")
 Task = Callable[[], Result]
 Submit = Callable[[Task[Any]], "Future[Any]"]
