@@ -14,8 +14,9 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, load_policy
 from alphafair.engine.experiment import same_state
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 
@@ -100,10 +101,10 @@ def test_the_first_request_after_a_boundary_starts_a_period(engine: Engine, cloc
     assert total == pytest.approx(found.cumulative_rewards, rel=1e-12)
     assert (found.period, found.carry) == (7 * DAY, 0.25)
     assert found.period_ends == datetime.fromtimestamp(START + 14 * DAY, UTC)
-    state = engine._live.find("home").policy.snapshot()
+    state = live_state(engine, "home").find("home").policy.snapshot()
     again = replayed(engine, clock)
     assert again.experiment("home") == found
-    assert same_state(again._live.find("home").policy.snapshot(), state)
+    assert same_state(live_state(again, "home").find("home").policy.snapshot(), state)
     again.verify()
     again.close()
 
@@ -111,7 +112,7 @@ def test_the_first_request_after_a_boundary_starts_a_period(engine: Engine, cloc
 def test_missed_boundaries_are_one_event(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"], alpha=2.0, period="1d", carry=0.5)
     play(engine, 30)
-    alone = load_policy(engine._live.find("home").policy.snapshot())
+    alone = load_policy(live_state(engine, "home").find("home").policy.snapshot())
     clock.now += 3.5 * DAY
     play(engine, 1)
     assert boundaries(engine) == [(3, 0.125, 3.0)]
@@ -176,7 +177,7 @@ def test_a_rollback_applies_the_boundaries_since_again(engine: Engine, clock: Cl
     engine.create("home", arms=["ada", "ben", "cyd"], alpha=1.0, policy=policy, period="1d", carry=0.5)
     play(engine, 20)
     position = engine.position
-    alone = load_policy(engine._live.find("home").policy.snapshot())
+    alone = load_policy(live_state(engine, "home").find("home").policy.snapshot())
     for seed in (1, 2):
         clock.now += DAY
         play(engine, 10, seed=seed)

@@ -42,8 +42,11 @@ RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option("--reward-range", metavar="LOW HIGH", help="Map the file's rewards from this range onto [0.2, 1]."),
 ]
-Copy = Annotated[Path, typer.Argument(metavar="COPY", help="The file to create.", show_default=False)]
-EngineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The database file of an engine.", show_default=False)]
+Copy = Annotated[str, typer.Argument(metavar="COPY", help="The file or database to create.", show_default=False)]
+EngineFile = Annotated[
+    str,
+    typer.Argument(metavar="FILE|URL", help="An engine's file, or postgresql://USER@HOST/NAME.", show_default=False),
+]
 Experiment = Annotated[
     str, typer.Option("--experiment", "-e", metavar="NAME", help="The name of the experiment.", show_default=False)
 ]
