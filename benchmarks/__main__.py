@@ -30,6 +30,8 @@ SECTIONS = (
     "client",
     "stalls",
     "crashes",
+    "postgres",
+    "faults",
 )
 
 
