@@ -30,6 +30,7 @@ from alphafair import __version__
 from alphafair.engine.addresses import shown
 from alphafair.engine.ledger import (
     EVENT_TABLES,
+    EVENTS,
     SNAPSHOTS_KEPT,
     SOURCES,
     TABLES,
@@ -102,7 +103,8 @@ _SETTLED = f"""select seq::float8, decision::float8, coalesce(reward, 0), coales
     from reward """
 _EARLIER = """select r.seq::float8, d.experiment::float8, d.context::float8, d.arm::float8, d.propensity
     from {table} r join decision d on d.experiment = r.experiment and d.seq = r.decision
-    where r.experiment = {{key}} and r.seq > {{start}} and r.seq <= {{end}} and r.decision <= {{start}} order by r.seq"""
+    where r.experiment = {{key}} and r.seq > {{start}} and r.seq <= {{end}} and r.decision <= {{start}}
+    order by r.seq"""
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
@@ -171,6 +173,12 @@ _OUT_OF_ORDER = {  # the first event of each kind that could not have been writt
         and r.seq < l.seq and r.source <> 'client'
         where l.experiment = $1 and r.seq is null order by l.seq limit 1""",
 }
+
+
+def not_empty(schema: str) -> InvalidArgument:
+    """Return the error for a schema that has experiments already."""
+    repair = "Add ?schema=NAME to the address, with another name: nothing is ever overwritten."
+    return InvalidArgument("address", "a database without experiments", f"schema {schema}", repair)
 
 
 class ConnectionLost(Unavailable):
@@ -435,6 +443,36 @@ class PostgresStore:
             found.setdefault(id, []).append(key)
         return found
 
+    @contextlib.contextmanager
+    def all_at_one_moment(self) -> Iterator[list[PostgresLedger]]:
+        """Yield all ledgers as they are now, for reading."""
+        first = PostgresLedger(self, "", 0)
+        with first.at_one_moment():
+            keys = first.rows("select name, experiment from position order by experiment")
+            ledgers = [PostgresLedger(self, name, key) for name, key in keys]
+            for each in ledgers:
+                each._pinned, each._pin = first._pinned, first._pin
+            yield ledgers
+
+    def rename(self, schema: str) -> None:
+        """Give the schema another name, which no schema with experiments may have."""
+
+        def work(connection: psycopg.Connection[Any]) -> None:
+            with connection.transaction():
+                connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
+                ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.position",)).fetchall()
+                if table is not None:
+                    if connection.execute(f"select 1 from {schema}.position limit 1").fetchall():
+                        raise not_empty(schema)
+                    connection.execute(f"drop schema {schema} cascade")
+                connection.execute(f"alter schema {self.schema} rename to {schema}")
+
+        self.connections.run(work)
+
+    def drop(self) -> None:
+        """Remove the schema with everything in it."""
+        self.connections.run(lambda connection: connection.execute(f"drop schema if exists {self.schema} cascade"))
+
     def remove_keys(self) -> None:
         self.connections.run(lambda connection: connection.execute("delete from api_key"))
 
@@ -660,6 +698,16 @@ class PostgresLedger:
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         for arm, reward, rewards in self.each(_EARNED, (self.key, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    def events(self, start: int, end: int) -> dict[type, list[Any]]:
+        return {
+            kind: self.rows(
+                f"select {', '.join(kind._fields)} from {TABLES[kind]} "
+                "where experiment = $1 and seq > $2 and seq <= $3 order by seq",
+                (self.key, start, end),
+            )
+            for kind in EVENTS
+        }
 
     # decisions
 
