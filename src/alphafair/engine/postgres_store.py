@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,6 +226,7 @@ class Connections:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
+                connection.close()  # the server has ended it
         return self.new()
 
     def new(self) -> psycopg.Connection[Any]:
@@ -290,7 +291,7 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
     if not _NAME.fullmatch(schema):
         allowed = "lower-case letters, digits and underscores, beginning with a letter"
         raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
-    rest = urlencode([(name, value) for name, value in query if name != "schema"])
+    rest = urlencode([(name, value) for name, value in query if name != "schema"], quote_via=quote)
     try:
         given = psycopg.conninfo.conninfo_to_dict(parts._replace(query=rest).geturl())
     except psycopg.Error:  # its message may quote the password
@@ -306,8 +307,8 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
 
 
 def _message(problem: Exception) -> str:
-    """Return the first line of an error of PostgreSQL."""
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    """Return an error of PostgreSQL in one line."""
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 # the schema
@@ -325,15 +326,19 @@ def _lock_number(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(("alphafair", *names)).encode()).digest()[:8], "big", signed=True)
 
 
+def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> bool:
+    query = "select 1 from pg_catalog.pg_tables where schemaname = $1 and tablename = $2"
+    return bool(connection.execute(query, (schema, table)).fetchall())
+
+
 def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
     """Bring the tables to the current version, one process at a time; return whether there were none."""
     known = migrations()
     with connection.transaction():
         if not read_only:
             connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-        ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.migration",)).fetchall()
-        done, newest = 0, known[-1][0]
-        if table is not None:
+        has_tables, done, newest = _has_table(connection, schema, "migration"), 0, known[-1][0]
+        if has_tables:
             ((done, version),) = connection.execute(
                 "select number, code_version from migration order by number desc limit 1"
             ).fetchall()
@@ -346,7 +351,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                     "address", f"a database of version {newest}", done, "Open it for writing once, which migrates it."
                 )
             return False
-        if table is None:
+        if not has_tables:
             connection.execute(f"create schema if not exists {schema}")
             connection.execute(
                 "create table migration (number bigint primary key, name text, code_version text, at bigint)"
@@ -356,7 +361,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                 connection.execute(text)
                 row = (number, name, __version__, time.time_ns() // 1000)
                 connection.execute("insert into migration values ($1, $2, $3, $4)", row)
-        return table is None
+        return not has_tables
 
 
 # the store
@@ -378,8 +383,7 @@ class PostgresStore:
         self._announced: str | None = None
 
         def prepare(connection: psycopg.Connection[Any]) -> bool:
-            ((table,),) = connection.execute("select to_regclass($1)::text", (f"{self.schema}.migration",)).fetchall()
-            if table is None and (read_only or not create):
+            if (read_only or not create) and not _has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
             return migrate(connection, self.schema, read_only=read_only)
@@ -460,8 +464,7 @@ class PostgresStore:
         def work(connection: psycopg.Connection[Any]) -> None:
             with connection.transaction():
                 connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-                ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.position",)).fetchall()
-                if table is not None:
+                if _has_table(connection, schema, "position"):
                     if connection.execute(f"select 1 from {schema}.position limit 1").fetchall():
                         raise not_empty(schema)
                     connection.execute(f"drop schema {schema} cascade")
