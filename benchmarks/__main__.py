@@ -15,6 +15,7 @@ SECTIONS = (
     "memory",
     "engine",
     "evaluation",
+    "executors",
     "movielens",
     "offline",
     "simulation",
@@ -29,6 +30,8 @@ SECTIONS = (
     "client",
     "stalls",
     "crashes",
+    "postgres",
+    "faults",
 )
 
 

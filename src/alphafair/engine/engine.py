@@ -11,17 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from alphafair import validate
 from alphafair.engine.addresses import open_store
-from alphafair.engine.backup import copy_database
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
     CODE,
     DEFAULT_CARRY,
-    LOG,
     POLICY_CHANGES,
     Experiment,
     change_policy,
@@ -128,7 +125,8 @@ class Engine:
     def position(self) -> int:
         """The number of events; in a file it is the position of the last one.
 
-        In a database every experiment has positions of its own: see `Status.position`.
+        In a database every experiment has positions of its own: see `Status.position`. Events of other processes are
+        counted once they have been taken in.
         """
         return sum(each.live.position for each in self._engines())
 
@@ -709,8 +707,10 @@ class Engine:
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Write a consistent copy into a new file, while it is in use; return its number of events."""
+        from alphafair.engine.copies import backup
+
         self._store.check()
-        return copy_database(self._store.address, path)
+        return backup(self._store.address, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
         """Return whether requests can be served, and if not, why.
@@ -781,22 +781,3 @@ def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
     if isinstance(details.get("arm"), int):
         details["arm"] = experiment.arms[details["arm"]]
     return details
-
-
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, keep_keys: bool = False) -> int:
-    """Make a new file from a backup; return its number of events.
-
-    The copy is migrated where the backup is of an older version, and verified before it takes its name. Keys of the
-    service are removed unless `keep_keys` is true: some may have been revoked since the backup.
-    """
-
-    def verified(part: Path) -> None:
-        with Engine.open(part, create=False) as engine:
-            if not keep_keys:
-                engine._store.remove_keys()
-            try:
-                engine.verify()
-            except PolicyFailed as failed:  # everything else was proved
-                LOG.warning("%s cannot be verified. %s", failed.value, failed)
-
-    return copy_database(backup, path, verified)

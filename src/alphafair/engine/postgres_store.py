@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from alphafair import __version__
 from alphafair.engine.addresses import shown
 from alphafair.engine.ledger import (
     EVENT_TABLES,
+    EVENTS,
     SNAPSHOTS_KEPT,
     SOURCES,
     TABLES,
@@ -102,7 +103,8 @@ _SETTLED = f"""select seq::float8, decision::float8, coalesce(reward, 0), coales
     from reward """
 _EARLIER = """select r.seq::float8, d.experiment::float8, d.context::float8, d.arm::float8, d.propensity
     from {table} r join decision d on d.experiment = r.experiment and d.seq = r.decision
-    where r.experiment = {{key}} and r.seq > {{start}} and r.seq <= {{end}} and r.decision <= {{start}} order by r.seq"""
+    where r.experiment = {{key}} and r.seq > {{start}} and r.seq <= {{end}} and r.decision <= {{start}}
+    order by r.seq"""
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
@@ -173,6 +175,12 @@ _OUT_OF_ORDER = {  # the first event of each kind that could not have been writt
 }
 
 
+def not_empty(schema: str) -> InvalidArgument:
+    """Return the error for a schema that has experiments already."""
+    repair = "Add ?schema=NAME to the address, with another name: nothing is ever overwritten."
+    return InvalidArgument("address", "a database without experiments", f"schema {schema}", repair)
+
+
 class ConnectionLost(Unavailable):
     """The connection ended before the answer arrived: what was sent may have been done."""
 
@@ -218,6 +226,7 @@ class Connections:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
+                connection.close()  # the server has ended it
         return self.new()
 
     def new(self) -> psycopg.Connection[Any]:
@@ -282,7 +291,7 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
     if not _NAME.fullmatch(schema):
         allowed = "lower-case letters, digits and underscores, beginning with a letter"
         raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
-    rest = urlencode([(name, value) for name, value in query if name != "schema"])
+    rest = urlencode([(name, value) for name, value in query if name != "schema"], quote_via=quote)
     try:
         given = psycopg.conninfo.conninfo_to_dict(parts._replace(query=rest).geturl())
     except psycopg.Error:  # its message may quote the password
@@ -298,8 +307,8 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
 
 
 def _message(problem: Exception) -> str:
-    """Return the first line of an error of PostgreSQL."""
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    """Return an error of PostgreSQL in one line."""
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 # the schema
@@ -317,15 +326,19 @@ def _lock_number(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(("alphafair", *names)).encode()).digest()[:8], "big", signed=True)
 
 
+def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> bool:
+    query = "select 1 from pg_catalog.pg_tables where schemaname = $1 and tablename = $2"
+    return bool(connection.execute(query, (schema, table)).fetchall())
+
+
 def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
     """Bring the tables to the current version, one process at a time; return whether there were none."""
     known = migrations()
     with connection.transaction():
         if not read_only:
             connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-        ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.migration",)).fetchall()
-        done, newest = 0, known[-1][0]
-        if table is not None:
+        has_tables, done, newest = _has_table(connection, schema, "migration"), 0, known[-1][0]
+        if has_tables:
             ((done, version),) = connection.execute(
                 "select number, code_version from migration order by number desc limit 1"
             ).fetchall()
@@ -338,7 +351,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                     "address", f"a database of version {newest}", done, "Open it for writing once, which migrates it."
                 )
             return False
-        if table is None:
+        if not has_tables:
             connection.execute(f"create schema if not exists {schema}")
             connection.execute(
                 "create table migration (number bigint primary key, name text, code_version text, at bigint)"
@@ -348,7 +361,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                 connection.execute(text)
                 row = (number, name, __version__, time.time_ns() // 1000)
                 connection.execute("insert into migration values ($1, $2, $3, $4)", row)
-        return table is None
+        return not has_tables
 
 
 # the store
@@ -370,8 +383,7 @@ class PostgresStore:
         self._announced: str | None = None
 
         def prepare(connection: psycopg.Connection[Any]) -> bool:
-            ((table,),) = connection.execute("select to_regclass($1)::text", (f"{self.schema}.migration",)).fetchall()
-            if table is None and (read_only or not create):
+            if (read_only or not create) and not _has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
             return migrate(connection, self.schema, read_only=read_only)
@@ -434,6 +446,35 @@ class PostgresStore:
         for id, key in self.rows("select id, experiment from decision where id = any($1::text[])", (_texts(ids),)):
             found.setdefault(id, []).append(key)
         return found
+
+    @contextlib.contextmanager
+    def all_at_one_moment(self) -> Iterator[list[PostgresLedger]]:
+        """Yield all ledgers as they are now, for reading."""
+        first = PostgresLedger(self, "", 0)
+        with first.at_one_moment():
+            keys = first.rows("select name, experiment from position order by experiment")
+            ledgers = [PostgresLedger(self, name, key) for name, key in keys]
+            for each in ledgers:
+                each._pinned, each._pin = first._pinned, first._pin
+            yield ledgers
+
+    def rename(self, schema: str) -> None:
+        """Give the schema another name, which no schema with experiments may have."""
+
+        def work(connection: psycopg.Connection[Any]) -> None:
+            with connection.transaction():
+                connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
+                if _has_table(connection, schema, "position"):
+                    if connection.execute(f"select 1 from {schema}.position limit 1").fetchall():
+                        raise not_empty(schema)
+                    connection.execute(f"drop schema {schema} cascade")
+                connection.execute(f"alter schema {self.schema} rename to {schema}")
+
+        self.connections.run(work)
+
+    def drop(self) -> None:
+        """Remove the schema with everything in it."""
+        self.connections.run(lambda connection: connection.execute(f"drop schema if exists {self.schema} cascade"))
 
     def remove_keys(self) -> None:
         self.connections.run(lambda connection: connection.execute("delete from api_key"))
@@ -660,6 +701,16 @@ class PostgresLedger:
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         for arm, reward, rewards in self.each(_EARNED, (self.key, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    def events(self, start: int, end: int) -> dict[type, list[Any]]:
+        return {
+            kind: self.rows(
+                f"select {', '.join(kind._fields)} from {TABLES[kind]} "
+                "where experiment = $1 and seq > $2 and seq <= $3 order by seq",
+                (self.key, start, end),
+            )
+            for kind in EVENTS
+        }
 
     # decisions
 
