@@ -75,9 +75,9 @@ class AlphaFairAdaptive(BasePolicy):
     `forgo(decision)` if no reward will come. The theorem holds for rewards in order, without masks, and for a fixed set
     of arms.
 
-    Arms that it avoids are shown rarely: the least propensity is 0.005 gamma/n with gamma = 0.3 sqrt(n/t) in round t. If
-    the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`; docs/logs.md has what a floor
-    costs and what it is worth.
+    Arms that it avoids are shown rarely: the least propensity is 0.005 gamma/n with gamma = 0.3 sqrt(n/t) in round t.
+    If the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`; docs/logs.md has what a
+    floor costs and what it is worth.
 
     Examples
     --------
