@@ -17,10 +17,10 @@ Every label is an arbitrary string of up to 200 characters.
 | /experiments/{name}/decision.json?id= | `DecisionAnswer` | log |
 
 Server-sent events have the position of the event log as their `id`. A new connection, and one that reconnects, starts
-with `state`, unless its `Last-Event-ID` is the present position; a reader that was too slow for an `update` gets `state`
-again. So a reader that replaces what it has with every `state` and applies every `update` misses nothing. A comment is
-sent every few seconds while nothing happens. The event `closed` precedes the end of a stream whose key is no longer
-valid; its data is an `ErrorAnswer`.
+with `state`, unless its `Last-Event-ID` is the present position; a reader that was too slow for an `update` gets
+`state` again. So a reader that replaces what it has with every `state` and applies every `update` misses nothing. A
+comment is sent every few seconds while nothing happens. The event `closed` precedes the end of a stream whose key is no
+longer valid; its data is an `ErrorAnswer`.
 
 Requests that change something and are made with the cookie must send the header `X-Alphafair-CSRF` with the `csrf` of
 `SessionAnswer`; those made with `Authorization: Bearer` need no such header.
@@ -189,8 +189,9 @@ class LiveAnswer(Struct):
 class LiveUpdate(Struct):
     """What has changed since the last event of the stream; all other fields replace those of `LiveAnswer`.
 
-    `series` has the buckets from `series.first` on: replace those, keep the ones before. Its `start` and `width` are the
-    same as before: after a merge of buckets the stream sends `state` instead. `changes` has new changes only.
+    `series` has the buckets from `series.first` on: replace those, keep the ones before. Its `start`, `width` and
+    `arms` are the same as before: after a merge of buckets, or a new arm, the stream sends `state` instead. `changes`
+    has new changes only.
     """
 
     at: float
