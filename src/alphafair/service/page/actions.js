@@ -56,10 +56,10 @@ function resume(name, change) {
   });
 }
 
-function setAlpha(name, known, change) {
+export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(name), body), wanted = known().alpha) {
   ask({
     title: "Change α",
-    fields: [alphaField(alphaText(known().alpha) === "∞" ? "inf" : known().alpha)],
+    fields: [alphaField(alphaText(wanted) === "∞" ? "inf" : wanted)],
     recorded: ({ alpha }) => event("set_alpha", ` from ${alphaText(known().alpha)} to ${alphaText(readAlpha(alpha))}`),
     guarantee: "It starts again from the present accounts: certificates cover only rounds after the change. What was learned about rewards stays.",
     confirm: "Change α",
