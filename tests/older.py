@@ -13,6 +13,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
     6: ["drop table erasure"],
     7: ["drop table snapshot_piece"],
     8: ["alter table decision drop column checksum"],
+    10: ["alter table snapshot drop column summary"],
 }
 
 

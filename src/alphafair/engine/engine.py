@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
 MOST_REQUESTS = 5_000  # in one transaction
-NOT_IN_HISTORY = ("books", "code", "tally")  # fields of a change that only the engine uses
+NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
 
 
 class Engine:
@@ -524,8 +524,10 @@ class Engine:
             with _as_policy_failure(experiment, f"rolling back to position {position}"):
                 policy = rolled_back(self._store, experiment, policy, position, seq)
                 state = state_bytes(policy)
-            body = json.dumps({"position": position, "closed": len(still_open), "tally": experiment.tally.to_json()})
-            change = Change(seq, experiment.key, "rollback", body, state, batch.at, self._actor.get())
+            summary = experiment.summary_at(batch.at)
+            counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
+            body = json.dumps({"position": position, **counts})
+            change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
             batch.change(experiment, change)
             for id in still_open:
                 record = self._live.decisions.find(id)

@@ -128,6 +128,7 @@ class Snapshot(NamedTuple):
     code_version: str
     tally: str
     state: bytes
+    summary: int | None = None  # how many bytes after the state are a `Summary`; None: saved by an older version
 
 
 Event = Change | Context | Decided | Activated | Settled | Late | SnapshotPiece | Snapshot
@@ -187,20 +188,39 @@ class OpenDecision(NamedTuple):
 class EventColumns(NamedTuple):
     """Events between two positions, a row of numbers each, in their order."""
 
-    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, deferred
-    activated: NDArray[np.float64]  # seq, decision
-    settled: NDArray[np.float64]  # seq, decision, reward, number of its source
+    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, at, deferred
+    activated: NDArray[np.float64]  # seq, decision, at
+    settled: NDArray[np.float64]  # seq, decision, at, reward, number of its source
     activated_earlier: NDArray[np.float64]  # seq, experiment, context, arm, propensity; of decisions before `start`
-    settled_earlier: NDArray[np.float64]
+    settled_earlier: NDArray[np.float64]  # the same, and the time from which the decision has waited
+
+
+class SavedState(NamedTuple):
+    """The state of a policy, and what was counted up to then."""
+
+    seq: int
+    tally: str
+    state: bytes | memoryview
+    summary: memoryview | None  # None: saved by a version that kept none
+
+
+def split_state(blob: bytes, n_summary: int | None) -> tuple[bytes | memoryview, memoryview | None]:
+    """Return a saved state, and the summary that follows it."""
+    if not n_summary:
+        return blob, None
+    return memoryview(blob)[:-n_summary], memoryview(blob)[-n_summary:]
 
 
 _SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
 _BETWEEN = "where seq > ? and seq <= ? order by seq"
-_DECIDED = f"select seq, experiment, context, arm, propensity, deferred from decision {_BETWEEN}"
-_ACTIVATED = f"select seq, decision from activation {_BETWEEN}"
-_SETTLED = f"select seq, decision, ifnull(reward, 0), ifnull({_SOURCE_NUMBER}, 4) from reward {_BETWEEN}"
-_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
-    from {table} r join decision d on d.seq = r.decision
+_DECIDED = f"select seq, experiment, context, arm, propensity, at, deferred from decision {_BETWEEN}"
+_ACTIVATED = f"select seq, decision, at from activation {_BETWEEN}"
+_SETTLED = f"select seq, decision, at, ifnull(reward, 0), ifnull({_SOURCE_NUMBER}, 4) from reward {_BETWEEN}"
+_ACTIVATED_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
+    from activation r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
+_SETTLED_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity, ifnull(a.at, d.at)
+    from reward r join decision d on d.seq = r.decision left join activation a on d.deferred and a.decision = d.seq
     where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r join decision d on d.seq = r.decision
     where r.seq > ? and r.seq <= ? and r.rewards is not null"""
@@ -229,8 +249,8 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
     order by d.seq"""
 _EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
     where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
-_STATES = """select seq, tally, state, true from snapshot where experiment = ?1 and seq <= ?2
-    union all select seq, json_extract(body, '$.tally'), state, false from change
+_STATES = """select seq, tally, state, summary, true from snapshot where experiment = ?1 and seq <= ?2
+    union all select seq, json_extract(body, '$.tally'), state, json_extract(body, '$.summary'), false from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
 _PIECES = "select bytes from snapshot_piece where experiment = ? and seq = ? order by number"
 _UNUSED_PIECE = """select experiment, seq, number from snapshot_piece p where not exists
@@ -462,11 +482,11 @@ class SqliteStore:
     def columns(self, start: int, end: int) -> EventColumns:
         """Return decisions, activations and settlements between two positions as columns of numbers."""
         return EventColumns(
-            self.numbers(_DECIDED, 6, (start, end)),
-            self.numbers(_ACTIVATED, 2, (start, end)),
-            self.numbers(_SETTLED, 4, (start, end)),
-            self.numbers(_EARLIER.format(table="activation"), 5, (start, end, start)),
-            self.numbers(_EARLIER.format(table="reward"), 5, (start, end, start)),
+            self.numbers(_DECIDED, 7, (start, end)),
+            self.numbers(_ACTIVATED, 3, (start, end)),
+            self.numbers(_SETTLED, 5, (start, end)),
+            self.numbers(_ACTIVATED_EARLIER, 5, (start, end, start)),
+            self.numbers(_SETTLED_EARLIER, 6, (start, end, start)),
         )
 
     def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
@@ -538,19 +558,21 @@ class SqliteStore:
 
     # snapshots
 
-    def states(self, experiment: int, until: int) -> Generator[tuple[int, str, bytes]]:
-        """Yield position, tally and state of everything that was saved up to a position, the latest first."""
-        for seq, tally, state, in_pieces in self.each(_STATES, (experiment, until)):
-            yield seq, tally, self._joined(experiment, seq, state) if in_pieces else state
+    def states(self, experiment: int, until: int) -> Generator[SavedState]:
+        """Yield everything that was saved up to a position, the latest first."""
+        for seq, tally, state, n_summary, in_pieces in self.each(_STATES, (experiment, until)):
+            blob = self._joined(experiment, seq, state) if in_pieces else state
+            yield SavedState(seq, tally, *split_state(blob, n_summary))
 
     def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
         """Return the experiment and position of every snapshot up to a position."""
         return self.rows("select experiment, seq from snapshot where seq <= ?", (until,))
 
-    def snapshot_state(self, experiment: int, seq: int) -> bytes:
+    def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
         """Return the state of one snapshot."""
-        ((last,),) = self.rows("select state from snapshot where experiment = ? and seq = ?", (experiment, seq))
-        return self._joined(experiment, seq, last)
+        query = "select state, summary from snapshot where experiment = ? and seq = ?"
+        ((last, n_summary),) = self.rows(query, (experiment, seq))
+        return split_state(self._joined(experiment, seq, last), n_summary)[0]
 
     def _joined(self, experiment: int, seq: int, last: bytes) -> bytes:
         return b"".join([*(piece for (piece,) in self.each(_PIECES, (experiment, seq))), last])
