@@ -47,6 +47,7 @@ from alphafair.engine.requests import (
     Ticket,
     Value,
 )
+from alphafair.engine.steps import Batch
 from alphafair.engine.store import Change, Context, SqliteStore, Statement
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
@@ -187,8 +188,11 @@ class Engine:
             yield
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Take the writer's turn, after all waiting requests are answered."""
+    def _writing(self) -> Iterator[Batch]:
+        """Take the writer's turn, after all waiting requests are answered; with an empty batch.
+
+        No boundary of a period lies before the moment of the batch.
+        """
         self._check_writable()
         with self._reading():
             while self._waiting:
@@ -197,8 +201,7 @@ class Engine:
             try:
                 self._live.recover()
                 begun = True
-                self._live.begin_periods()
-                yield
+                yield self._live.begin_periods()
             except InvalidArgument:
                 raise
             except MemoryError as problem:
@@ -477,10 +480,30 @@ class Engine:
 
         What was learned about rewards stays. Periods that end by the calendar still end when they would have.
         """
-        with self._writing():
+        with self._writing() as batch:
             experiment = self._live.find(name)
             part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
-            self._change(experiment, "new_period", experiment.period_change(self._live.now(), part))
+            self._change(experiment, "new_period", experiment.period_change(batch.at, part), batch=batch)
+
+    def set_period(
+        self,
+        name: str,
+        period: str | float | None,
+        *,
+        period_start: str | datetime | None = None,
+        carry: float | None = None,
+    ) -> None:
+        """Let periods end by another calendar from now on; None: by `new_period` alone. See `create`.
+
+        The current period goes on until the next boundary of the new calendar. Boundaries lie at `period_start` plus
+        whole periods; by default the calendar stays if the length of a period does, and starts now otherwise. `carry`
+        stays unless it is passed.
+        """
+        with self._writing() as batch:
+            experiment = self._live.find(name)
+            body = experiment.period_setting(batch.at, period, period_start, carry)
+            self._change(experiment, "set_period", body, batch=batch)
+            self._live.find_periodic()
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
@@ -493,10 +516,15 @@ class Engine:
             self._change(self._live.find(name), "resume", {})
 
     def _change(
-        self, experiment: Experiment, kind: str, body: dict[str, Any], statements: Sequence[Statement] = ()
+        self,
+        experiment: Experiment,
+        kind: str,
+        body: dict[str, Any],
+        statements: Sequence[Statement] = (),
+        batch: Batch | None = None,
     ) -> None:
         """Try a change on a copy of the policy, write it, and continue with the copy."""
-        batch = self._live.batch()
+        batch = self._live.batch() if batch is None else batch
         change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
         policy = None
         if kind in POLICY_CHANGES:
@@ -509,7 +537,7 @@ class Engine:
         experiment.apply(change, policy)
 
     def rollback(self, name: str, position: int) -> None:
-        """Forget what was learned after a position, as a new event; arms, masks and alpha stay as they are.
+        """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
 
         Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
@@ -583,7 +611,7 @@ class Engine:
                     datetime.fromtimestamp(change.at / 1e6, UTC),
                     change.kind,
                     change.by,
-                    _details(experiment, json.loads(change.body)),
+                    _details(experiment, change),
                 )
                 for change in experiment.changes
             ]
@@ -690,9 +718,14 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def _details(experiment: Experiment, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a change for readers, with arms by label."""
-    details = {key: value for key, value in body.items() if key not in NOT_IN_HISTORY}
+def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
+    """Return the fields of a change for readers, with arms by label, and periods in seconds and by their date."""
+    details = {key: value for key, value in json.loads(change.body).items() if key not in NOT_IN_HISTORY}
+    if change.kind in ("create", "set_period"):
+        if details.get("period") is not None:
+            details["period"] /= 1e6
+        if "period_start" in details:
+            details["period_start"] = datetime.fromtimestamp(details["period_start"] / 1e6, UTC).isoformat()
     if isinstance(details.get("arm"), int):
         details["arm"] = experiment.arms[details["arm"]]
     return details

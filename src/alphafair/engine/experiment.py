@@ -312,6 +312,9 @@ class Experiment:
             self.code = body["code"]
         elif change.kind == "new_period":
             self._begin_period(change, body)
+        elif change.kind == "set_period":
+            self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
+            self.next_boundary = self._boundary_after(change.at)
         self.version = change.seq
         self.changes.append(change)
 
@@ -335,10 +338,21 @@ class Experiment:
             n_boundaries = (now - self.next_boundary) // self.period + 1
             ended, at = self.next_boundary, self.next_boundary + (n_boundaries - 1) * self.period
             carry = self.carry**n_boundaries
-        entry, accounts = self._period_accounts()
+        entry, accounts = self.period_accounts()
         books = {"ended": ended, "earned": self.tally.earned.tolist(), "rewards": self._period_rewards()}
         books |= {"entry_accounts": entry, "accounts": accounts}
         return {"period": self.period_number + n_boundaries, "carry": carry, "at": at, "books": books}
+
+    def period_setting(self, now: int, period: Any, start: Any, carry: Any) -> dict[str, Any]:
+        """Return the body of the change that sets another period; None where periods no longer end by the calendar.
+
+        Without a `start` the calendar stays if the length does; otherwise it starts now. Without a `carry` that stays.
+        """
+        fields = checked_period(period, start, self.carry if carry is None else carry)
+        length = fields.get("period")
+        kept = self.period_start if length == self.period else now
+        fields = {"carry": DEFAULT_CARRY, "period_start": kept} | fields
+        return fields | {"period": length}
 
     def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
         books = body["books"]
@@ -360,7 +374,7 @@ class Experiment:
         rows = enumerate(zip(self.arms, earned.tolist(), strict=True))
         return {arm: value for number, (arm, value) in rows if value or number not in self._retired_before}
 
-    def _period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
+    def period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the accounts at the start of the current period and now; empty where the policy has none or fails."""
         try:
             entry, accounts = self.policy.entry_accounts, self.accounts
@@ -378,7 +392,7 @@ class Experiment:
         """All periods with books, the current one last; none where there was never more than one."""
         if self.period is None and not self._closed_periods:
             return ()
-        current = self._period_status(None, None, self._period_rewards(), *self._period_accounts())
+        current = self._period_status(None, None, self._period_rewards(), *self.period_accounts())
         return (*self._closed_periods, current)
 
     # reports
@@ -654,11 +668,11 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
         raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
 
 
-# arguments of `Engine.create`
+# arguments of `Engine.create` and `Engine.set_period`
 
 
 def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
-    """Return the fields of the change that creates an experiment with periods; none for one without."""
+    """Return the fields of a change that sets a period; without a period only a carry that is not the default."""
     carry = validate.number("carry", carry, low=0.0, high=1.0)
     if period is None:
         if start is not None:

@@ -82,7 +82,7 @@ class LiveState:
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self.periodic = [experiment for experiment in experiments.values() if experiment.period is not None]
+        self.find_periodic()
         self.decisions = DecisionCache(self.store, experiments)
         self.deadlines = Deadlines(self.store, experiments.values())
         self.snapshots = SnapshotWriter(self.store)
@@ -91,8 +91,11 @@ class LiveState:
         """Add a new experiment, once it is on the disk."""
         self.by_key[experiment.key] = self.experiments[experiment.name] = experiment
         self.deadlines.add(experiment)
-        if experiment.period is not None:
-            self.periodic.append(experiment)
+        self.find_periodic()
+
+    def find_periodic(self) -> None:
+        """Find the experiments whose periods end by the calendar."""
+        self.periodic = [experiment for experiment in self.by_key.values() if experiment.period is not None]
 
     def _record_upgrade(self) -> None:
         """Save the state that other code has led to, so that a replay can start there."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from alphafair.values import State, Vector
 CHUNK = 100_000  # events read at a time
 LARGEST = 2**31 - 1  # number of a context or an arm
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
+ACCOUNTS = ("entry_accounts", "accounts")  # fields of a period's books that come from the policy
 Item = TypeVar("Item")
 
 
@@ -405,6 +407,8 @@ class Replay:
             experiment.summary.advance(stop.change.at, experiment.fairness)
             if stop.change.kind == "rollback":
                 self._roll_back(experiment, stop.change)
+            elif stop.change.kind == "new_period" and self.check and experiment.has_policy:
+                compare_books(experiment, stop.change, dict(zip(ACCOUNTS, experiment.period_accounts(), strict=True)))
             experiment.apply(stop.change)
         elif not experiment.has_policy:
             self._leave_unproved(experiment)
@@ -456,6 +460,18 @@ def compare_state(experiment: Experiment, state: State, what: str) -> None:
         policy.grow(n_contexts=n_contexts)
     if not same_state(state, policy.snapshot()):
         raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
+
+
+def compare_books(experiment: Experiment, change: Change, expected: Mapping[str, Any]) -> None:
+    """Raise `Mismatch` if fields of a change that ends a period are not those that the log leads to."""
+    body = json.loads(change.body)
+    found = {**body, **body["books"]}
+    for name, value in expected.items():
+        if found[name] != value and (found[name] or name not in ACCOUNTS):  # none: its policy failed at that time
+            raise Mismatch(
+                f"{experiment.name}: the change at position {change.seq} ends period {experiment.period_number} with "
+                f"{name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
+            )
 
 
 # rollback

@@ -248,7 +248,7 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
     where d.experiment = ?1 and d.seq <= ?2 and (d.deferred = 0 or a.seq <= ?2) and r.seq > ?2 and r.seq < ?3
     order by d.seq"""
 _EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
-    where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
+    where d.experiment = ? and r.seq > ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
 _STATES = """select seq, tally, state, summary, true from snapshot where experiment = ?1 and seq <= ?2
     union all select seq, json_extract(body, '$.tally'), state, json_extract(body, '$.summary'), false from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
@@ -259,7 +259,7 @@ _REMOVE_PIECE = "delete from snapshot_piece where experiment = ? and seq = ? and
 _REMOVE_OLD_SNAPSHOTS = """delete from snapshot where experiment = ?1 and seq not in
     (select seq from snapshot where experiment = ?1 order by seq desc limit ?2)"""
 _EXPORTED = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version, d.available from decision d
+    r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
     left join reward r on r.decision = d.seq and r.seq <= ?3
     left join context c on c.experiment = d.experiment and c.number = d.context
     where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
@@ -511,9 +511,9 @@ class SqliteStore:
         first = self.rows("select probabilities is not null from decision where experiment = ? limit 1", (experiment,))
         return bool(first and first[0][0])
 
-    def earned(self, experiment: int, until: int) -> Iterator[tuple[int, float]]:
-        """Yield the arm and the reward of every decision that was paid, up to a position."""
-        for arm, reward, rewards in self.each(_EARNED, (experiment, until)):
+    def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
+        """Yield the arm and the reward of every decision that was paid, after a position and up to another."""
+        for arm, reward, rewards in self.each(_EARNED, (experiment, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
 
     # decisions

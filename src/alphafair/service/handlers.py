@@ -63,6 +63,12 @@ if TYPE_CHECKING:
     from alphafair.service.service import Service
 
 MAX_FULL_ERRORS = 10  # of a batch; the others are short, so that the answer is not much longer than the request
+CHANGE_OPTIONS = {  # fields of `Change` that are no change of their own, and the changes that they go with
+    "group": ("add_arm",),
+    "entitlement": ("add_arm",),
+    "period_start": ("period",),
+    "carry": ("period", "new_period"),
+}
 CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment.__struct_fields__}
 
 
@@ -163,19 +169,19 @@ async def experiment(service: Service, request: Request, name: str) -> Experimen
 
 async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
     given = {name: value for name, value in structs.asdict(body).items() if value is not UNSET}
-    options = {name: given.pop(name) for name in ("group", "entitlement") if name in given}
-    if len(given) != 1 or (options and "add_arm" not in given):
+    options = {name: given.pop(name) for name in CHANGE_OPTIONS if name in given}
+    kind, value = next(iter(given.items()), ("", None))
+    if len(given) != 1 or any(kind not in CHANGE_OPTIONS[option] for option in options):
         got = sorted({*given, *options})
         raise InvalidArgument("the body", "an object with exactly one change", got, "Send one change at a time.")
-    ((kind, value),) = given.items()
     engine = service.engine
     if kind == "paused":
         return await _change(service, request, name, lambda: (engine.pause if value else engine.resume)(name))
     if kind == "new_period":
         if not value:
             raise InvalidArgument("new_period", "true", value, "Leave it out, or send true to start a period now.")
-        return await _change(service, request, name, lambda: engine.new_period(name))
-    method = engine.set_alpha if kind == "alpha" else getattr(engine, kind)
+        return await _change(service, request, name, lambda: engine.new_period(name, **options))
+    method = getattr(engine, f"set_{kind}" if kind in ("alpha", "period") else kind)
     return await _change(service, request, name, lambda: method(name, value, **options))
 
 
