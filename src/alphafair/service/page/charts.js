@@ -2,7 +2,7 @@
 
 import uPlot from "./vendor/uplot/uPlot.esm.js";
 import { h, label, put, s, table } from "./dom.js";
-import { change as changeText, duration, fullTime, seconds, time } from "./format.js";
+import { change as changeText, duration, fullTime, plain, seconds, time } from "./format.js";
 
 // colours
 
@@ -89,8 +89,8 @@ export function legend(entries) {
   return h(
     "ul",
     { class: "legend" },
-    entries.map(({ text, name, kind = "line" }) =>
-      h("li", {}, h("span", { class: `key ${kind}`, style: { "--colour": `var(--${name})` }, "aria-hidden": "true" }), label(text)),
+    entries.map(({ text, name, faint, kind = "line" }) =>
+      h("li", {}, h("span", { class: `key ${kind} ${faint ? "faint" : ""}`, style: { "--colour": `var(--${name})` }, "aria-hidden": "true" }), label(text)),
     ),
   );
 }
@@ -106,7 +106,7 @@ const ROWS = 240; // of the table of a chart: more would only slow down a screen
  * bands, scale (of x, not time).
  */
 export function lines(options) {
-  const { format, height = 220, sync, empty = "No data yet.", linear = null } = options;
+  const { format, height = innerWidth >= 2200 ? 280 : 220, sync, empty = "No data yet.", linear = null } = options;
   const plot = h("div", { class: "plot", role: "img", tabindex: "0", "aria-label": options.title, style: { height: `${height}px` } });
   const nothing = h("p", { class: "nothing" }, empty);
   const tip = h("div", { class: "tip", hidden: true });
@@ -144,13 +144,13 @@ export function lines(options) {
       {
         width: plot.clientWidth || 600,
         height,
-        padding: [10, 12, 0, 0],
+        padding: [10, 22, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: sync && { key: sync } },
-        scales: { x: linear ? { time: false, range: linear.range } : { time: true }, y: { range: (_, low, high) => options.range(low, high) } },
+        scales: { x: linear ? { time: false, range: linear.range } : { time: true }, y: { range: (_, low, high) => options.range(...(options.settle ? settled(low, high) : [low, high])) } },
         axes: [
-          { ...axis, space: 70, ...(linear ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) } : { values: TIME_VALUES }), gap: 6, size: 30 },
-          { ...axis, size: 54, gap: 6, space: 38, values: (_, at) => at.map((each) => (options.axisFormat ?? format)(each)) },
+          { ...axis, space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : 58), ...(linear ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) } : { values: TIME_VALUES }), gap: 6, size: 30 },
+          { ...axis, size: 54, gap: 6, space: 32, values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)) },
         ],
         series: [
           {},
@@ -174,6 +174,21 @@ export function lines(options) {
     drawn.add(chart);
     chart.over.append(tip);
     options.ready?.(chart);
+  }
+
+  /** The extremes without the first twentieth, where few rewards make wild shares. */
+  function settled(low, high) {
+    const from = Math.floor(data[0].length / 20);
+    if (from < 2) return [low, high];
+    let [least, most] = [Infinity, -Infinity];
+    for (const column of data.slice(1)) {
+      for (let k = from; k < column.length; k += 1) {
+        if (column[k] === null) continue;
+        least = Math.min(least, column[k]);
+        most = Math.max(most, column[k]);
+      }
+    }
+    return most < least ? [low, high] : [least, most];
   }
 
   function marks() {
@@ -262,14 +277,13 @@ export function lines(options) {
   };
 }
 
-// Times below an axis, by the distance between marks: the clock, with the day where it changes.
+// Times below an axis, by the distance between marks.
 const TIME_VALUES = [
   [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
-  [3600 * 24 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
-  [3600 * 24, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
-  [3600, "{HH}:{mm}", null, null, "\n{D} {MMM}", null, null, null, 1],
-  [60, "{HH}:{mm}", null, null, "\n{D} {MMM}", null, null, null, 1],
-  [1, "{HH}:{mm}:{ss}", null, null, "\n{D} {MMM}", null, null, null, 1],
+  [3600 * 24 * 28, "{MMM} {YYYY}", null, null, null, null, null, null, 1],
+  [3600 * 24, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [3600, "{D} {MMM} {HH}:{mm}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
   [0.001, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
 ];
 
@@ -304,7 +318,7 @@ export function delayBars(delays, wait) {
   const most = Math.max(...counts);
   const shown = counts.slice(first, last + 1).map((count, k) => ({ count, upper: bounds[first + k] ?? null, lower: bounds[first + k - 1] ?? 0 }));
   const name = ({ lower, upper }) => (upper === null ? `over ${duration(lower)}` : `up to ${duration(upper)}`);
-  const stride = Math.ceil(shown.length / 7);
+  const stride = Math.ceil(shown.length / 5);
   return h(
     "div",
     {},

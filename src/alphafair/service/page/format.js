@@ -18,11 +18,15 @@ export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size >= 1e6) return short.format(value).replace("-", "−");
+  if (Number.isInteger(value)) return whole.format(value).replace("-", "−");
   if (size >= 1000) return whole.format(value).replace("-", "−");
   if (size !== 0 && size < 1e-4) return value.toExponential(1).replace("-", "−").replace("e−", "e−");
   const decimals = size === 0 ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
   return value.toFixed(Math.min(decimals, 6)).replace("-", "−");
 }
+
+/** The shortest form of three digits: for axes and settings. */
+export const plain = (value) => (Math.abs(value) >= 10000 ? short.format(value) : String(Number(value.toPrecision(3)))).replace("-", "−");
 
 export const fixed = (value, decimals) => (value === null || value === undefined ? NONE : value.toFixed(decimals).replace("-", "−"));
 
@@ -33,14 +37,20 @@ export const alpha = (value) => (value === null || value === undefined ? NONE : 
 export const rate = (perSecond) =>
   perSecond >= 0.95 || perSecond === 0 ? `${number(perSecond, 2)}/s` : perSecond * 60 >= 0.95 ? `${number(60 * perSecond, 2)}/min` : `${number(3600 * perSecond, 2)}/h`;
 
+// a unit in seconds, its name, and up to how many seconds it is used
+const UNITS = [
+  [1e-6, "µs", 1e-3],
+  [1e-3, "ms", 1],
+  [1, "s", 60],
+  [60, "min", 3600],
+  [3600, "h", 86400],
+  [86400, "d", Infinity],
+];
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NONE;
-  if (seconds < 0.001) return `${number(1e6 * seconds, 2)} µs`;
-  if (seconds < 1) return `${number(1000 * seconds, 2)} ms`;
-  if (seconds < 60) return `${number(seconds, 2)} s`;
-  if (seconds < 3600) return `${number(seconds / 60, 2)} min`;
-  if (seconds < 86400) return `${number(seconds / 3600, 2)} h`;
-  return `${number(seconds / 86400, 2)} d`;
+  const [unit, name] = UNITS.find(([, , below]) => seconds < below);
+  return `${String(Number((seconds / unit).toPrecision(2)))} ${name}`;
 }
 
 /** Seconds since 1970, from a number or an ISO date. */

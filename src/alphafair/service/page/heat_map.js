@@ -13,10 +13,11 @@ export function heatMap(name, span) {
   const found = h("span", { class: "muted small", role: "status" });
   const more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => ((limit += ROWS), refresh()) }, "Show more contexts");
   const input = h("input", { type: "search", placeholder: "Search contexts", "aria-label": "Search contexts", autocomplete: "off", spellcheck: "false" });
+  const top = h("span", {}, "100%");
   let limit = ROWS;
   let timer = 0;
   let waiting = null;
-  let stamp = 0;
+  let stamp = -Infinity;
 
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -48,6 +49,8 @@ export function heatMap(name, span) {
       put(holder, h("p", { class: "muted" }, input.value.trim() ? "No context matches." : "No context has been seen yet."));
       return;
     }
+    const most = Math.max(0.05, ...items.flatMap((row) => columns.filter((column) => !column.sum).map((column) => column.of(row.probabilities) ?? 0)));
+    setText(top, percent(most, 0));
     put(
       holder,
       h(
@@ -63,7 +66,7 @@ export function heatMap(name, span) {
           "tbody",
           {},
           items.map((row) =>
-            h("tr", {}, h("th", { scope: "row" }, label(row.label)), columns.map((column) => cell(column.of(row.probabilities))), h("td", { class: "seen" }, compact(row.decisions))),
+            h("tr", {}, h("th", { scope: "row" }, label(row.label)), columns.map((column) => cell(column.of(row.probabilities), most)), h("td", { class: "seen" }, compact(row.decisions))),
           ),
         ),
       ),
@@ -79,7 +82,7 @@ export function heatMap(name, span) {
       aside: h("div", { class: "search" }, icon("search"), input),
     },
     holder,
-    h("div", { class: "pager" }, found, h("span", { class: "ramp", "aria-hidden": "true" }, "0", h("i"), "1"), more),
+    h("div", { class: "pager" }, found, h("span", { class: "ramp", "aria-hidden": "true" }, "0%", h("i"), top), more),
   );
   return {
     element,
@@ -103,11 +106,11 @@ function columnsOf(arms, items) {
   const others = arms.map((_, k) => k).filter((k) => !kept.has(k));
   return [
     ...every.filter((_, k) => kept.has(k)),
-    { text: `${others.length} others`, of: (row) => (row[others[0]] === null ? null : others.reduce((sum, k) => sum + row[k], 0)) },
+    { text: `${others.length} others`, sum: true, of: (row) => (row[others[0]] === null ? null : others.reduce((sum, k) => sum + row[k], 0)) },
   ];
 }
 
-function cell(value) {
+function cell(value, most) {
   if (value === null) return h("td", { class: "p none" }, "–");
-  return h("td", { class: `p ${value > 0.55 ? "deep" : ""}`, style: { "--p": String(value) }, title: percent(value, 2) }, value === 0 ? "0" : value < 0.005 ? "<1%" : percent(value, 0));
+  return h("td", { class: "p", style: { "--p": String(Math.min(1, value / most)) }, title: percent(value, 2) }, value === 0 ? "0" : value < 0.005 ? "<1%" : percent(value, 0));
 }

@@ -1,6 +1,7 @@
 // Who gets what: the share of decisions and of reward of every arm or group against what it is entitled to.
 
-import { h, label, put, setText } from "./dom.js";
+import { segments } from "./charts.js";
+import { h, label, setText } from "./dom.js";
 import { integer, number, percent } from "./format.js";
 
 const FEW = 12; // rows before "show all"
@@ -8,7 +9,9 @@ const FEW = 12; // rows before "show all"
 /** A table of bars that keeps its rows, so that bars move instead of jumping. */
 export function sharesTable() {
   const body = h("tbody");
-  const more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => ((all = !all), draw(...last)) });
+  const more = h("button", { type: "button", class: "quiet", onclick: () => ((all = !all), draw(...last)) });
+  const order = segments("Order", [["most", "Most first"], ["least", "Least first"]], "most", (value) => ((first = value), draw(...last)));
+  const foot = h("div", { class: "shares-foot" }, more, order);
   const unit = h("th", { scope: "col", class: "who" }, "Arm");
   const element = h(
     "div",
@@ -20,16 +23,18 @@ export function sharesTable() {
       h("thead", {}, h("tr", {}, unit, h("th", { scope: "col" }, "Share of reward"), h("th", { scope: "col" }, "Share of decisions"))),
       body,
     ),
-    more,
+    foot,
   );
   const rows = new Map();
   let all = false;
+  let first = "most";
   let last = [];
 
   function draw(kind, shares, colours) {
     last = [kind, shares, colours];
     setText(unit, kind);
-    const sorted = shares.length > FEW ? [...shares].sort((a, b) => (b.rewards ?? 0) - (a.rewards ?? 0)) : shares;
+    const sign = first === "most" ? 1 : -1;
+    const sorted = shares.length > FEW ? [...shares].sort((a, b) => sign * ((b.rewards ?? 0) - (a.rewards ?? 0))) : shares;
     const shown = all ? sorted : sorted.slice(0, FEW);
     const scale = 1.08 * Math.max(1e-9, ...shown.flatMap((each) => [each.rewards ?? 0, each.decisions, each.entitled ?? 0]));
     for (const [name, row] of rows) {
@@ -44,7 +49,7 @@ export function sharesTable() {
       row.set(each, colours.get(each.label) ?? "arm-other", scale);
       if (body.children[k] !== row.element) body.insertBefore(row.element, body.children[k] ?? null);
     });
-    more.hidden = sorted.length <= FEW;
+    foot.hidden = sorted.length <= FEW;
     setText(more, all ? `Show the first ${FEW}` : `Show all ${integer(sorted.length)}`);
   }
 

@@ -179,6 +179,7 @@ function sharesOverTime() {
     range: (low, high) => [0, Math.min(1, Math.max(0.05, (high ?? 1) * 1.1))],
     sync: "time",
     sortTip: true,
+    settle: true,
     empty: "Shares are shown from the first reward on.",
   });
   const key = h("div", {});
@@ -200,8 +201,10 @@ function sharesOverTime() {
     const from = columns.length ? columns[0].findIndex((each) => each !== null) : -1;
     const due = [...new Set(shares.filter((each) => each.live).map((each) => each.entitled.toFixed(6)))].map(Number);
     const named = kept.map((each) => ({ text: each.label, name: colours.get(each.label) ?? "arm-other", width: colours.has(each.label) ? 2 : 1, faint: !colours.has(each.label), hideTip: !colours.has(each.label) }));
-    const entitled = due.length === 1 && from >= 0 ? [{ text: "Entitled", name: "ink-2", width: 1.5, dash: [5, 4] }] : [];
-    chart.draw([...named, ...entitled], from < 0 ? [] : x.slice(from), from < 0 ? [] : [...columns.map((each) => each.slice(from)), ...entitled.map(() => x.slice(from).map(() => due[0]))], live.changes);
+    const entitled = dueLines(shares, due, colours);
+    const after = x.slice(Math.max(0, from));
+    if (from < 0) chart.draw([], [], [], live.changes);
+    else chart.draw([...named, ...entitled], after, [...columns.map((each) => each.slice(from)), ...entitled.map((each) => after.map(() => each.value))], live.changes);
     chart.describe(shares.length <= 12 ? shares.map((each) => `${each.label} ${percent(shown === "arm_decisions" ? each.decisions : each.rewards)}`).join(", ") : `${shares.length} lines.`);
     const grey = shares.length - [...colours.keys()].length;
     put(
@@ -209,12 +212,19 @@ function sharesOverTime() {
       legend([
         ...shares.filter((each) => colours.has(each.label)).map((each) => ({ text: each.label, name: colours.get(each.label) })),
         ...(grey > 0 ? [{ text: plural(grey, "other"), name: "arm-other" }] : []),
-        ...entitled.map(() => ({ text: "Entitled", name: "ink-2", kind: "dashed" })),
+        ...(entitled.length > 0 ? [{ text: "Entitled", name: "ink-2", kind: "dashed" }] : []),
       ]),
     );
   }
   const element = card("Shares over time", { id: "shares-over-time", span: "span-6 wide-4", sub: "Of everything earned up to each moment.", aside: choice }, chart.element, key, chart.numbers);
   return { element, draw };
+}
+
+/** One dashed line where all are entitled to the same, else one for each that has a colour. */
+function dueLines(shares, due, colours) {
+  const dashed = { width: 1.5, dash: [5, 4], hideTip: true };
+  if (due.length === 1) return [{ text: "Entitled", name: "ink-2", value: due[0], ...dashed, hideTip: false }];
+  return shares.filter((each) => each.live && colours.has(each.label)).map((each) => ({ text: `Entitled: ${each.label}`, name: colours.get(each.label), value: each.entitled, ...dashed }));
 }
 
 function padded(low, high) {
@@ -239,7 +249,7 @@ function whoGetsWhat() {
       shown.draw("Arm", arms, new Map(arms.map((each) => [each.label, colours.get(groups[each.label]) ?? "arm-other"])));
     } else shown.draw(groups ? "Group" : "Arm", live.shares, colours);
   }
-  const element = card("Who gets what", { id: "who-gets-what", span: "span-6 wide-5", sub: "The upright mark is what each is entitled to.", aside }, shown.element);
+  const element = card("Who gets what", { id: "who-gets-what", span: "span-6 wide-4", sub: "The upright mark is what each is entitled to.", aside }, shown.element);
   return { element, draw };
 }
 
@@ -273,7 +283,7 @@ function delays() {
     );
     numbers.renew();
   }
-  return { element: card("Delay of rewards", { id: "delays", span: "span-5 wide-4", sub: "From the decision to its reward." }, body, h("br"), figures, numbers), draw };
+  return { element: card("Delay of rewards", { id: "delays", span: "span-5 wide-3", sub: "From the decision to its reward." }, body, h("br"), figures, numbers), draw };
 }
 
 // what is proved
@@ -296,7 +306,7 @@ function guarantee() {
       put(body, h("p", { class: "muted" }, text));
     }
   }
-  return { element: card("Certificate", { id: "certificate", span: "span-4 wide-4", sub: "What is proved about this run." }, body), draw };
+  return { element: card("Certificate", { id: "certificate", span: "span-4 wide-3", sub: "What is proved about this run." }, body), draw };
 }
 
 // changes
@@ -328,14 +338,14 @@ function history() {
     more.hidden = all || newest.length <= 8;
     setText(more, `Show all ${integer(newest.length)}`);
   }
-  return { element: card("Changes", { id: "history", span: "span-4 wide-4", sub: "Who changed what, newest first." }, list, more), draw };
+  return { element: card("Changes", { id: "history", span: "span-4 wide-3", sub: "Who changed what, newest first." }, list, more), draw };
 }
 
 // books of periods
 
 function books() {
   const body = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Books of periods" });
-  const element = card("Books of periods", { id: "periods", span: "span-4 wide-4", sub: "What each arm earned, period by period." }, body);
+  const element = card("Books of periods", { id: "periods", span: "span-4 wide-3", sub: "What each arm earned, period by period." }, body);
   function draw({ experiment }) {
     if (experiment.periods.length === 0) {
       put(body, h("p", { class: "muted" }, "Fairness counts since the experiment was created: there is one period. Start another by hand, or create an experiment with a period such as 7d."));

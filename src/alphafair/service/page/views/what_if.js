@@ -98,6 +98,7 @@ function curveView(name, { curve, present, rewards }) {
     const chart = lines({
       title: `${measure.title} by α`,
       format: measure.format,
+      axisFormat: measure.format,
       range: (least, most) => {
         const room = Math.max((most - least) * 0.15, Math.abs(most) * 0.01, 1e-6);
         return [Math.max(measure.key === "average_reward" && least < 0 ? -Infinity : 0, least - room), measure.key === "average_reward" ? most + room : Math.min(1, most + room)];
