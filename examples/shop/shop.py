@@ -71,7 +71,9 @@ def simulate(client: Client, name: str, n_visitors: int, seconds: float, world: 
             (late if world.random() < LATE else rewards).append((decision.id, bought))
         client.reward_many(rewards, experiment=name)
         if n + len(visitors) in shown:
-            print(f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)), flush=True)
+            print(
+                f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)), flush=True
+            )
     client.reward_many(late, experiment=name)
     report(client, name, n_visitors, time.perf_counter() - start)
 
