@@ -14,7 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from alphafair import validate
+from alphafair.engine import reports
 from alphafair.engine.backup import copy_database
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.experiment import (
@@ -34,6 +37,7 @@ from alphafair.engine.files import DatabaseFiles
 from alphafair.engine.live import LiveState
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import (
     Activate,
     ChangeRecord,
@@ -604,17 +608,72 @@ class Engine:
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
         with self._reading():
+            return _history(self._live.find(name))
+
+    # reports
+
+    def overview(self, name: str, *, changes_after: int | None = 0) -> Overview:
+        """Return an experiment at one moment, with what happened over time, and its changes after a position."""
+        with self._reading():
             experiment = self._live.find(name)
-            return [
-                ChangeRecord(
-                    change.seq,
-                    datetime.fromtimestamp(change.at / 1e6, UTC),
-                    change.kind,
-                    change.by,
-                    _details(experiment, change),
-                )
-                for change in experiment.changes
-            ]
+            changes = [] if changes_after is None else _history(experiment, changes_after)
+            return self._overview(experiment, changes)
+
+    def overviews(self) -> list[Overview]:
+        """Return all experiments at one moment, without their changes."""
+        with self._reading():
+            return [self._overview(experiment, []) for experiment in self._live.experiments.values()]
+
+    def _overview(self, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
+        live = self._live
+        return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
+
+    def has(self, name: str) -> bool:
+        """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
+        return name in self._live.experiments
+
+    def frequent_contexts(
+        self, name: str, search: str = "", limit: int = 40, offset: int = 0
+    ) -> tuple[list[str], int, list[ContextProbabilities]]:
+        """Return the live arms, the number of contexts that match, and some: those with the most decisions first.
+
+        A context matches if its label contains `search`, in any case.
+        """
+        with self._reading():
+            experiment = self._live.find(name)
+            arms, n_contexts = experiment.live_arms, experiment.n_contexts
+            experiment.summary.flush()
+            counts, items = experiment.summary.contexts.copy(), list(experiment.contexts.items())
+        numbers = reports.matching(items, search) if search else np.arange(n_contexts)
+        wanted = reports.most_frequent(numbers, counts, offset, limit).tolist()
+        labels = reports.labels_of(items, wanted)
+        found: list[ContextProbabilities] = []
+        for first in range(0, len(wanted), reports.AT_ONCE):
+            some = wanted[first : first + reports.AT_ONCE]
+            with self._reading():
+                probabilities = reports.probabilities(self._live.find(name), some)
+            decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
+            found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
+        return arms, len(numbers), found
+
+    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
+        """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
+        with self._reading():
+            experiment, last = self._live.find(name), self.position
+        with self._store.reader() as reader:
+            return reports.log_page(reader, experiment, wanted, last, limit)
+
+    def decision_story(self, name: str, id: str) -> DecisionStory:
+        """Return one decision, with the settings of its experiment at that time and the changes since."""
+        with self._reading():
+            experiment, position = self._live.find(name), self.position
+            changes = _history(experiment)
+        with self._store.reader() as reader:
+            row = reader.log_row(checked_label("id", id))
+        if row is None or row.experiment != experiment.key:
+            repair = "Check the id. Ids of erased contexts are removed."
+            raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
+        return reports.story(experiment, row, changes, position)
 
     # logs, copies and proof
 
@@ -642,6 +701,23 @@ class Engine:
             experiment, until = self._live.find(name), self.position
         format = checked_format(experiment, format)
         return ExportJob(str(self._store.files.path), experiment.key, experiment.full, until, format)
+
+    def calculation_job(self, name: str) -> dict[str, Any]:
+        """Return what another process needs to read the log of an experiment as it is now, as plain values."""
+        with self._reading():
+            experiment = self._live.find(name)
+            groups = experiment.policy.groups if experiment.has_policy else None
+            return {
+                "path": str(self._store.files.path),
+                "experiment": experiment.key,
+                "name": name,
+                "full": experiment.full,
+                "position": self.position,
+                "rewards": experiment.tally.rewards + experiment.tally.defaulted,
+                "reward_range": [experiment.low, experiment.high],
+                "alpha": experiment.alpha,
+                "groups": None if groups is None or groups.is_default else groups.settings(),
+            }
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.
@@ -716,6 +792,21 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     except Exception as problem:
         what = f"{doing}: {type(problem).__name__}: {problem}"
         raise PolicyFailed(experiment.name, what) from problem
+
+
+def _history(experiment: Experiment, after: int = 0) -> list[ChangeRecord]:
+    """Return the changes after a position."""
+    return [
+        ChangeRecord(
+            change.seq,
+            datetime.fromtimestamp(change.at / 1e6, UTC),
+            change.kind,
+            change.by,
+            _details(experiment, change),
+        )
+        for change in experiment.changes
+        if change.seq > after
+    ]
 
 
 def _details(experiment: Experiment, change: Change) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class Experiment:
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
+        self.playable_since = [created.at] * len(self.arms)  # when each arm was added or last unmasked
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
@@ -298,12 +299,14 @@ class Experiment:
             self.arms.append(body["arm"])
             self.tally.add_arms(len(self.arms))
             self.summary.add_arm()
+            self.playable_since.append(change.at)
         elif change.kind == "retire_arm":
             self.retired.add(body["arm"])
         elif change.kind == "mask_arm":
             self.masked.add(body["arm"])
         elif change.kind == "unmask_arm":
             self.masked.discard(body["arm"])
+            self.playable_since[body["arm"]] = change.at
         elif change.kind == "set_alpha":
             self.alpha = _alpha_of(body)
         elif change.kind in ("pause", "resume"):

@@ -170,6 +170,32 @@ class FoundDecision(NamedTuple):
     has_late_reward: int
 
 
+class FoundRow(NamedTuple):
+    """A decision as the log shows it, with all that has happened to it."""
+
+    seq: int
+    id: str
+    at: int
+    context: int
+    label: str  # `erased-<number>` once it is erased
+    arm: int
+    propensity: float
+    deferred: int
+    activated_at: int | None
+    reward: float | None
+    rewards: bytes | None
+    source: str | None  # None: it waits
+    settled_at: int | None
+    available: bytes | None
+    probabilities: bytes | None
+    state_version: int
+    policy_version: int
+    experiment: int
+    late_reward: float | None
+    late_rewards: bytes | None
+    late_at: int | None
+
+
 class OpenDecision(NamedTuple):
     """A decision without a reward, and the event from which its waiting time counts."""
 
@@ -263,9 +289,21 @@ _EXPORTED = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.ar
     left join reward r on r.decision = d.seq and r.seq <= ?3
     left join context c on c.experiment = d.experiment and c.number = d.context
     where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
+_LOG_ROW = """select d.seq, d.id, d.at, d.context, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity,
+    d.deferred, a.at, r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version,
+    d.policy_version, d.experiment, l.reward, l.rewards, l.at from decision d
+    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+    left join late_reward l on l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context"""
+_LOG_FILTERS = """ where d.experiment = ? and d.seq > ? and d.seq <= ? and ifnull(d.context = ?, true)
+    and ifnull(d.arm = ?, true) {state} order by d.seq desc limit ?"""
+_STATE_FILTERS = {  # of decisions that wait; all others have the source that settled them
+    "pending": "and r.seq is null and (not d.deferred or a.seq is not null)",
+    "deferred": "and r.seq is null and d.deferred and a.seq is null",
+}
 _REWARDED = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
     from decision d join reward r on r.decision = d.seq
-    where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""
+    where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq desc limit ?"""
 _LABELLED_DECISIONS = """select d.seq, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
     c.number is not null, c.label from decision d
     left join context c on c.experiment = d.experiment and c.number = d.context order by d.seq"""
@@ -552,9 +590,46 @@ class SqliteStore:
         """Return the next decisions after a position, with their rewards up to `until`, for an export."""
         return self.rows(_EXPORTED, (experiment, after, until, limit))
 
-    def rewarded(self, experiment: int) -> list[tuple[Any, ...]]:
-        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions."""
-        return self.rows(_REWARDED, (experiment,))
+    def log_rows(
+        self,
+        experiment: int,
+        after: int,
+        until: int,
+        limit: int,
+        context: int | None = None,
+        arm: int | None = None,
+        state: str | None = None,
+    ) -> list[FoundRow]:
+        """Return the last decisions after a position and up to another, the newest first.
+
+        `state` is "pending", "deferred" or one of SOURCES; None stands for all, as it does for `context` and `arm`.
+        """
+        wanted, values = _STATE_FILTERS.get(state or "", ""), list[Any]([experiment, after, until, context, arm])
+        if state in SOURCES:
+            wanted = "and r.source = ?"
+            values.append(state)
+        query = _LOG_ROW + _LOG_FILTERS.format(state=wanted)
+        return [FoundRow(*row) for row in self.rows(query, (*values, limit))]
+
+    def log_row(self, id: str) -> FoundRow | None:
+        """Return the decision that has an id."""
+        for row in self.rows(f"{_LOG_ROW} where d.id = ?", (id,)):
+            return FoundRow(*row)
+        return None
+
+    def decision_time(self, experiment: int, position: int) -> int | None:
+        """Return when the last decision up to a position was made; None if there was none. Times never fall."""
+        query = "select at from decision where seq <= ? order by seq desc limit 1"
+        for (at,) in self.rows(query, (position,)):
+            return int(at)
+        return None
+
+    def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions.
+
+        With `latest`, only of so many, the last ones.
+        """
+        return self.rows(_REWARDED, (experiment, -1 if latest is None else latest))[::-1]
 
     # snapshots
 

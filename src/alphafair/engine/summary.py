@@ -187,22 +187,23 @@ class Summary:
         """How many buckets there are, up to the current one."""
         return self.bucket + 1
 
-    def copy(self) -> Summary:
-        """Return a copy, for readers: the original goes on."""
+    def copy(self, *, contexts: bool = True) -> Summary:
+        """Return a copy, for readers: the original goes on. Without `contexts`, which may be many, it has none."""
         self.flush()
         copied = Summary.__new__(Summary)
         vars(copied).update(vars(self))
-        for name in (*_NAMES, "delays", "contexts"):
+        for name in (*_NAMES, "delays"):
             setattr(copied, name, getattr(self, name).copy())
+        copied.contexts = self.contexts.copy() if contexts else np.zeros(0, dtype=np.int64)
         copied._waiting = []
         return copied
 
     def recent(self, now: int, seconds: float) -> Recent:
-        """Return the counts of the last seconds, as far as whole buckets and the current one reach."""
-        first = max(0, min(self.bucket, int((now - seconds * SECOND - self.start) // self.width)))
+        """Return the counts of the buckets that the last seconds belong to, and how many seconds those cover."""
+        first = max(0, int((now - seconds * SECOND - self.start) // self.width))
         covered = (now - self.start - first * self.width) / SECOND
         return Recent(
-            max(covered, seconds, self.width / SECOND),
+            max(covered, 1.0),
             self.arm_decisions[first : self.n_buckets].sum(axis=0),
             int(self.rewards[first : self.n_buckets].sum()),
             int(self.expired[first : self.n_buckets].sum()),
