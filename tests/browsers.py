@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,22 @@ def _missing(sentence: str) -> None:
     pytest.skip(sentence)
 
 
+class Clock:
+    """Nanoseconds since 1970: some time ago at first, moved by hand, and the present time after `catch_up`."""
+
+    def __init__(self, ago: float) -> None:
+        self._ago = ago
+
+    def __call__(self) -> int:
+        return time.time_ns() - int(1e9 * self._ago)
+
+    def advance(self, seconds: float) -> None:
+        self._ago = max(0.0, self._ago - seconds)
+
+    def catch_up(self) -> None:
+        self._ago = 0.0
+
+
 class Watched:
     """A page of a browser, and everything that went wrong on it."""
 
@@ -92,11 +109,12 @@ def watched(browser: Any, url: str, *, expected: str | None = None, **options: A
     found.close(expected)
 
 
-def faults(page: Any) -> list[str]:
-    """The serious faults that axe finds on a page: barriers for keyboards and screen readers."""
+def faults(page: Any, rules: list[str] | None = None) -> list[str]:
+    """The serious faults that axe finds on a page, by all rules or some: barriers for keyboards and screen readers."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    only = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
+    found = Axe().run(page, options={"resultTypes": ["violations"], **only}).response["violations"]
     return [
         f"{fault['id']}: {fault['help']}: {[node['html'][:120] for node in fault['nodes'][:3]]}"
         for fault in found

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine.store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
-from tests.browsers import chromium, faults, watched
+from tests.browsers import Clock, chromium, faults, watched
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled
@@ -46,34 +47,37 @@ def use(engine: Engine, name: str, contexts: list[str], n: int, seed: int = 0) -
     return [each.id for each in receipts]
 
 
-def fill(engine: Engine) -> None:
-    """Experiments for views that only read: busy, with groups, with many arms, with hostile labels."""
+def fill(engine: Engine, clock: Clock) -> None:
+    """Experiments for views that only read: busy for ten minutes, with groups, with many arms, with hostile labels."""
     segments = [f"visitor-{k}" for k in range(30)]
-    engine.create("home", arms=["Ada", "Ben", "Cyd", "Dot"], alpha=0.9, reward_wait=3600.0, default_reward=0.0)
-    for seed in range(6):
-        use(engine, "home", segments, 500, seed)
-    engine.set_alpha("home", 2.0)
-    engine.add_arm("home", "Eve")
-    for seed in range(6, 10):
-        use(engine, "home", segments, 500, seed)
+    engine.create("home", arms=["Ada", "Ben", "Cyd", "Dot"], alpha=0.5, reward_wait=3600.0, default_reward=0.0)
     groups = Groups(["ada", "ada", "ben", "cyd"], entitlements={"ben": 2.0})
     engine.create("market", arms=["lamp", "desk", "chair", "sofa"], alpha=1.0, groups=groups, period="7d")
-    use(engine, "market", segments, 400)
-    engine.new_period("market")
-    use(engine, "market", segments, 400, 1)
     engine.create("catalogue", arms=[f"item-{k:02d}" for k in range(60)], alpha=0.9)
-    use(engine, "catalogue", segments, 900)
+    for seed in range(40):
+        use(engine, "home", segments, 100, seed)
+        use(engine, "market", segments, 30, seed)
+        use(engine, "catalogue", segments, 60, seed)
+        if seed == 15:
+            engine.set_alpha("home", 2.0)
+        if seed == 25:
+            engine.add_arm("home", "Eve")
+            engine.new_period("market")
+        clock.advance(15.0)
     engine.create("hostile", arms=HOSTILE, alpha=0.9)
     use(engine, "hostile", HOSTILE, 200)
     engine.pause("hostile")
+    clock.catch_up()
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = tmp_path_factory.mktemp("full") / "shop.db"
-    engine = Engine.open(path, seed=0)
-    fill(engine)
+    clock = Clock(600.0)
+    engine = Engine(SqliteStore(path), seed=0, clock=clock)
+    fill(engine, clock)
     with running(path, engine=engine) as found:
+        found.http.get("/experiments/home/what-if.json")  # computed in the background until a test looks
         yield found
 
 
@@ -159,9 +163,9 @@ def test_a_lost_server_comes_back_without_a_gap(browser: Any, tmp_path: Path) ->
         expect(page.locator("#connection")).to_have_text("Live")
     expect(page.locator("#connection")).to_have_text("Reconnecting")
     expect(figure(page, "decisions")).to_have_text("200")  # what is known stays
-    with Engine.open(path) as engine:
+    with Engine.open(path, seed=1) as engine:
         use(engine, "home", ["garden"], 100, seed=1)  # while the page hears nothing
-    with running(path, port=port) as shop:
+    with running(path, engine=Engine.open(path, seed=2), port=port) as shop:
         expect(page.locator("#connection")).to_have_text("Live")
         expect(figure(page, "decisions")).to_have_text("300")
         use(shop.engine, "home", ["music"], 100, seed=2)
@@ -416,15 +420,16 @@ def address(shop: Running, view: str) -> str:
     return VIEWS[view] + (id if view == "decision" else "")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_view_is_for_everybody_and_has_its_picture(browser: Any, full: Running, theme: Any) -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_for_everybody_and_has_its_picture(browser: Any, full: Running, view: str) -> None:
     """axe finds no serious fault, nothing is wider than the screen, and there are screenshots to look at."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    for view in VIEWS:
-        with watched(browser, full.url, color_scheme=theme, viewport={"width": 1280, "height": 860}) as page:
-            page.goto(address(full, view))
-            page.locator(READY[view]).first.wait_for()
-            assert faults(page) == []
+    with watched(browser, full.url, color_scheme="light", viewport={"width": 1280, "height": 860}) as page:
+        page.goto(address(full, view))
+        page.locator(READY[view]).first.wait_for()
+        for theme, rules in [("light", None), ("dark", ["color-contrast"])]:
+            page.emulate_media(color_scheme=theme)
+            assert faults(page, rules) == []
             for width, height in [(390, 844), (2560, 1440), (1280, 860)]:
                 page.set_viewport_size({"width": width, "height": height})
                 page.screenshot(path=SCREENSHOTS / f"{view}-{width}-{theme}.png", full_page=True)
