@@ -206,6 +206,7 @@ def test_every_action_reaches_the_event_log(browser: Any, shop: Running) -> None
     actions: list[tuple[str, dict[str, str], str, str]] = [
         ("Pause", {}, "Pause", "pause"),
         ("Resume", {}, "Resume", "resume"),
+        ("Change periods", {"Period": "7d"}, "Change the periods", "set_period"),
         ("Start a new period", {}, "Start a period", "new_period"),
         ("Add an arm", {"Label": "dan"}, "Add the arm", "add_arm"),
         ("Mask an arm", {"Arm": "ben"}, "Mask the arm", "mask_arm"),

@@ -21,7 +21,8 @@ export function actionsMenu(name, live) {
     return [
       paused ? { text: "Resume", icon: "play", act: () => resume(name, change) } : { text: "Pause", icon: "pause", act: () => pause(name, change) },
       alpha !== null && { text: "Change α", icon: "sliders", act: () => setAlpha(name, known, change) },
-      { text: "Start a new period", icon: "calendar", act: () => newPeriod(name, known, change) },
+      { text: "Change periods", icon: "calendar", act: () => setPeriod(known, change) },
+      { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
       null,
       { text: "Add an arm", icon: "plus", act: () => addArm(name, known, change) },
       { text: "Mask an arm", icon: "people", act: () => maskArm(name, known, change) },
@@ -67,7 +68,25 @@ export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(n
   });
 }
 
-function newPeriod(name, known, change) {
+const readPeriod = (text) => (/^[0-9.]+$/.test(text) ? Number(text) : text);
+
+function setPeriod(known, change) {
+  const { period, carry } = known();
+  ask({
+    title: "Change periods",
+    lead: "From now on periods end by this calendar. The present one goes on until the calendar’s next boundary.",
+    fields: [
+      field("period", "Period", { value: period === null ? "" : `${period}`, hint: "Seconds, or such as 7d or 12h. Empty: periods end only by hand." }),
+      field("carry", "Carry", { kind: "number", min: 0, max: 1, step: "any", value: carry, hint: "The part of accounts that counts in the next period." }),
+    ],
+    recorded: ({ period: wanted, carry: part }) => event("set_period", ` to ${wanted || "none"}${part ? ` with carry ${part}` : ""}`),
+    guarantee: "Unchanged until the next boundary; then that of each period alone, starting from the accounts that are carried over.",
+    confirm: "Change the periods",
+    act: ({ period: wanted, carry: part }) => change({ period: wanted ? readPeriod(wanted) : null, ...(part ? { carry: Number(part) } : {}) }),
+  });
+}
+
+function newPeriod(known, change) {
   ask({
     title: "Start a new period",
     lead: `Every account keeps ${integer(100 * known().carry)}% of what it has earned; what was learned about rewards stays. The books of the present period are closed.`,
@@ -223,7 +242,7 @@ function newExperiment(values) {
   if (values.low !== "" || values.high !== "") body.reward_range = [Number(values.low || 0), Number(values.high || 1)];
   if (values.wait) body.reward_wait = Number(values.wait);
   if (values.default) body.default_reward = Number(values.default);
-  if (values.period) body.period = /^[0-9.]+$/.test(values.period) ? Number(values.period) : values.period;
+  if (values.period) body.period = readPeriod(values.period);
   if (values.carry) body.carry = Number(values.carry);
   return body;
 }

@@ -149,7 +149,7 @@ export function lines(options) {
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: sync && { key: sync } },
         scales: { x: linear ? { time: false, range: linear.range } : { time: true }, y: { range: (_, low, high) => options.range(...(options.settle ? settled(low, high) : [low, high])) } },
         axes: [
-          { ...axis, space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : 58), ...(linear ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) } : { values: TIME_VALUES }), gap: 6, size: 30 },
+          { ...axis, space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 62), ...(linear ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) } : { values: TIME_VALUES }), gap: 6, size: 30 },
           { ...axis, size: 54, gap: 6, space: 32, values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)) },
         ],
         series: [

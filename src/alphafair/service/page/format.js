@@ -75,6 +75,9 @@ export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${cou
 /** A label inside a sentence: isolated, so that marks of direction in it do not turn the words around it. */
 export const quoted = (text) => `‘\u2068${text}\u2069’`;
 
+/** Words as a sentence. */
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 /** A change of an experiment as a sentence. */
 export function change({ kind, details }) {
   const arm = quoted(details.arm ?? details.label ?? details.name ?? "?");
@@ -93,6 +96,8 @@ export function change({ kind, details }) {
       return `Arm ${arm} unmasked`;
     case "new_period":
       return "New period";
+    case "set_period":
+      return details.period === null || details.period === undefined ? "Periods end by hand" : `Periods of ${duration(details.period)}`;
     case "pause":
       return "Paused";
     case "resume":

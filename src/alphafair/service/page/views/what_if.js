@@ -3,7 +3,7 @@
 import { get, may, pageOf } from "../api.js";
 import { asTable, card, lines } from "../charts.js";
 import { h, icon, label, put, s, setText, table } from "../dom.js";
-import { ago, alpha as alphaText, duration, fixed, integer, number, percent } from "../format.js";
+import { ago, alpha as alphaText, duration, fixed, integer, number, percent, sentence } from "../format.js";
 import { crumbs, tabs } from "../frame.js";
 import { setAlpha } from "../actions.js";
 
@@ -12,6 +12,7 @@ const toLine = (alpha) => (alpha === "inf" || alpha === Infinity ? 1 : alpha / (
 const fromLine = (at) => (at >= 1 ? Infinity : at / (1 - at));
 const TICKS = [0, 0.25, 0.5, 1, 2, 4, Infinity];
 const SNAP = 0.012;
+const REASONS = 3; // of a thin log; more would not be read
 
 export async function show(content, name) {
   crumbs(name, "What if");
@@ -56,7 +57,7 @@ export async function show(content, name) {
           "div",
           { class: `notice ${curve.verdict === "thin" ? "warn" : "bad"}`, data: { verdict: curve.verdict } },
           icon("warning"),
-          h("div", {}, h("strong", {}, curve.verdict === "thin" ? "The log is thin: read the bands, not the lines." : "Do not use these estimates."), curve.reasons.map((each) => h("div", {}, each))),
+          h("div", {}, h("strong", {}, curve.verdict === "thin" ? "The log is thin: read the bands, not the lines." : "Do not use these estimates."), curve.reasons.slice(0, REASONS).map((each) => h("div", {}, sentence(each)))),
         ),
     );
     if (!curve) return void put(body);
