@@ -19,10 +19,10 @@ from tests.serving import running
 FOLDER = Path(__file__).with_name("pictures")
 MINUTES, PER_SECOND = 15, 24
 PICTURES = [  # the file, the theme, the view, and what it waits for
-    ("page-live", "light", "live", "#heat-map td.p"),
-    ("page-what-if", "dark", "what-if", "#alpha-now"),
+    ("page-live", "light", "shop/live", "#heat-map td.p"),
+    ("page-what-if", "dark", "market/what-if", "#alpha-now"),
 ]
-SIZE = {"width": 1280, "height": 960}
+SIZE = {"width": 1280, "height": 1130}
 
 
 def history(engine: Engine, clock: Clock) -> None:
@@ -45,6 +45,13 @@ def history(engine: Engine, clock: Clock) -> None:
         due = [(at, reward) for at, reward in due if at > second]
         clock.advance(1.0)
     clock.catch_up()
+    engine.create("market", arms=SELLERS, alpha=0.5)
+    for _ in range(120):
+        visitors = world.choices(segments, k=100)
+        receipts = engine.submit([Decide("market", each) for each in visitors])
+        chosen = [chances[visitor][sellers.index(each.arm)] for visitor, each in zip(visitors, receipts, strict=True)]
+        rewards = [float(world.random() < chance) for chance in chosen]
+        engine.submit([Reward(each.id, reward) for each, reward in zip(receipts, rewards, strict=True)])
 
 
 def take(folder: Path) -> list[Path]:
@@ -55,13 +62,13 @@ def take(folder: Path) -> list[Path]:
         history(engine, clock)
         with running(path, engine=engine) as shop:
             pictures = [
-                ("page-live", "light", "live", "#heat-map td.p"),
-                ("page-what-if", "dark", "what-if", "#alpha-now"),
+                ("page-live", "light", "shop/live", "#heat-map td.p"),
+                ("page-what-if", "dark", "market/what-if", "#alpha-now"),
             ]
             made = []
             for name, theme, view, ready in pictures:
                 page = browser.new_page(viewport=SIZE, color_scheme=theme, reduced_motion="reduce")
-                page.goto(f"{shop.url}/experiments/shop/{view}")
+                page.goto(f"{shop.url}/experiments/{view}")
                 page.locator(ready).first.wait_for(timeout=60_000)
                 made.append(folder / f"{name}.png")
                 page.screenshot(path=made[-1])

@@ -74,7 +74,7 @@ export async function show(content, name) {
 function curveView(name, { curve, present, rewards }) {
   const grid = curve.alphas.map(toLine);
   const measures = [
-    { key: "average_reward", title: "Reward per decision", format: (value) => number(value), name: "arm-2" },
+    { key: "average_reward", title: "Mean reward", format: (value) => number(value), name: "arm-2" },
     { key: "jain_index", title: "Jain’s index", format: (value) => fixed(value, 3), name: "accent" },
     { key: "least_share", title: "Least share", format: (value) => percent(value), name: "arm-1" },
   ];
@@ -84,6 +84,7 @@ function curveView(name, { curve, present, rewards }) {
   const slider = h("input", { type: "range", id: "alpha", min: 0, max: 1, step: 0.005, "aria-describedby": "alpha-now" });
   slider.value = String(start);
   const shown = h("output", { id: "alpha-now", for: "alpha", class: "big" });
+  const between = h("span", { class: "muted small" });
   const readout = h("dl", { class: "readout" });
   const act = may("admin") && present.alpha !== null && h("button", { type: "button", onclick: () => setAlpha(name, () => present, undefined, Number(fromLine(at).toPrecision(2))) }, "Use this α");
   slider.addEventListener("input", () => {
@@ -138,7 +139,7 @@ function curveView(name, { curve, present, rewards }) {
     const alpha = nice(fromLine(at));
     slider.setAttribute("aria-valuetext", `alpha ${alphaText(alpha)}`);
     setText(shown, `α = ${alphaText(alpha)}`);
-    const on = grid.some((each) => Math.abs(each - at) < 1e-9);
+    setText(between, grid.some((each) => Math.abs(each - at) < 1e-9) ? "" : "between two computed values");
     const base = interpolated(curve.average_reward.value, grid, 0);
     put(
       readout,
@@ -162,7 +163,7 @@ function curveView(name, { curve, present, rewards }) {
         "div",
         {},
         h("dt", {}, "Price of fairness"),
-        h("dd", {}, h("div", { class: "value" }, base && value0() !== null ? percent(1 - value0() / base) : "–"), h("div", { class: "note" }, "of the reward at α = 0"), h("div", { class: "note" }, on ? "" : "between two computed values of α")),
+        h("dd", {}, h("div", { class: "value" }, base && value0() !== null ? percent(1 - value0() / base) : "–"), h("div", { class: "note" }, "less than at α = 0")),
       ),
     );
     for (const { chart } of charts) if (chart.chart) chart.chart.redraw(false);
@@ -178,7 +179,7 @@ function curveView(name, { curve, present, rewards }) {
     card(
       "Choose an α",
       { id: "choose", span: "span-6", sub: `${percent(curve.confidence, 0)} bands from ${integer(curve.rounds)} rewarded decisions, computed in ${duration(curve.seconds)}, ${ago(curve.computed_at, Date.now() / 1000)}.`, aside: act },
-      h("div", { class: "fields" }, shown, h("div", { class: "slider" }, h("label", { class: "visually-hidden", for: "alpha" }, "α"), slider, h("div", { class: "scale", "aria-hidden": "true" }, TICKS.map((each) => h("span", { style: { "--at": String(toLine(each)) } }, alphaText(each))))), readout),
+      h("div", { class: "fields" }, h("div", { class: "chosen-alpha" }, shown, between), h("div", { class: "slider" }, h("label", { class: "visually-hidden", for: "alpha" }, "α"), slider, h("div", { class: "scale", "aria-hidden": "true" }, TICKS.map((each) => h("span", { style: { "--at": String(toLine(each)) } }, alphaText(each))))), readout),
     ),
     trade.element,
     charts.map((each) => each.element),
