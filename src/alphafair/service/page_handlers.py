@@ -52,9 +52,12 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 # the shell and its files
 
 
-async def page(service: Service, request: Request, name: str = "") -> Response:
-    missing = bool(name) and not service.engine.has(name)
-    return _sent(request, service.files.shell, 404 if missing else 200)
+async def page(service: Service, request: Request) -> Response:
+    return _sent(request, service.files.shell)
+
+
+async def experiment_page(service: Service, request: Request, name: str) -> Response:
+    return _sent(request, service.files.shell, 200 if service.engine.has(name) else 404)
 
 
 async def static_file(service: Service, request: Request, file: str) -> Response:
@@ -85,13 +88,14 @@ async def session(service: Service, request: Request) -> SessionAnswer:
 
 async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
     if not service.access.keyring.any_created:
-        raise failure(422, "no_keys", "No keys exist: everybody on this machine may use the page.")
+        raise failure(409, "no_keys", "No keys exist: everybody on this machine may use the page.")
     if not is_own_page(request.headers):
         raise failure(403, "cross_site", "Only the page of this service can sign in.")
     caller = service.access.keyring.find(body.key.strip())
     if caller is None:
         message = "The key is unknown, expired or revoked."
-        raise failure(401, "unauthorized", message, repair="Check that the whole key was pasted.")
+        repair = "Check that the whole key was pasted."
+        raise failure(401, "unauthorized", message, repair=repair, www_authenticate="Bearer")
     token, begun = service.access.sessions.begin(caller.id)
     return _with_cookie(service, request, token, _session(service, caller, begun), 201)
 

@@ -182,13 +182,13 @@ DOCS = Route("GET", "/docs", "read", handlers.docs, _SERVICE,
     "Describe the routes for people.", "text/html; charset=utf-8", in_api=False)
 
 INDEX_PAGE = Route("GET", "/", "read", pages.page, _PAGE, "Show all experiments.", _HTML, **_SHELL)
-LIVE_PAGE = Route("GET", "/experiments/{name}/live", "read", pages.page, _PAGE,
+LIVE_PAGE = Route("GET", "/experiments/{name}/live", "read", pages.experiment_page, _PAGE,
     "Show one experiment: charts, shares, contexts, delays, changes.", _HTML, **_SHELL)
-WHAT_IF_PAGE = Route("GET", "/experiments/{name}/what-if", "read", pages.page, _PAGE,
+WHAT_IF_PAGE = Route("GET", "/experiments/{name}/what-if", "read", pages.experiment_page, _PAGE,
     "Show what another alpha would have earned.", _HTML, **_SHELL)
-LOG_PAGE = Route("GET", "/experiments/{name}/log", "log", pages.page, _PAGE,
+LOG_PAGE = Route("GET", "/experiments/{name}/log", "log", pages.experiment_page, _PAGE,
     "Show decisions, the newest first.", _HTML, **_SHELL)
-DECISION_PAGE = Route("GET", "/experiments/{name}/decision", "log", pages.page, _PAGE,
+DECISION_PAGE = Route("GET", "/experiments/{name}/decision", "log", pages.experiment_page, _PAGE,
     "Show the story of one decision; its id is in the query.", _HTML, **_SHELL)
 KEYS_PAGE = Route("GET", "/keys", "admin", pages.page, _PAGE, "Show the keys.", _HTML, **_SHELL)
 SIGN_IN_PAGE = Route("GET", "/sign-in", None, pages.page, _PAGE, "Sign in with a key.", _HTML,

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 COOKIE: Final = "alphafair_session"
 CSRF_HEADER: Final = b"x-alphafair-csrf"
 LIFETIME: Final = 12 * 3600.0  # seconds
-MOST: Final = 10_000  # sessions; the oldest are ended first
+MOST: Final = 10_000  # sessions; of more, the older half is ended
 SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 
 
@@ -42,8 +42,9 @@ class Sessions:
     def begin(self, key_id: str) -> tuple[str, Session]:
         """Return a new token and its session."""
         now = self._clock()
-        live = [(hashed, session) for hashed, session in self._sessions.items() if session.expires_at > now]
-        self._sessions = dict(live[-(MOST - 1) :])
+        if len(self._sessions) >= MOST:
+            live = [(hashed, session) for hashed, session in self._sessions.items() if session.expires_at > now]
+            self._sessions = dict(live[len(live) // 2 :])
         token = secrets.token_urlsafe(32)
         session = Session(key_id, secrets.token_urlsafe(32), now + LIFETIME)
         self._sessions[_hash(token)] = session
