@@ -22,7 +22,7 @@ from alphafair.figures import FAINT, INK, LABEL_SIZE, Style, label_ends, policy_
 from alphafair.formatting import ALPHA
 from alphafair.groups import Groups
 from alphafair.lab import charts
-from alphafair.lab.report import ARENA_FIGURE
+from alphafair.lab.report import ARENA_FIGURE, TUNED_FIGURE
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.run import simulate
 from alphafair.values import Matrix, Stream, Vector
@@ -441,6 +441,11 @@ def arena() -> Figure:
     return charts.arena(arena_results().matches, ARENA_FIGURE.title, alphas=(0.9,))
 
 
+def arena_tuned() -> Figure:
+    """The adaptive policy and rivals tuned in hindsight at alpha = 0.9, from the same results."""
+    return charts.tuned(arena_results().matches, TUNED_FIGURE.title, alphas=(0.9,))
+
+
 def listed_twice() -> dict[str, dict[str, Vector]]:
     """Shares of four equal sellers, the first of which lists its item once or twice, fair to items and to sellers."""
     shares: dict[str, dict[str, Vector]] = {}
@@ -628,6 +633,7 @@ PICTURES = {
     "features": features,
     "rates": rates,
     "arena": arena,
+    "arena-tuned": arena_tuned,
     "zero-to-infinity": zero_to_infinity,
     "trap": trap,
     "fair-weeks": fair_weeks,

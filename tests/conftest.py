@@ -10,9 +10,11 @@ one to the last bit, so it leaves this check out.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 os.environ.setdefault("ALPHAFAIR_JIT", "now")  # test machine code, unless NUMBA_DISABLE_JIT is set
 
@@ -20,7 +22,7 @@ from alphafair import metrics, offline_optimum, run
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, present_arms
 from alphafair.values import Policy, Stream, Trace
-from tests import INTERPRETED
+from tests import INTERPRETED, postgres
 from tests.certificates import check_certificates
 
 
@@ -65,3 +67,15 @@ def check_certificate(policy: Policy, stream: Stream, delays: Any, trace: Trace)
 
 if not INTERPRETED:
     run.after_simulate.append(check_certificate)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """One server per worker of the suite; without the package a test that needs it is skipped, and in CI fails."""
+    reason = postgres.missing()
+    if reason is not None and os.environ.get("CI"):
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    with postgres.running() as server:
+        yield server

@@ -28,7 +28,7 @@ from typing import Any
 from unittest import mock
 
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40

@@ -7,13 +7,22 @@ import sqlite3
 from alphafair.engine.migrations import schema
 
 KEYS = next(text for number, _, text in schema() if number == 2)
+LEDGER = next(text for number, _, text in schema() if number == 1)
+DECISION = "create table decision (" + LEDGER.split("create table decision (")[1].partition(") strict;")[0] + ") strict"
 UNDO = {  # what takes back a numbered step, where there is anything to take back
     4: ["drop table scratch"],
     5: ["alter table change drop column by", "drop table api_key", KEYS],
     6: ["drop table erasure"],
     7: ["drop table snapshot_piece"],
     8: ["alter table decision drop column checksum"],
-    10: ["alter table snapshot drop column summary"],
+    10: [
+        "alter table decision rename to later",
+        DECISION,
+        "alter table decision add column checksum integer",
+        "insert into decision select * from later",
+        "drop table later",
+    ],
+    11: ["alter table snapshot drop column summary"],
 }
 
 

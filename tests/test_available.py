@@ -13,6 +13,7 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Engine, Log
 from alphafair.engine import export
+from tests.stores import live_state
 
 ARMS = ["ada", "ben", "çyd, x", "dot"]
 
@@ -134,7 +135,7 @@ def test_arms_retired_before_the_start_are_not_available(engine: Engine) -> None
     policy = AlphaFairAdaptive(1, 3)
     policy.retire(1)
     engine.create("home", arms=["ada", "ben", "cyd"])
-    experiment = engine._live.experiments["home"]
+    experiment = live_state(engine, "home").experiments["home"]
     created = experiment.changes[0]
     experiment.changes[0] = type(created)(
         created.seq, created.experiment, created.kind, created.body, policy.snapshot().to_bytes(), created.at

@@ -17,8 +17,9 @@ from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, r
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.migrations import migrate, schema
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
+from tests.stores import live_state
 
 
 class Clock:
@@ -57,7 +58,7 @@ def test_a_repeated_id_returns_the_same_arm(engine: Engine, clock: Clock) -> Non
     engine = reopened(engine, clock)
     assert engine.decide("home", "visitor", id="order-1") == first
     assert engine.experiment("home").decisions == 1
-    with pytest.raises(RequestError, match="id must be one that no other decision has") as refusal:
+    with pytest.raises(RequestError, match="id must be one that no other decision of home has") as refusal:
         engine.decide("home", "somebody else", id="order-1")
     assert refusal.value.code == "id_taken"
     engine.verify()
@@ -239,14 +240,14 @@ def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: En
     then = engine.position
     for _ in range(5):
         engine.decide("home", "v0")
-    engine._live.take_snapshots(least=1)
+    live_state(engine).take_snapshots(least=1)
     engine.rollback("home", then)
     change = engine.position - 5
-    policy = engine._live.experiments["home"].policy
+    policy = live_state(engine, "home").experiments["home"].policy
     after = policy.snapshot()
     for position in (change, change + 3):  # among them: of one experiment, of another
         engine.rollback("home", position)
-        assert same_state(engine._live.experiments["home"].policy.snapshot(), after)
+        assert same_state(live_state(engine, "home").experiments["home"].policy.snapshot(), after)
         engine.rollback("next", position)
     engine.verify()
 
@@ -429,7 +430,7 @@ def test_the_log_replays_to_the_live_state(engine: Engine) -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         engine.reward(engine.decide("home", f"v{rng.integers(4)}").id, float(rng.random()))
-    live = engine._live.experiments["home"].policy
+    live = live_state(engine, "home").experiments["home"].policy
     twin = type(live)(4, 3, alpha=0.9)
     run.over_log(twin, engine.log("home"))
     for context in range(4):
@@ -440,9 +441,9 @@ def test_warm_start(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(50):
         engine.reward(engine.decide("home", f"v{k % 2}").id, 0.2 + 0.6 * (k % 2))
-    state = engine._live.experiments["home"].policy.snapshot()
+    state = live_state(engine, "home").experiments["home"].policy.snapshot()
     engine.create("next", arms=["ada", "ben"], start=state, contexts=["v0", "v1"])
-    warm, old = engine._live.experiments["next"].policy, load_policy(state)
+    warm, old = live_state(engine, "next").experiments["next"].policy, load_policy(state)
     assert (warm.probabilities(1) == old.probabilities(1)).all()
     engine.reward(engine.decide("next", "v1").id, 0.5)
     engine.decide("next", "v9")

@@ -14,6 +14,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Groups, metrics
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 
@@ -51,7 +52,7 @@ def test_an_experiment_has_any_alpha(tmp_path: Path, policy: str, alpha: Any) ->
         play(engine, 20, seed=2)
         engine.verify()
         after = engine.experiment("home")
-        state = engine._live.find("home").policy.snapshot()
+        state = live_state(engine, "home").find("home").policy.snapshot()
         assert engine.export("home", tmp_path / "log.jsonl") == 80
     assert not any("Infinity" in body for body in bodies(path))
     with Engine.open(path, seed=2) as engine:  # from its snapshot
@@ -62,7 +63,7 @@ def test_an_experiment_has_any_alpha(tmp_path: Path, policy: str, alpha: Any) ->
         connection.execute("delete from snapshot")
     with Engine.open(path, read_only=True) as engine:  # from the log alone
         engine.verify()
-        found = engine._live.find("home")
+        found = live_state(engine, "home").find("home")
         assert found.alpha == found.policy.alpha == float(alpha)
         assert type(found.alpha) is float
         assert found.policy.snapshot().settings["alpha"] == state.settings["alpha"]
@@ -90,12 +91,12 @@ def test_alpha_is_changed_from_below_1_to_inf_and_back(tmp_path: Path, policy: s
         engine.verify()
         changes = [each.details["alpha"] for each in engine.history("home") if each.kind == "set_alpha"]
         assert changes == [2.0, "inf", 1.0, 0.9]
-        state = engine._live.find("home").policy.snapshot()
+        state = live_state(engine, "home").find("home").policy.snapshot()
     assert not any("Infinity" in body for body in bodies(path))
     with sqlite3.connect(path) as connection:
         connection.execute("delete from snapshot")
     with Engine.open(path) as engine:
-        assert same_state(engine._live.find("home").policy.snapshot(), state)
+        assert same_state(live_state(engine, "home").find("home").policy.snapshot(), state)
         engine.verify()
 
 

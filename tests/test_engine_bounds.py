@@ -14,7 +14,8 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
+from tests.stores import live_state
 
 ARMS = tuple(f"arm {k}" for k in range(400))
 
@@ -75,7 +76,7 @@ def test_masks_follow_retired_and_added_arms(engine: Engine) -> None:
         masked ^= {toggled}
         asked = rng.sample(ARMS[: int(arm.split()[1]) + 1], 4)
         playable = {*asked} & here - masked
-        mask_of = engine._live.experiments["home"].mask
+        mask_of = live_state(engine, "home").experiments["home"].mask
         if playable:
             mask = mask_of(asked)
             assert mask is not None
@@ -131,7 +132,7 @@ def busy(engine: Engine, clock: Clock, n: int) -> None:
                 Decide("home", "v", "unknown arm", ["nobody"]),
             ]
         )
-        engine._live.decisions.clear()  # as after many others
+        live_state(engine).decisions.clear()  # as after many others
         engine.submit([Activate(deferred), Reward(new, 0.5), Reward(new, 0.25), Reward("nobody", 0.5)])
         engine.submit([Reward(f"{new}-full", [0.5] * 3), Decide("home", "context 1", f"{n}-{k}-late")])
         clock.now += 61 * SECOND
@@ -197,7 +198,7 @@ def instructions(engine: Engine, clock: Clock, n: int) -> float:
         return 0
 
     with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
-        while engine._live.snapshots.is_busy:
+        while live_state(engine).snapshots.is_busy:
             engine.maintain()
         engine._store.connection.set_progress_handler(count, 100)
         busy(engine, clock, n)

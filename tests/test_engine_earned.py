@@ -14,7 +14,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Mismatch
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import running
 
 ARMS = ("ada", "ben")

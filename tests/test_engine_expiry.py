@@ -13,7 +13,8 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, Outcome, Receipt, Reward, Unavailable
-from alphafair.engine.store import Settled, SqliteStore
+from alphafair.engine.ledger import Settled
+from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import running
 
 ARMS = ("ada", "ben")

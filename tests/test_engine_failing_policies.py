@@ -17,11 +17,13 @@ from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
-from alphafair.engine.store import Decided, Late, Settled, SqliteStore
+from alphafair.engine.ledger import Decided, Late, Settled
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
+from tests.stores import live_state
 
 ARMS = ("ada", "ben")
 BAD = 0.66  # a reward that the policies below cannot learn from, when they are told so
@@ -404,7 +406,7 @@ def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
 def test_reopening_the_file_ends_a_temporary_failure(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
-    engine._live.is_stale = True  # as after a write that failed: everything is folded anew
+    live_state(engine).is_stale = True  # as after a write that failed: everything is folded anew
     assert engine.experiment("home").unhealthy is None
     engine.verify()
 
@@ -455,7 +457,7 @@ def test_a_policy_that_cannot_grow_affects_one_experiment(engine: Engine) -> Non
 
 
 def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path) -> None:
-    policy = engine._live.experiments["home"].policy
+    policy = live_state(engine, "home").experiments["home"].policy
     sound = policy.snapshot()
     broken = {**sound.arrays, "account": sound.arrays["account"] * math.nan}
     FAULT.put("snapshot", State(sound.policy, sound.version, sound.settings, sound.rng, broken))
@@ -465,12 +467,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        engine._live.take_snapshots(least=1)
+        live_state(engine).take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        engine._live.take_snapshots(least=1)
+        live_state(engine).take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 
@@ -680,5 +682,5 @@ def test_commands_name_a_failing_policy_in_one_line(tmp_path: Path) -> None:
 
 def test_every_fault_class_is_covered(engine: Engine) -> None:
     """Without a fault they are policies as any other."""
-    assert isinstance(engine._live.experiments["home"].policy, BasePolicy)
+    assert isinstance(live_state(engine, "home").experiments["home"].policy, BasePolicy)
     engine.verify()

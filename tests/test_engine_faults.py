@@ -23,7 +23,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 
 ARMS = ("ada", "ben")
 MESSAGES = ("disk I/O error", "database or disk is full", "database is locked")
@@ -276,7 +276,7 @@ def test_uncommitted_decisions_are_not_visible(engine: Engine, disk: Disk, tmp_p
 
 @pytest.mark.parametrize("lock", ["immediate", "exclusive"])
 def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str) -> None:
-    with mock.patch("alphafair.engine.store.BUSY", 0.01):
+    with mock.patch("alphafair.engine.sqlite_store.BUSY", 0.01):
         engine = Engine(SqliteStore(tmp_path / "shop.db"))
     engine.create("home", arms=ARMS)
     receipt = engine.decide("home", "v")

@@ -13,6 +13,7 @@ from alphafair.engine import RequestError
 from alphafair.engine.experiment import GroupStatus
 from alphafair.errors import InvalidArgument
 from tests.serving import error, running
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 ARMS = ["lamp", "desk", "chair"]
@@ -55,7 +56,7 @@ def test_groups_go_through_changes_restarts_and_replays(tmp_path: Path, policy: 
         of_arms = {**GROUPS, "sofa": "ben", "rug": "cyd"}
         assert status.groups == GroupStatus(of_arms, {"ada": 1.0, "ben": 2.0, "cyd": 3.0}, None)
         owned = {"ada": 0.0, "ben": 0.0, "cyd": 0.0}
-        learned: Any = engine._live.experiments["home"].policy.cumulative_rewards
+        learned: Any = live_state(engine, "home").experiments["home"].policy.cumulative_rewards
         for arm, earned in zip((*ARMS, "sofa", "rug"), learned, strict=True):
             owned[of_arms[arm]] += earned  # under full information, of all that was drawn from
             if policy != "alpha-fair":
@@ -160,7 +161,7 @@ def test_the_first_group_that_is_entitled_to_more_keeps_that_over_a_restart(tmp_
         engine.create("home", arms=ARMS, policy=policy, groups=LABELS)
         engine.add_arm("home", "rug", group="cyd", entitlement=3.0)
         play(engine, 20)
-        engine._live.take_snapshots(1)
+        live_state(engine).take_snapshots(1)
         then = engine.experiment("home")
         assert then.groups is not None
         assert then.groups.entitlements == {"ada": 1.0, "ben": 1.0, "cyd": 3.0}

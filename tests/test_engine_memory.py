@@ -20,13 +20,14 @@ from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, experiment, live
 from alphafair.engine.decisions import DecisionCache
+from alphafair.engine.ledger import SnapshotPiece
 from alphafair.engine.replay import Replay
 from alphafair.engine.steps import Batch
-from alphafair.engine.store import SnapshotPiece
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running
+from tests.stores import live_state
 
 ARMS = ("ada", "ben")
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(1, 20)]
@@ -85,7 +86,7 @@ def test_max_contexts_must_be_a_positive_integer(tmp_path: Path, value: Any) -> 
 def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
     with mock.patch.object(live, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
-        row = engine._live.experiments["wide"].policy._bytes_per_context
+        row = live_state(engine, "wide").experiments["wide"].policy._bytes_per_context
         limit = engine.experiment("wide").max_contexts
         assert row > 500 * 8
         assert limit == 5_000_000 // (experiment.CONTEXT_COPIES * row + experiment.LABEL_BYTES)
@@ -205,8 +206,8 @@ def test_a_context_without_memory_changes_nothing() -> None:
 def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     engine.create("idle", arms=ARMS)
     engine.reward(engine.decide("home", "v").id, 0.5)
-    old = [weakref.ref(experiment.policy) for experiment in engine._live.by_key.values()]
-    old += [weakref.ref(experiment) for experiment in engine._live.by_key.values()]
+    old = [weakref.ref(experiment.policy) for experiment in live_state(engine).by_key.values()]
+    old += [weakref.ref(experiment) for experiment in live_state(engine).by_key.values()]
     alive: list[int] = []
 
     class Watching(Replay):
@@ -325,20 +326,21 @@ RELOADS = """
 import resource, sys
 from alphafair import Engine
 from alphafair.engine import Decide
+from tests.stores import live_state
 engine = Engine.open(sys.argv[1], seed=1)
 arms = [f"{k}" for k in range(1000)]
 engine.create("home", arms=arms)
 engine.submit([Decide("home", f"{k}") for k in range(1500)])
 engine.close()
 engine = Engine.open(sys.argv[1])
-policy = engine._live.experiments["home"].policy
+policy = live_state(engine, "home").experiments["home"].policy
 size = policy._bytes_per_context * policy.n_contexts
 del policy
 with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()
 limit = now + int(3.6 * size)  # with the state that is there, this is enough to load it once more: it takes four
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-engine._live.is_stale = True
+live_state(engine).is_stale = True
 print(engine.experiment("home").contexts, engine.decide("home", "7").context)
 """
 
@@ -389,7 +391,7 @@ def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
 
 def test_a_mismatch_is_raised_unchanged(engine: Engine) -> None:
     with mock.patch.object(Replay, "run", side_effect=Mismatch("changed by another hand")):
-        engine._live.is_stale = True
+        live_state(engine).is_stale = True
         with pytest.raises(Mismatch, match="another hand"):
             engine.decide("home", "v")
         assert "another hand" in str(engine.health(probe=False)["reason"])

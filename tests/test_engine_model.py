@@ -24,13 +24,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
 
 START = 1_800_000_000  # seconds
 SMALL = {  # so that ends are met often
     "decisions": {"PAGE": 10_000, "RECENT": 2},  # a page has all that is overdue: see test_engine_expiry.py
-    "engine": {"MOST_REQUESTS": 8},
+    "ledger_engine": {"MOST_REQUESTS": 8},
     "live": {"SNAPSHOT_EVERY": 7},
     "maintenance": {"SEARCH_SECONDS": 600.0},
     "replay": {"CHUNK": 16},
@@ -114,7 +114,7 @@ class Model:
         self.position, self.latest, self.clock = 0, 0, START * 1_000_000
         self.experiments: dict[str, Experiment] = {}
         self.decisions: list[Decision] = []
-        self.ids: dict[str, Decision] = {}  # erased ones are not among them
+        self.ids: dict[str, dict[str, Decision]] = {}  # by experiment; erased ones are not among them
 
     @property
     def now(self) -> int:
@@ -192,10 +192,9 @@ class Model:
             return "unknown_experiment"
         if not isinstance(request.context, str) or not isinstance(request.id, str | None):
             return "bad_label"
-        known = self.ids.get(request.id) if request.id is not None else None
+        known = self.ids.get(request.id, {}).get(experiment.name) if request.id is not None else None
         if known is not None:
-            same = known.experiment is experiment and known.context == request.context
-            return known.receipt if same else "id_taken"
+            return known.receipt if known.context == request.context else "id_taken"
         if experiment.paused:
             return "paused"
         named = experiment.arms if request.available is None else request.available
@@ -213,7 +212,7 @@ class Model:
         assert answer.arm in playable
         assert 0.0 < answer.propensity <= 1.0
         assert answer.propensity == 1.0 or len(playable) > 1
-        assert answer.id not in self.ids
+        assert answer.id == request.id or answer.id not in self.ids
         if request.context not in experiment.contexts:
             experiment.contexts.add(request.context)
             experiment.n_contexts += 1
@@ -222,14 +221,14 @@ class Model:
         n_arms = len(experiment.arms)
         decision = Decision(seq, experiment, request.context, receipt, n_arms, self.now, not request.deferred, seq)
         self.decisions.append(decision)
-        self.ids[receipt.id] = decision
+        self.ids.setdefault(receipt.id, {})[experiment.name] = decision
         return receipt
 
-    def find(self, request: Reward | Activate) -> Decision | None:
-        decision = self.ids.get(request.id)
-        if decision is None or request.experiment not in (None, decision.experiment.name):
-            return None
-        return decision
+    def find(self, request: Reward | Activate) -> Decision | str | None:
+        found = self.ids.get(request.id, {})
+        if request.experiment is None:
+            return next(iter(found.values()), None) if len(found) <= 1 else "ambiguous_id"
+        return found.get(request.experiment)
 
     def reward(self, request: Reward) -> Outcome | str:
         if not isinstance(request.id, str):
@@ -237,6 +236,8 @@ class Model:
         decision = self.find(request)
         if decision is None:
             return Outcome("unknown")
+        if isinstance(decision, str):
+            return decision
         experiment = decision.experiment
         if isinstance(request.reward, list) != experiment.full:
             return "bad_reward"
@@ -265,6 +266,8 @@ class Model:
         decision = self.find(request)
         if decision is None:
             return Outcome("unknown")
+        if isinstance(decision, str):
+            return decision
         if decision.active:
             return Outcome("repeated")
         if decision.source is not None:
@@ -318,7 +321,7 @@ class Model:
         for decision in self.decisions:
             if decision.experiment is experiment and decision.context == context:
                 decision.context = None
-                del self.ids[decision.receipt.id]
+                del self.ids[decision.receipt.id][experiment.name]
         self.change(experiment)
 
 
@@ -378,8 +381,8 @@ class EngineAndModel(RuleBasedStateMachine):
         if kind == "activate":
             return Activate(id, rest[1])
         value: Any = rest[1]
-        decision = self.model.ids.get(id)
-        if decision is not None and decision.experiment.full and rest[0] % 7:
+        decision = self.model.find(Activate(id, rest[2])) if isinstance(id, str) else None
+        if isinstance(decision, Decision) and decision.experiment.full and rest[0] % 7:
             value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
         return Reward(id, value, rest[2])
 

@@ -15,9 +15,10 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_policy
 from alphafair.engine.experiment import same_state
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.evaluation import LogFile, doctor
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 
@@ -102,10 +103,10 @@ def test_the_first_request_after_a_boundary_starts_a_period(engine: Engine, cloc
     assert total == pytest.approx(found.cumulative_rewards, rel=1e-12)
     assert (found.period, found.carry) == (7 * DAY, 0.25)
     assert found.period_ends == datetime.fromtimestamp(START + 14 * DAY, UTC)
-    state = engine._live.find("home").policy.snapshot()
+    state = live_state(engine, "home").find("home").policy.snapshot()
     again = replayed(engine, clock)
     assert again.experiment("home") == found
-    assert same_state(again._live.find("home").policy.snapshot(), state)
+    assert same_state(live_state(again, "home").find("home").policy.snapshot(), state)
     again.verify()
     again.close()
 
@@ -113,7 +114,7 @@ def test_the_first_request_after_a_boundary_starts_a_period(engine: Engine, cloc
 def test_missed_boundaries_are_one_event(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"], alpha=2.0, period="1d", carry=0.5)
     play(engine, 30)
-    alone = load_policy(engine._live.find("home").policy.snapshot())
+    alone = load_policy(live_state(engine, "home").find("home").policy.snapshot())
     clock.now += 3.5 * DAY
     play(engine, 1)
     assert boundaries(engine) == [(3, 0.125, 3.0)]
@@ -178,7 +179,7 @@ def test_a_rollback_applies_the_boundaries_since_again(engine: Engine, clock: Cl
     engine.create("home", arms=["ada", "ben", "cyd"], alpha=1.0, policy=policy, period="1d", carry=0.5)
     play(engine, 20)
     position = engine.position
-    alone = load_policy(engine._live.find("home").policy.snapshot())
+    alone = load_policy(live_state(engine, "home").find("home").policy.snapshot())
     for seed in (1, 2):
         clock.now += DAY
         play(engine, 10, seed=seed)
@@ -376,8 +377,8 @@ def test_verify_checks_the_books(engine: Engine, clock: Clock, name: str, by_han
     engine.verify()
     (_, second, _) = (change.position for change in engine.history("home") if change.kind == "new_period")
     if upgraded:
-        engine._live.find("home").code = "of an older version"
-        engine._live._record_upgrade()
+        live_state(engine).find("home").code = "of an older version"
+        live_state(engine).record_upgrade()
         engine.verify()
     if upgraded and (name.endswith("accounts") or (by_hand and name == "carry")):
         return  # what older code did to accounts cannot be repeated
@@ -456,9 +457,9 @@ def test_a_boundary_between_two_looks_at_the_clock_is_not_lost(engine: Engine, c
     """The calendar until the change is applied up to the moment of the change."""
     engine.create("home", arms=["ada", "ben"], period="1d")
     clock.now += DAY - 0.5
-    engine._live._clock = iter([int(clock.now * 1e9)] + [int((clock.now + 1) * 1e9)] * 99).__next__
+    live_state(engine)._clock = iter([int(clock.now * 1e9)] + [int((clock.now + 1) * 1e9)] * 99).__next__
     engine.set_period("home", None)
-    engine._live._clock = clock
+    live_state(engine)._clock = clock
     clock.now += 2
     (_, changed) = engine.history("home")
     assert (changed.kind, changed.at.timestamp()) == ("set_period", START + DAY - 0.5)

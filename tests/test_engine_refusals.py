@@ -17,6 +17,7 @@ from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, Re
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
+from tests.stores import live_state
 
 ARMS = ("ada", "ben")
 
@@ -112,7 +113,7 @@ def test_contexts_may_be_named_without_a_start(engine: Engine, tmp_path: Path) -
     for policy in ("alpha-fair-adaptive", "alpha-fair", "hedge"):
         settings = {"horizon": 100} if policy == "hedge" else {}
         engine.create(policy, arms=ARMS, policy=policy, contexts=names, **settings)  # type: ignore[arg-type]
-        assert engine._live.experiments[policy].policy.n_contexts == 40
+        assert live_state(engine, policy).experiments[policy].policy.n_contexts == 40
         assert engine.decide(policy, "v39").propensity == 0.5
         assert engine.experiment(policy).contexts == 40
     engine.verify()
@@ -219,7 +220,7 @@ def test_verify_finds_a_context_that_was_added_before_its_draw(
 def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine: Engine) -> None:
     engine.create("home", arms=ARMS)
     engine.decide("home", "first")
-    policy = engine._live.experiments["home"].policy
+    policy = live_state(engine, "home").experiments["home"].policy
 
     def grow(*_: Any, **__: Any) -> None:
         raise InvalidArgument("n_contexts", "at most 1", 2, "Use the context that there is.")

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
-from alphafair.engine import Decide, Unavailable, live, maintenance, store
+from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
 from alphafair.engine.experiment import same_state
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
+from tests.stores import live_state
 
 N_CONTEXTS, ARMS = 500, ["ada", "ben", "cyd"]
 CONTEXTS = [f"v{k}" for k in range(N_CONTEXTS)]
@@ -68,14 +69,14 @@ def rounds(engine: Engine, n: int, name: str = "large") -> None:
 
 def begin(engine: Engine) -> int:
     """Learn until a snapshot is begun; its position."""
-    while engine._live.snapshots._unfinished is None:
+    while live_state(engine).snapshots._unfinished is None:
         engine.decide("large", "v0")
     return engine.position
 
 
 def kept(engine: Engine, name: str = "large") -> list[int]:
     """The positions of the snapshots of an experiment, in order."""
-    key = engine._live.experiments[name].key
+    key = live_state(engine, name).experiments[name].key
     return [seq for (seq,) in engine._store.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
 
 
@@ -85,7 +86,7 @@ def pieces(engine: Engine) -> list[tuple[int, int]]:
 
 
 def test_no_commit_has_more_than_a_piece(engine: Engine) -> None:
-    size = len(engine._live.experiments["large"].policy.snapshot().to_bytes())
+    size = len(live_state(engine, "large").experiments["large"].policy.snapshot().to_bytes())
     assert size > 10 * PIECE
     ledger_of(engine).sizes.clear()
     rounds(engine, 60)
@@ -112,13 +113,13 @@ def test_no_step_copies_or_writes_twice(engine: Engine) -> None:
 
 
 def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path: Path) -> None:
-    begun, state = begin(engine), engine._live.experiments["large"].policy.snapshot()
-    tally = engine._live.experiments["large"].tally.to_json()
+    begun, state = begin(engine), live_state(engine, "large").experiments["large"].policy.snapshot()
+    tally = live_state(engine, "large").experiments["large"].tally.to_json()
     rounds(engine, 5)  # meanwhile it learns
     while not kept(engine):
         engine.maintain()
     assert kept(engine) == [begun]
-    key = engine._live.experiments["large"].key
+    key = live_state(engine, "large").experiments["large"].key
     ((counted,),) = engine._store.rows("select tally from snapshot where experiment = ?", (key,))
     assert same_state(State.from_bytes(engine._store.snapshot_state(key, begun)), state)
     assert counted == tally
@@ -128,8 +129,8 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
 def test_memory_is_allocated_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In short steps, while it learns on: the snapshot is of the moment of the copy."""
     monkeypatch.setattr(maintenance, "ALLOCATED", 5_000)
-    n_bytes, position = engine._live.experiments["large"].n_state_bytes, begin(engine)
-    rows = engine._live.snapshots._rows(engine._live.experiments["large"])
+    n_bytes, position = live_state(engine, "large").experiments["large"].n_state_bytes, begin(engine)
+    rows = live_state(engine).snapshots._rows(live_state(engine, "large").experiments["large"])
     assert [next(rows) for _ in range(n_bytes // 5_000)] == [None] * (n_bytes // 5_000)
     while not kept(engine):
         engine.decide("large", "v0")
@@ -155,8 +156,8 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
         rounds(engine, 15)
         while engine.maintain():
             pass
-    assert len(kept(engine)) == store.SNAPSHOTS_KEPT
-    key = engine._live.experiments["large"].key
+    assert len(kept(engine)) == ledger.SNAPSHOTS_KEPT
+    key = live_state(engine, "large").experiments["large"].key
     assert sorted(pieces(engine)) == [(key, seq) for seq in kept(engine)]
     assert max(sizes) < 2 * PIECE
     engine.verify()
@@ -164,12 +165,12 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
 
 def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: Path) -> None:
     rounds(engine, 13)  # one is begun
-    position, state = engine.position, engine._live.experiments["large"].policy.snapshot()
+    position, state = engine.position, live_state(engine, "large").experiments["large"].policy.snapshot()
     engine.close()
     with Engine.open(tmp_path / "shop.db") as again:
         assert kept(again)[-1] == position
         assert {seq for _, seq in pieces(again)} == {*kept(again)}
-        assert same_state(again._live.experiments["large"].policy.snapshot(), state)
+        assert same_state(live_state(again, "large").experiments["large"].policy.snapshot(), state)
         again.verify()
 
 
@@ -187,10 +188,10 @@ def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces:
         assert reader.verify() == engine.position
     with Engine.open(path, seed=2) as again:
         assert again.experiment("large") == engine.experiment("large")
-        again._live.experiments["large"].unsaved = 1  # so that one is taken at the very same position
-        again._live.take_snapshots(least=1)
+        live_state(again, "large").experiments["large"].unsaved = 1  # so that one is taken at the very same position
+        live_state(again).take_snapshots(least=1)
         assert kept(again) == [again.position]
-        assert pieces(again) == [(again._live.experiments["large"].key, again.position)]
+        assert pieces(again) == [(live_state(again, "large").experiments["large"].key, again.position)]
     with Engine.open(path) as again:
         assert again.experiment("large") == engine.experiment("large")
         again.verify()
@@ -199,14 +200,14 @@ def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces:
 def test_a_piece_that_is_lost_or_changed_is_noticed(engine: Engine, tmp_path: Path) -> None:
     """What is read has a checksum; then the log tells the same."""
     rounds(engine, 12)
-    state = engine._live.experiments["large"].policy.snapshot()
+    state = live_state(engine, "large").experiments["large"].policy.snapshot()
     engine.close()
     for damage in ("delete from snapshot_piece where number = 3", "update snapshot_piece set bytes = zeroblob(9)"):
         with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as file, file:
             assert file.execute(damage).rowcount > 0
         ledger = SqliteStore(tmp_path / "shop.db", read_only=True)
         reader = Engine(ledger)
-        assert same_state(reader._live.experiments["large"].policy.snapshot(), state)
+        assert same_state(live_state(reader, "large").experiments["large"].policy.snapshot(), state)
         reader.close()
 
 
@@ -226,7 +227,7 @@ def test_a_failed_snapshot_leaves_nothing_and_blocks_nothing(engine: Engine) -> 
 
 
 def test_a_state_with_nan_is_not_saved(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = engine._live.experiments["large"].policy
+    policy = live_state(engine, "large").experiments["large"].policy
     sound = policy.snapshot()
     arrays = {name: values * np.nan if values.ndim > 1 else values for name, values in sound.arrays.items()}
     broken = State(sound.policy, sound.version, sound.settings, sound.rng, arrays)

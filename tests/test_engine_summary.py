@@ -16,9 +16,10 @@ from alphafair import Engine
 from alphafair.engine import Activate, Decide, Mismatch, Reward, live, replay, summary
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.replay import Replay
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
 from tests.older import take_back
+from tests.stores import live_state
 
 START = 1_800_000_000  # seconds
 ARMS = ["ada", "ben", "cyd"]
@@ -187,7 +188,7 @@ def test_it_is_what_a_slow_count_of_the_log_says(path: Path, name: str) -> None:
 def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, clock: Clock, name: str) -> None:
     with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
         play(engine, clock, 60, 2)
-        live_summary = engine._live.experiments[name].summary.copy()
+        live_summary = live_state(engine).experiments[name].summary.copy()
         assert engine._store.rows("select count(*) from snapshot where summary is not null")[0][0] >= 5
         crashed = path.with_name("crashed.db")
         for suffix in ("", "-wal"):
@@ -206,7 +207,7 @@ def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch
         clock.seconds += 5.0
         engine.rollback("bandit", engine.position - 60)
         engine.decide("bandit", "visitor 1")
-        kept = engine._live.experiments["bandit"].summary.copy()
+        kept = live_state(engine).experiments["bandit"].summary.copy()
         assert "summary" not in engine.history("bandit")[-1].details
         crashed = path.with_name("crashed.db")
         for suffix in ("", "-wal"):
@@ -217,9 +218,8 @@ def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other code")
     with Engine(SqliteStore(crashed), seed=5, clock=clock) as engine:
         engine.decide("bandit", "visitor 1")
-        kept = engine._live.experiments["bandit"].summary.copy()
-        engine._closed = True  # no snapshot is saved
-        engine._store.close()
+        kept = live_state(engine).experiments["bandit"].summary.copy()
+        live_state(engine).is_stale = True  # so that no snapshot is saved
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
     with Engine(SqliteStore(crashed), seed=5, clock=clock) as engine:
         engine.verify()
@@ -239,14 +239,14 @@ def test_a_file_of_an_older_version_is_counted_once(path: Path, clock: Clock) ->
             old = json.loads(body)
             n = old.pop("summary")
             file.execute("update change set body = ?, state = ? where seq = ?", (json.dumps(old), state[:-n], seq))
-        take_back(file, 9)
+        take_back(file, 10)
     with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
-        for name, experiment in engine._live.experiments.items():
+        for name, experiment in live_state(engine).experiments.items():
             first, second = fields(experiment.summary), fields(expected[name].summary)
             for each in first:
                 if each != "fairness":
                     np.testing.assert_array_equal(first[each], second[each], err_msg=f"{name} {each}")
-        assert np.isnan(engine._live.experiments["bandit"].summary.fairness[:3]).all()
+        assert np.isnan(live_state(engine).experiments["bandit"].summary.fairness[:3]).all()
         engine.verify()
         play(engine, clock, 20, 3)
         engine.verify()
@@ -255,7 +255,7 @@ def test_a_file_of_an_older_version_is_counted_once(path: Path, clock: Clock) ->
 def test_verify_compares_it(path: Path, clock: Clock) -> None:
     with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
         engine.verify()
-        engine._live.experiments["bandit"].summary.contexts[0] += 1
+        live_state(engine).experiments["bandit"].summary.contexts[0] += 1
         with pytest.raises(Mismatch, match="bandit: its summary over time is not what the log leads to"):
             engine.verify()
 
@@ -291,7 +291,7 @@ def test_recent_counts_cover_the_last_seconds(clock: Clock, tmp_path: Path) -> N
         for _ in range(20):
             clock.seconds += 1.0
             engine.submit([Decide("home", "v")] * 5)
-        found = engine._live.experiments["home"].summary.copy().recent(clock() // 1000, 10.0)
+        found = live_state(engine).experiments["home"].summary.copy().recent(clock() // 1000, 10.0)
     assert found.decisions.sum() == 5 * 11  # the bucket that began ten seconds ago, and ten later ones
     assert found.seconds == pytest.approx(10.0)
 

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Mismatch, RequestError
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.service.keys import create as create_key
 from tests.older import take_back
+from tests.stores import live_state
 
 ARMS = ["ada", "ben"]
 
@@ -233,7 +234,7 @@ def test_an_unchanged_file_verifies(played: Path, tmp_path: Path) -> None:
 def test_memory_is_compared_with_the_rows(played: Path, tmp_path: Path) -> None:
     """As when a context was noted for a decision that was then refused."""
     with Engine.open(edited(played, tmp_path, "update decision set at = at")) as engine:
-        home = engine._live.experiments["home"]
+        home = live_state(engine, "home").experiments["home"]
         home.contexts["ghost"] = home.n_contexts
         with pytest.raises(Mismatch, match=r"home: 'ghost' is context 5 in memory, but has no row"):
             engine.verify()

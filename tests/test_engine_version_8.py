@@ -17,11 +17,13 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
+from alphafair.engine.ledger import split_state
 from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
-from alphafair.engine.store import SqliteStore, split_state
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
+from tests.stores import live_state
 
 DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
@@ -67,21 +69,21 @@ def test_the_fixture_is_of_version_8(path: Path) -> None:
 def test_a_version_8_file_opens_with_its_state(path: Path) -> None:
     with Engine.open(path) as engine:
         for name, said in SAID.items():
-            status, policy = engine.experiment(name), engine._live.experiments[name].policy
+            status, policy = engine.experiment(name), live_state(engine, name).experiments[name].policy
             assert status.unhealthy is None
             assert status.cumulative_rewards == said["cumulative_rewards"]
             assert status.accounts == said["accounts"]
             assert status.decisions == said["decisions"]
             assert status.groups == EXPECTED.get(name)
             assert [policy.probabilities(context).tolist() for context in range(3)] == said["probabilities"], name
-        assert engine._live.experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
+        assert live_state(engine, "fair-cb").experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
         history = engine.history("entitled")
         assert history[0].details["settings"]["groups"] == {
             "labels": ["ada", "ada", "ben"],
             "entitlements": [1.0, 2.0],
             "pull_floor": 0.05,
         }
-        assert (history[-1].kind, engine._live.experiments["entitled"].code) == ("upgrade", CODE)
+        assert (history[-1].kind, live_state(engine, "entitled").experiments["entitled"].code) == ("upgrade", CODE)
     snapshots = rows(path, "select state, summary from snapshot")
     assert snapshots
     assert {State.from_bytes(split_state(*snapshot)[0]).version for snapshot in snapshots} == {4}
@@ -151,7 +153,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
 
 
 def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"a file of version 10; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 11; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

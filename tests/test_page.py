@@ -16,11 +16,15 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.summary import SECOND, Summary
 from alphafair.service import calculations, keys, marks, page_handlers, watchers
 from alphafair.service.page_files import PageFiles
+from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
 from alphafair.service.sessions import COOKIE, LIFETIME, MOST, Sessions
 from tests.serving import ARMS, Running, error, running
+from tests.stores import live_state
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -130,7 +134,7 @@ def test_groups_have_shares_and_full_information_a_certificate(shop: Running) ->
     one, other = found["shares"]
     assert (one["label"], one["arms"], one["live"], other["live"]) == ("x", ["ada", "cyd"], True, False)
     assert (one["entitled"], other["entitled"]) == (1.0, 0.0)
-    policy = shop.engine._live.experiments["full"].policy
+    policy = live_state(shop.engine).experiments["full"].policy
     assert found["certificate"]["welfare_ratio"] == metrics.welfare_certificate(policy)
     assert found["certificate"]["regret"] == metrics.regret_certificate(policy)
     assert "No fixed policy" in found["certificate"]["sentence"]
@@ -156,7 +160,7 @@ def test_contexts_are_listed_by_their_decisions_and_searched(shop: Running) -> N
         ("rare", 1),
     ]
     assert (found["total"], found["arms"]) == (4, ARMS)
-    policy = shop.engine._live.experiments["home"].policy
+    policy = live_state(shop.engine).experiments["home"].policy
     expected = policy.probabilities(1, available=[True, False, True])
     assert found["items"][0]["probabilities"] == expected.tolist()
     assert found["items"][0]["probabilities"][1] == 0.0
@@ -215,8 +219,6 @@ def test_the_log_is_filtered_and_paged(shop: Running, monkeypatch: pytest.Monkey
 
 def test_every_state_of_a_decision_can_be_found(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
-    from alphafair.engine.store import SqliteStore
-
     engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=0, clock=lambda: int(now[0] * 1e9))
     with running(tmp_path / "shop.db", engine=engine) as shop:
         engine.create("home", arms=ARMS, reward_wait=60.0)
@@ -261,7 +263,7 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     play(shop.engine, "home", 20)
     shop.engine.set_alpha("home", 0.5)
     shop.engine.mask_arm("home", "cyd")
-    before = shop.engine._live.experiments["home"].policy.probabilities(0, available=[True, False, False])
+    before = live_state(shop.engine).experiments["home"].policy.probabilities(0, available=[True, False, False])
     receipt = shop.engine.decide("home", "visitor 0", available=["ada", "cyd"])
     shop.engine.set_alpha("home", 0.75)
     shop.engine.add_arm("home", "dan")
@@ -505,7 +507,7 @@ def test_a_stream_ends_with_its_key(locked: tuple[Running, dict[str, str]], monk
     with watching(shop, "/events", **headers) as answer:
         events = Events(answer)
         assert [item["name"] for item in events.next()["data"]["items"]] == ["home", "other"]
-        keys.revoke(shop.service.path, tokens["read"].split("_")[1])
+        keys.revoke(shop.service.address, tokens["read"].split("_")[1])
         while (event := events.next())["event"] != "closed":
             pass
         assert event["data"]["error"]["code"] == "unauthorized"
@@ -632,7 +634,7 @@ def test_a_session_ends_with_its_key(locked: tuple[Running, dict[str, str]]) -> 
     shop, tokens = locked
     with signed_in(shop, tokens["log"]) as (client, _):
         assert client.get("/index.json").status_code == 200
-        keys.revoke(shop.service.path, tokens["log"].split("_")[1])
+        keys.revoke(shop.service.address, tokens["log"].split("_")[1])
         wait_for(lambda: client.get("/index.json").status_code, lambda status: status == 401, 10.0)
 
 
@@ -752,8 +754,6 @@ def clock() -> Clock:
 
 @pytest.fixture
 def timed(tmp_path: Path, clock: Clock) -> Iterator[Running]:
-    from alphafair.engine.store import SqliteStore
-
     engine = Engine(SqliteStore(tmp_path / "timed.db"), seed=0, clock=clock)
     engine.create("home", arms=ARMS, reward_wait=1000.0)
     with running(tmp_path / "timed.db", engine=engine) as shop:
@@ -799,14 +799,14 @@ def test_rising_expiries_are_marked(timed: Running, clock: Clock) -> None:
 
 
 def test_a_failing_policy_and_a_slow_disk_are_marked(timed: Running) -> None:
-    experiment = timed.engine._live.experiments["home"]
+    experiment = live_state(timed.engine).experiments["home"]
     experiment.failed("drawing an arm", "ValueError: no")
     assert codes(timed)[0] == "unhealthy"
     timed.service.measures.commit_seconds = 2.0 * marks.SLOW_COMMIT
     found = get(timed, "/index.json")["marks"]
     assert "slow_disk" in [mark["code"] for mark in found]
     assert "node_behind" not in [mark["code"] for mark in found]
-    timed.engine._live.latest += 10**8
+    live_state(timed.engine).latest += 10**8
     assert "node_behind" in [mark["code"] for mark in get(timed, "/index.json")["marks"]]
 
 
@@ -819,9 +819,6 @@ def test_durations_are_in_their_largest_unit(seconds: float, text: str) -> None:
 
 
 def test_a_sparkline_ends_now() -> None:
-    from alphafair.engine.summary import SECOND, Summary
-    from alphafair.service.page_views import sparkline
-
     found = Summary(1_800_000_000 * SECOND, 2)
     for second in range(300):
         found.advance((1_800_000_000 + second) * SECOND)

@@ -17,7 +17,7 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.service import keys
 from alphafair.service.client import Client, ServiceError
 from alphafair.service.connections import MAX_HEADER_BYTES

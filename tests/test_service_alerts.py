@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alphafair.engine import Engine
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import ARMS, Running, running
 
 pytestmark = pytest.mark.compiled

@@ -26,6 +26,7 @@ from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running
+from tests.stores import live_state
 
 LOG = "/v1/experiments/home/log"
 N_DECISIONS = 60
@@ -262,8 +263,8 @@ def test_a_streamed_export_equals_the_engines_file(shop: Running, tmp_path: Path
 
 
 def test_a_failed_export_process_gives_its_reason(tmp_path: Path) -> None:
-    process = exports.Process(exports.ExportJob(str(tmp_path / "nowhere.db"), 1, False, 1, "csv"))
-    with pytest.raises(Unavailable, match="unable to open"):
+    process = exports.Process(exports.ExportJob(str(tmp_path / "nowhere.db"), "home", 1, False, 1, "csv"))
+    with pytest.raises(Unavailable, match="must be an existing file"):
         process.read()
     process.close()
     with pytest.raises(Unavailable, match="was ended"):
@@ -286,7 +287,7 @@ def test_pages_are_short_and_no_read_transaction_stays_open(tmp_path: Path, monk
         engine.create("home", arms=ARMS)
         fill(engine)
         sizes = []
-        for page in export.pages(engine._store, engine._live.experiments["home"], engine.position, "csv"):
+        for page in export.pages(engine._store, live_state(engine, "home").experiments["home"], engine.position, "csv"):
             sizes.append(len(page))
             engine.decide("home", "v0")
             assert engine._store.checkpoint(), "somebody reads"

@@ -17,8 +17,9 @@ import pytest
 
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.migrations import schema
-from alphafair.engine.store import SqliteStore
+from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import ARMS, Running, running, told
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 
@@ -170,7 +171,7 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as shop:
         books = Bookkeeper(shop, now)
         every_kind_of_event(books)
-        shop.engine._live.take_snapshots(1)
+        live_state(shop.engine).take_snapshots(1)
         books.decide("zeros", "after the snapshot")
     for how in ("from snapshots", "from the log", "from the version before"):
         with closing(sqlite3.connect(path)) as file, file:
@@ -247,7 +248,7 @@ def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
         books.decide("home", f"{k}")
     assert books.shop.post("/home/decisions?x", {"context": "v"}).status_code == 200  # not the short way
     books.shop.http.get("/v1/experiments/home/decisions")
-    with books.shop.engine._writer:  # the disk is slow
+    with books.shop.engine._engines()[0].lock:  # the disk is slow
         waiting = threading.Thread(target=books.reward, args=("home", "0", 1.0))
         waiting.start()
         time.sleep(0.3)

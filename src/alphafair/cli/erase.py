@@ -19,10 +19,12 @@ def command(
     """Remove a context's label permanently.
 
     The label and the ids of its decisions are removed from every table; the numbers stay, and the log still verifies.
-    Stop the service first, or send it DELETE /v1/experiments/NAME/contexts?label=LABEL. Backups are not changed.
+    Stop the service of a file first, or send it DELETE /v1/experiments/NAME/contexts?label=LABEL. Backups stay as
+    they are.
     """
     from alphafair.engine import Engine
+    from alphafair.engine.addresses import shown
 
     with Engine.open(file, create=False) as engine, engine.acting_as(actor()):
         engine.erase(experiment, context)
-    typer.echo(f"{file}: the label was removed from {experiment}")
+    typer.echo(f"{shown(file)}: the label was removed from {experiment}")

@@ -17,9 +17,7 @@ app = typer.Typer(
     help="Create, list, rotate and revoke keys of the service.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-ExistingDatabase = Annotated[
-    Path, typer.Option("--db", metavar="FILE", exists=True, dir_okay=False, help="The database file.")
-]
+ExistingDatabase = Annotated[str, typer.Option("--db", metavar="FILE|URL", help="The file or database.")]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")]
 USAGE = "Send it as `Authorization: Bearer KEY`. It is not shown again."
 
@@ -54,9 +52,10 @@ def create(
     A running service accepts it within a second.
     """
     from alphafair import validate
+    from alphafair.engine.addresses import is_url
     from alphafair.service import keys
 
-    existed = db.exists()
+    existed = is_url(db) or Path(db).exists()
     seconds = None if expires is None else validate.duration("--expires", expires)
     typer.echo(keys.create(db, role, name, experiments=experiment or None, expires_in=seconds, by=actor()))
     if not existed:
@@ -70,7 +69,7 @@ def show_list(db: ExistingDatabase) -> None:
     from alphafair.service import keys
 
     now = time.time_ns() // 1000
-    for key in keys.all_of(db):
+    for key in keys.all_of(_existing(db)):
         if key.revoked_at is not None:
             state = f"revoked {_moment(key.revoked_at)}"
         elif key.expires_at is None:
@@ -93,7 +92,7 @@ def rotate(
     from alphafair import validate
     from alphafair.service import keys
 
-    typer.echo(keys.rotate(db, id, grace=validate.duration("--grace", grace), by=actor()))
+    typer.echo(keys.rotate(_existing(db), id, grace=validate.duration("--grace", grace), by=actor()))
     typer.echo(USAGE, err=True)
 
 
@@ -102,7 +101,16 @@ def revoke(db: ExistingDatabase, id: KeyId) -> None:
     """Revoke a key. A running service rejects it within a second."""
     from alphafair.service import keys
 
-    keys.revoke(db, id, by=actor())
+    keys.revoke(_existing(db), id, by=actor())
+
+
+def _existing(db: str) -> str:
+    from alphafair.engine.addresses import is_url
+    from alphafair.errors import InvalidArgument
+
+    if not is_url(db) and not Path(db).is_file():
+        raise InvalidArgument("--db", "an existing file", db, "Check the path for a typo.")
+    return db
 
 
 def _moment(at: int) -> str:

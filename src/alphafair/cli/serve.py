@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 
 Database = Annotated[
-    Path, typer.Option("--db", metavar="FILE", help="The database, a SQLite file; created if it does not exist.")
+    str,
+    typer.Option(
+        "--db",
+        metavar="FILE|URL",
+        help="A SQLite file, created if it does not exist, or postgresql://USER@HOST/NAME.",
+    ),
 ]
 
 
@@ -70,7 +75,8 @@ def command(
         typer.Option("--idle-timeout", min=0.1, metavar="S", help="Seconds between an answer and the next request."),
     ] = 5.0,
     must_exist: Annotated[
-        bool, typer.Option("--must-exist", help="Fail if the file does not exist or is empty, instead of creating it.")
+        bool,
+        typer.Option("--must-exist", help="Fail if there is no database, or an empty one, instead of creating it."),
     ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request, not only errors and infrequent requests.")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
-from alphafair.engine.store import check_application
+from alphafair.engine.sqlite_store import check_application
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alphafair.engine.experiment import Experiment, checked_label, is_label
+from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
 from alphafair.engine.steps import Batch
-from alphafair.engine.store import Context, SqliteStore
 from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
@@ -46,13 +46,24 @@ class DecisionRecord:
     probabilities: bytes | None
     settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
     has_late_reward: bool = False
+    other: DecisionRecord | None = None  # a decision of another experiment that has the same id
+
+    def of(self, experiment: Experiment) -> DecisionRecord | None:
+        """Return the decision of an experiment with this id."""
+        record: DecisionRecord | None = self
+        while record is not None and record.experiment is not experiment:
+            record = record.other
+        return record
 
 
 class DecisionCache:
-    """Decisions by their id: the latest in memory, all others read from the store."""
+    """Decisions by their id: the latest in memory, all others read from the store.
 
-    def __init__(self, store: SqliteStore, experiments: Mapping[int, Experiment]) -> None:
-        self._store, self._experiments = store, experiments
+    An id may belong to decisions of several experiments. Then all of them are in memory, or none, linked by `other`.
+    """
+
+    def __init__(self, store: Ledger, experiments: Mapping[int, Experiment], position: Callable[[], int]) -> None:
+        self._store, self._experiments, self._position = store, experiments, position
         self.clear()
 
     def clear(self) -> None:
@@ -85,7 +96,9 @@ class DecisionCache:
         recent, older = self.recent, self._older
         wanted = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
         for found in self._store.find(wanted):
-            recent[found.id] = DecisionRecord(
+            if found.seq > self._position():  # of another process
+                raise Behind(f"{self._store.path}: decision {found.seq} has not been processed here.")
+            record = DecisionRecord(
                 found.seq,
                 self._experiments[found.experiment],
                 found.context,
@@ -97,7 +110,9 @@ class DecisionCache:
                 found.probabilities,
                 (found.reward, found.source, found.rewards) if found.is_settled else None,
                 bool(found.has_late_reward),
+                recent.get(found.id),
             )
+            recent[found.id] = record
         self.absent.update(id for id in wanted if id not in recent)
 
 
@@ -115,12 +130,16 @@ class IdGenerator:
         self._ready: list[str] = []
 
     def next(self) -> str:
-        if not self._ready:
+        try:
+            return self._ready.pop()
+        except IndexError:  # several threads may come here; each makes a block
             moment = time.time_ns() >> 20 if self._blocks is None else next(self._blocks)  # about a millisecond
             stamp = f"{moment % 256**STAMP:0{2 * STAMP}x}"
             digits = self._bytes(SIZE * BLOCK).hex(" ", SIZE)
-            self._ready = (stamp + digits.replace(" ", f" {stamp}")).split(" ")
-        return self._ready.pop()
+            made = (stamp + digits.replace(" ", f" {stamp}")).split(" ")
+            last = made.pop()
+            self._ready = made
+            return last
 
 
 class RequestHandler:
@@ -130,10 +149,8 @@ class RequestHandler:
     decision is added to memory or to the batch.
     """
 
-    def __init__(self, live: LiveState, seed: int | None = None) -> None:
-        self._live = live
-        self._random = random.Random(secrets.randbits(128) if seed is None else seed)  # noqa: S311 - draws arms, no secrets
-        self.ids = IdGenerator(seed)
+    def __init__(self, live: LiveState, chance: random.Random, ids: IdGenerator) -> None:
+        self._live, self._random, self.ids = live, chance, ids
         self._handlers: dict[type, Callable[[Any, Batch], Receipt | Outcome]] = {
             Decide: self.decide,
             Reward: self.reward,
@@ -162,14 +179,16 @@ class RequestHandler:
             experiment = live.find(name)
         if type(label) is not str:
             label = checked_label("context", label)
+        others = None
         if id is not None:
             if type(id) is not str or id not in live.decisions.absent:  # otherwise it has been checked
                 id = checked_label("id", id)
-            record = live.decisions.find(id)
+            others = live.decisions.find(id)
+            record = None if others is None else others.of(experiment)
             if record is not None:
-                if record.experiment is not experiment or record.label != label:
-                    repair = "Use a new id; to repeat a request, repeat its experiment and context."
-                    raise RequestError("id_taken", "id", "one that no other decision has", id, repair)
+                if record.label != label:
+                    repair = "Use a new id; to repeat a request, repeat its context."
+                    raise RequestError("id_taken", "id", f"one that no other decision of {name} has", id, repair)
                 return Receipt(id, experiment.arms[record.arm], record.propensity, label)
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
@@ -188,11 +207,11 @@ class RequestHandler:
         key, tie = experiment.key, checksum(experiment.key, number, label, id)
         # nothing is refused from here on
         if is_new:
-            experiment.add_context(label, number, policy)
-            batch.add(Context(key, number, label))
+            batch.add_context(experiment, number, label, policy)
         batch.last = seq = batch.last + 1
         at, version = batch.at, experiment.version
         record = DecisionRecord(seq, experiment, number, label, arm, propensity, not deferred, at, distribution, None)
+        record.other = others
         later = 1 if deferred else 0
         row = (seq, id, key, number, arm, propensity, batch.start, version, later, among, distribution, at, tie)
         batch.decide(row, record)
@@ -242,19 +261,25 @@ class RequestHandler:
         return Outcome("activated")
 
     def _find(self, id: Any, name: Any) -> DecisionRecord | None:
-        """Return a decision of any experiment, or of the one that is named."""
+        """Return the decision with an id, of the experiment that is named, or of the only one that has it."""
         record = self._live.decisions.find(id)
-        if record is None or name is None:
+        if record is None:
+            return None
+        if name is None:
+            if record.other is not None:
+                raise id_in_several(id)
             return record
-        return record if isinstance(name, str) and record.experiment.name == name else None
+        experiment = self._live.experiments.get(name) if isinstance(name, str) else None
+        return None if experiment is None else record.of(experiment)
 
     def settle_overdue(self, batch: Batch) -> int:
         """Settle some overdue decisions; return how many. The rest are answered as expired until later batches."""
         n_settled, live = 0, self._live
         for found in live.deadlines.overdue(live.position, batch.at, PAGE):
-            record = live.decisions.cached(found.id)
+            experiment, active = live.by_key[found.experiment], bool(found.is_active)
+            cached = live.decisions.cached(found.id)
+            record = None if cached is None else cached.of(experiment)
             if record is None:
-                experiment, active = live.by_key[found.experiment], bool(found.is_active)
                 arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity, active)
                 record = DecisionRecord(*arguments, found.waits_since, found.probabilities, None)
             _settle_overdue(record, batch)
@@ -274,6 +299,17 @@ def _settle_overdue(record: DecisionRecord, batch: Batch) -> None:
     else:
         n_arms = len(record.probabilities) // 8
         batch.settle(record, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
+
+
+def random_source(seed: int | None) -> random.Random:
+    """Return what arms are drawn with; repeatable with a `seed`."""
+    return random.Random(secrets.randbits(128) if seed is None else seed)  # noqa: S311 - draws arms, no secrets
+
+
+def id_in_several(id: Any) -> RequestError:
+    """Return the error for an id that says too little."""
+    repair = "Several experiments have a decision with this id: pass the name of one."
+    return RequestError("ambiguous_id", "experiment", f"passed with the id {id}", None, repair)
 
 
 def _closed(source: str) -> Outcome:

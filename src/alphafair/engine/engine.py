@@ -1,4 +1,4 @@
-"""The engine: experiments in one file, whose decisions and rewards are durable."""
+"""The engine: experiments in a file or a database, whose decisions and rewards are durable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
 from alphafair import validate
 from alphafair.engine import reports
+from alphafair.engine.addresses import open_store
 from alphafair.engine.backup import copy_database
-from alphafair.engine.decisions import RequestHandler
+from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
     CODE,
     DEFAULT_CARRY,
@@ -33,26 +34,14 @@ from alphafair.engine.experiment import (
     checked_start,
     state_bytes,
 )
-from alphafair.engine.files import DatabaseFiles
-from alphafair.engine.live import LiveState
+from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
+from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
+from alphafair.engine.live import LiveState, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
-from alphafair.engine.requests import (
-    Activate,
-    ChangeRecord,
-    Decide,
-    Outcome,
-    Queue,
-    Receipt,
-    Request,
-    Reward,
-    Status,
-    Ticket,
-    Value,
-)
+from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
 from alphafair.engine.steps import Batch
-from alphafair.engine.store import Change, Context, SqliteStore, Statement
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
@@ -63,14 +52,15 @@ if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
-MOST_REQUESTS = 5_000  # in one transaction
 NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
+Result = TypeVar("Result")
 
 
 class Engine:
-    """Experiments in one file. Many threads may call one engine; one process at a time may write to a file.
+    """Experiments in a file or a database. Many threads may call one engine.
 
-    Contexts and arms are your own strings; contexts are added when they are first used. Every answer is on the disk.
+    One process at a time may write to a file; any number may write to a database. Contexts and arms are your own
+    strings; contexts are added when they are first used. Every answer is on the disk.
 
     >>> import os, tempfile
     >>> from alphafair import Engine
@@ -91,73 +81,91 @@ class Engine:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         seed: int | None = None,
         clock: Callable[[], int] = time.time_ns,
         max_contexts: int | None = None,
     ) -> None:
         self._store = store
-        self._writer = threading.RLock()
-        self._waiting = Queue()
         self._closed = False
+        self._opening = threading.Lock()  # held while the list of ledgers changes
+        self._ledgers: dict[str, LedgerEngine] = {}  # of a database: by the name of its experiment
+        self._delays: list[float] | None = None
+        self._arguments: dict[str, Any] = {"clock": clock, "max_contexts": max_contexts}
+        self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
+        self._only: LedgerEngine | None = None  # of a file
         try:
-            self._live = LiveState(store, clock, max_contexts)
+            if hasattr(store, "positions"):
+                self._shared = cast(SharedStore, store)
+                if not store.read_only:
+                    self._shared.announce(CODE)
+                self._find_ledgers()
+            else:
+                self._only = LedgerEngine(cast(Ledger, store), **self._arguments)
             self._erasures = Erasures(store)
         except BaseException:
             store.close()
             raise
-        self._handler = RequestHandler(self._live, seed)
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        address: str | os.PathLike[str],
         *,
         read_only: bool = False,
         create: bool = True,
         seed: int | None = None,
         max_contexts: int | None = None,
     ) -> Self:
-        """Open a file, and create a missing or empty one if `create` is true; `read_only` works beside a writer.
+        """Open a file, or a database at an address such as `postgresql://user@host/name`.
 
-        A `seed` makes draws repeatable, for tests. An experiment accepts `max_contexts` contexts and refuses more; by
-        default as many as fit into its equal share of half of the memory.
+        A missing or empty one is created if `create` is true; `read_only` works beside a writer. A `seed` makes draws
+        repeatable, for tests. An experiment accepts `max_contexts` contexts and refuses more; by default as many as fit
+        into its equal share of half of the memory.
         """
         if max_contexts is not None:
             max_contexts = validate.integer("max_contexts", max_contexts, low=1)
-        if (read_only or not create) and DatabaseFiles(path).is_empty:
-            allowed = "a file that alphafair made, not an empty one" if Path(path).exists() else "an existing file"
-            raise InvalidArgument("path", allowed, str(path), "Check the path for a typo.")
-        return cls(SqliteStore(path, read_only=read_only), seed, max_contexts=max_contexts)
+        store = open_store(address, read_only=read_only, create=create)
+        return cls(store, seed, max_contexts=max_contexts)
 
     @property
     def position(self) -> int:
-        """The position of the last event."""
-        return self._live.position
+        """The number of events; in a file it is the position of the last one.
+
+        In a database every experiment has positions of its own: see `Status.position`.
+        """
+        return sum(each.live.position for each in self._engines())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write, too, and every experiment is written on its own."""
+        return self._only is None
 
     @property
     def readable_by_others(self) -> bool:
         """Whether other users of this machine can open the file."""
-        return self._store.files.readable_by_others
+        return self._store.readable_by_others
 
     @property
     def was_empty(self) -> bool:
-        """Whether the file did not exist, or had no bytes, before this engine opened it."""
+        """Whether the file or database did not exist, or was empty, before this engine opened it."""
         return self._store.was_empty
 
     @property
     def last_commit_seconds(self) -> float:
-        """How long the last commit took."""
-        return self._live.last_commit_seconds
+        """How long the last commit took; of several experiments, the slowest."""
+        return max((each.live.last_commit_seconds for each in self._engines()), default=0.0)
 
     @property
     def delays(self) -> list[float] | None:
         """Set a list to collect the seconds from decisions to rewards in it."""
-        return self._live.delays
+        return self._delays
 
     @delays.setter
     def delays(self, delays: list[float] | None) -> None:
-        self._live.delays = delays
+        self._delays = delays
+        for each in self._engines():
+            each.live.delays = delays
 
     def __enter__(self) -> Self:
         return self
@@ -167,58 +175,62 @@ class Engine:
 
     def close(self) -> None:
         """Answer waiting requests, save snapshots so that opening is quick, and close the file."""
-        with self._writer:
+        with contextlib.ExitStack() as stack:
             if self._closed:
                 return
-            try:
-                if not self._store.read_only:
-                    while self._waiting:
-                        self._serve()
-                    if not self._live.is_stale and self._live.problem is None:
-                        with contextlib.suppress(Unavailable):  # the log is enough to open it again
-                            self._live.take_snapshots(least=1)
-            finally:
-                self._closed = True
-                self._store.close()
+            stack.callback(self._store.close)
+            stack.callback(setattr, self, "_closed", True)
+            for each in self._engines():
+                stack.callback(each.close)
 
-    # turns
+    # ledgers: one in a file, one per experiment in a database
+
+    def _engines(self) -> list[LedgerEngine]:
+        return list(self._ledgers.values()) if self._only is None else [self._only]
+
+    def _find_ledgers(self) -> None:
+        """Open the ledgers of experiments that other processes have created."""
+        with self._opening:
+            for name, (key, _) in self._shared.positions().items():
+                if name not in self._ledgers:
+                    self._ledgers[name] = self._opened(self._shared.ledger(name, key))
+
+    def _opened(self, ledger: Ledger) -> LedgerEngine:
+        opened = LedgerEngine(ledger, **self._arguments, n_experiments=lambda: len(self._ledgers))
+        opened.live.delays = self._delays
+        return opened
+
+    def _of(self, name: Any) -> LedgerEngine:
+        """Return the ledger of an experiment; refused if there is none."""
+        self._check_open()
+        if self._only is not None:
+            return self._only
+        if not isinstance(name, str):
+            raise unknown_experiment(name, self._ledgers)
+        if name not in self._ledgers:
+            self._find_ledgers()
+        if name not in self._ledgers:
+            raise unknown_experiment(name, self._ledgers)
+        return self._ledgers[name]
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Keep writers out, with a state in memory that is the one on the disk."""
-        with self._writer:
-            self._check_open()
-            self._live.refresh()
-            yield
+    def _reading(self, name: str) -> Iterator[tuple[LiveState, Experiment]]:
+        """Find an experiment, and keep writers out."""
+        with self._of(name).reading() as live:
+            yield live, live.find(name)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Batch]:
-        """Take the writer's turn, after all waiting requests are answered; with an empty batch.
+    def _writing(self, name: str, work: Callable[[LiveState, Experiment, Batch], Result]) -> Result:
+        """Change an experiment in the writer's turn, with an empty batch; `work` may be called several times.
 
         No boundary of a period lies before the moment of the batch.
         """
         self._check_writable()
-        with self._reading():
-            while self._waiting:
-                self._serve()
-            begun, unavailable = False, None
-            try:
-                self._live.recover()
-                begun = True
-                yield self._live.begin_periods()
-            except InvalidArgument:
-                raise
-            except MemoryError as problem:
-                unavailable = self._live.fail(problem, begun)
-            except BaseException as problem:
-                self._live.fail(problem, begun)
-                raise
-            if unavailable is not None:
-                raise unavailable
+        ledger = self._of(name)
+        return ledger.write(lambda batch: work(ledger.live, ledger.live.find(name), batch))
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RequestError("closed", "engine", "open", "closed", "Open it again with Engine.open.")
+            raise closed()
 
     def _check_writable(self) -> None:
         if self._store.read_only:
@@ -235,19 +247,25 @@ class Engine:
         available: Sequence[str] | None = None,
         deferred: bool = False,
     ) -> Receipt:
-        """Draw an arm for a context. Repeating an `id` returns the same arm and propensity.
+        """Draw an arm for a context. Repeating an `id` in an experiment returns the same arm and propensity.
 
         `available` lists the arms that can be played this time; a `deferred` decision counts once it is activated.
         """
         return self._submit_one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
 
-    def reward(self, id: str, reward: Value) -> Outcome:
-        """Report the reward of a decision: applied, repeated, conflict, unknown, expired or rolled_back."""
-        return self._submit_one(Reward(id, reward))  # type: ignore[return-value]
+    def reward(self, id: str, reward: Value, experiment: str | None = None) -> Outcome:
+        """Report the reward of a decision: applied, repeated, conflict, unknown, expired or rolled_back.
 
-    def activate(self, id: str) -> Outcome:
-        """Report that a deferred decision was carried out: activated, repeated, unknown, expired or rolled_back."""
-        return self._submit_one(Activate(id))  # type: ignore[return-value]
+        Pass the `experiment` where several have a decision with this id.
+        """
+        return self._submit_one(Reward(id, reward, experiment))  # type: ignore[return-value]
+
+    def activate(self, id: str, experiment: str | None = None) -> Outcome:
+        """Report that a deferred decision was carried out: activated, repeated, unknown, expired or rolled_back.
+
+        Pass the `experiment` where several have a decision with this id.
+        """
+        return self._submit_one(Activate(id, experiment))  # type: ignore[return-value]
 
     def _submit_one(self, request: Request) -> Receipt | Outcome:
         (answer,) = self.submit([request])
@@ -256,55 +274,52 @@ class Engine:
         return answer
 
     def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | RequestError]:
-        """Answer all requests in one transaction, once they are on the disk; a refusal is an answer too."""
+        """Answer all requests once they are on the disk, in one transaction; a refusal is an answer too.
+
+        In a database, where experiments are written side by side, each experiment has a transaction of its own.
+        """
         self._check_writable()
-        ticket = Ticket(requests)
-        self._waiting.wait(ticket, self._lead)
-        if ticket.problem is not None:
-            raise ticket.problem
-        return ticket.answers or []
+        return self._route(requests) if self._only is None else self._only.submit(requests)
 
-    def _lead(self, ticket: Ticket) -> None:
-        with self._writer:
-            while not ticket.served:
-                self._serve()
-
-    def _serve(self) -> None:
-        """Answer all waiting tickets in one commit."""
-        tickets = self._waiting.take(MOST_REQUESTS)
-        try:
-            answers = self._answer(tickets)
-        except BaseException as problem:
-            answer = self._live.fail(problem, begun=False)
-            for ticket in tickets:
-                ticket.problem = answer
-                ticket.woken.set()
-            if not isinstance(problem, Exception):
-                raise
-            return
-        for ticket, own in zip(tickets, answers, strict=True):
-            ticket.answers = own
-            ticket.woken.set()
-        with contextlib.suppress(Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
-            self._live.take_snapshots()
-
-    def _answer(self, tickets: Sequence[Ticket]) -> list[list[Receipt | Outcome | RequestError]]:
-        """Return the answers to all tickets, once they are on the disk."""
+    def _route(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer the requests of every experiment by its ledger."""
         self._check_open()
-        live = self._live
-        live.recover()
-        try:
-            ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
-            live.decisions.begin_batch([id for id in ids if id is not None])
-            batch = live.begin_periods()
-            self._handler.settle_overdue(batch)
-            answers = [self._handler.answer(ticket.requests, batch) for ticket in tickets]
-            if batch.last > batch.start:
-                live.commit(batch)
-        except BaseException:
-            live.is_stale = True
-            raise
+        answers: list[Any] = [None] * len(requests)
+        parts: dict[LedgerEngine, list[int]] = {}
+        nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
+        owners = self._owners(nameless) if nameless else {}
+        for k, request in enumerate(requests):
+            try:
+                if type(request) not in (Decide, Reward, Activate):
+                    refused = "a Decide, Reward or Activate"
+                    raise RequestError("bad_request", "request", refused, request, "Pass one of those.")
+                name: Any = request.experiment
+                if name is None and not isinstance(request, Decide):
+                    if not isinstance(request.id, str):
+                        raise RequestError("bad_request", "id", "the id of a decision", request.id, "Pass receipt.id.")
+                    found = owners.get(request.id, [])
+                    if len(found) > 1:
+                        raise id_in_several(request.id)
+                    if not found:
+                        answers[k] = Outcome("unknown")
+                        continue
+                    (name,) = found
+                parts.setdefault(self._of(name), []).append(k)
+            except RequestError as refused_request:
+                unknown = refused_request.code == "unknown_experiment" and not isinstance(request, Decide)
+                answers[k] = Outcome("unknown") if unknown else refused_request
+        for ledger, numbers in parts.items():
+            for k, answer in zip(numbers, ledger.submit([requests[k] for k in numbers]), strict=True):
+                answers[k] = answer
         return answers
+
+    def _owners(self, ids: Sequence[Any]) -> dict[str, list[str]]:
+        """Return the names of the experiments that have decisions with these ids."""
+        found = self._shared.owners([id for id in ids if isinstance(id, str)])
+        if found:
+            self._find_ledgers()
+        names = {each.ledger.key: name for name, each in self._ledgers.items()}
+        return {id: [names[key] for key in keys] for id, keys in found.items()}
 
     # waiting times
 
@@ -314,31 +329,24 @@ class Engine:
         Any request settles some, too, and a reward that arrives after the waiting time is late whether or not its
         decision has been settled by then.
         """
-        n_settled, now = 0, self._live.now()
-        while True:
-            with self._writing():
-                n_settled += self._expire_page()
-                if not self._live.deadlines.is_behind(now):
-                    return n_settled
+        self._check_writable()
+        self._check_open()
+        return sum(each.expire() for each in self._engines())
 
     def maintain(self) -> bool:
         """Do one short piece of background work and return whether there is more. Call it now and then.
 
-        Settles overdue decisions, rewrites a file after erasures, and writes snapshots.
+        Settles overdue decisions, rewrites a file after erasures, and writes snapshots. Of a database it also takes in
+        what other processes have written.
         """
-        with self._writing():
-            self._erasures.clean(again=True)
-            self._expire_page()
-            with contextlib.suppress(Unavailable):
-                self._live.take_snapshots()
-            return self._live.deadlines.is_behind(self._live.now()) or self._live.snapshots.is_busy
-
-    def _expire_page(self) -> int:
-        batch = self._live.batch()
-        n_settled = self._handler.settle_overdue(batch)
-        if n_settled:
-            self._live.commit(batch)
-        return n_settled
+        self._check_writable()
+        self._check_open()
+        if self._only is not None:
+            return self._only.maintain(lambda: self._erasures.clean(again=True))
+        self._shared.announce(CODE)
+        self._find_ledgers()
+        more = [each.maintain() for each in self._engines()]
+        return any(more)
 
     # experiments
 
@@ -407,33 +415,54 @@ class Engine:
             "n_contexts": len(named),
             **periods,
         }
-        with self._writing():
-            if name in self._live.experiments:
-                raise RequestError("experiment_exists", "name", "new", name, "Choose another, or use the existing one.")
-            batch = self._live.batch()
+        state = None if start is None else start.to_bytes()
+        self._check_writable()
+        self._check_open()
+        ledger = self._only
+        if ledger is None:
+            self._find_ledgers()
+            self._check_new(name, self._ledgers)
+            ledger = self._opened(self._shared.ledger(name))
+        live, key = ledger.live, ledger.ledger.key
+
+        def work(batch: Batch) -> None:
+            self._check_new(name, live.experiments)
             seq = batch.next()
-            state = None if start is None else start.to_bytes()
-            created = Change(seq, seq, "create", json.dumps(body), state, batch.at, self._actor.get())
+            created = Change(
+                seq, seq if key is None else key, "create", json.dumps(body), state, batch.at, self._actor.get()
+            )
             experiment = Experiment(created)
             experiment.policy = experiment.first_policy()
-            self._live.check_contexts(experiment, len(named))
+            live.check_contexts(experiment, len(named))
             batch.change(experiment, created)
             for number, label in enumerate(named):
-                batch.add(Context(seq, number, label))
-            self._live.commit(batch)
+                batch.add(Context(experiment.key, number, label))
+            live.commit(batch)
             experiment.contexts = {label: number for number, label in enumerate(named)}
-            self._live.add(experiment)
+            live.add(experiment)
+
+        ledger.write(work)
+        if self._only is None:
+            with self._opening:
+                self._ledgers.setdefault(name, ledger)
+
+    def _check_new(self, name: str, known: Mapping[str, Any]) -> None:
+        if name in known:
+            raise RequestError("experiment_exists", "name", "new", name, "Choose another, or use the existing one.")
 
     def experiments(self) -> list[str]:
         """Return the names of all experiments, in the order of their creation."""
-        with self._reading():
-            return list(self._live.experiments)
+        self._check_open()
+        if self._only is None:
+            self._find_ledgers()
+            return sorted(self._ledgers, key=lambda name: self._ledgers[name].ledger.key or 0)
+        with self._only.reading() as live:
+            return list(live.experiments)
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
-        with self._reading():
-            experiment = self._live.find(name)
-            return experiment.status(self._live.max_contexts_of(experiment))
+        with self._reading(name) as (live, experiment):
+            return experiment.status(live.max_contexts_of(experiment), live.position)
 
     def add_arm(
         self,
@@ -448,46 +477,44 @@ class Engine:
 
         Where arms have groups, pass its `group`; an `entitlement` is that of a new group.
         """
-        with self._writing():
-            experiment = self._live.find(name)
-            self._change(experiment, "add_arm", experiment.checked_arrival(arm, account, group, entitlement))
+        self._change(name, "add_arm", lambda found, now: found.checked_arrival(arm, account, group, entitlement))
 
     def retire_arm(self, name: str, arm: str) -> None:
         """Never draw an arm again; its late rewards still count."""
-        with self._writing():
-            experiment = self._live.find(name)
+
+        def retired(experiment: Experiment, now: int) -> dict[str, Any] | None:
             number = experiment.number_of(arm)
-            if number not in experiment.retired and len(experiment.live_arms) > 1:
-                self._change(experiment, "retire_arm", {"arm": number})
-            elif number not in experiment.retired:
+            if number in experiment.retired:
+                return None
+            if len(experiment.live_arms) == 1:
                 raise RequestError("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
+            return {"arm": number}
+
+        self._change(name, "retire_arm", retired)
 
     def mask_arm(self, name: str, arm: str) -> None:
         """Do not draw an arm until it is unmasked: out of stock, for example."""
-        with self._writing():
-            experiment = self._live.find(name)
-            self._change(experiment, "mask_arm", {"arm": experiment.number_of(arm)})
+        self._change(name, "mask_arm", lambda found, now: {"arm": found.number_of(arm)})
 
     def unmask_arm(self, name: str, arm: str) -> None:
         """Draw a masked arm again."""
-        with self._writing():
-            experiment = self._live.find(name)
-            self._change(experiment, "unmask_arm", {"arm": experiment.number_of(arm)})
+        self._change(name, "unmask_arm", lambda found, now: {"arm": found.number_of(arm)})
 
     def set_alpha(self, name: str, alpha: float) -> None:
         """Use another alpha from now on, from 0 to inf; accounts and what was learned about rewards stay."""
-        with self._writing():
-            self._change(self._live.find(name), "set_alpha", {"alpha": json_alpha(validate.alpha(alpha))})
+        self._change(name, "set_alpha", lambda found, now: {"alpha": json_alpha(validate.alpha(alpha))})
 
     def new_period(self, name: str, carry: float | None = None) -> None:
         """Start a period now: every account R becomes 1 + carry (R - 1); by default with the experiment's `carry`.
 
         What was learned about rewards stays. Periods that end by the calendar still end when they would have.
         """
-        with self._writing() as batch:
-            experiment = self._live.find(name)
+
+        def begun(experiment: Experiment, now: int) -> dict[str, Any]:
             part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
-            self._change(experiment, "new_period", experiment.period_change(batch.at, part), batch=batch)
+            return experiment.period_change(now, part)
+
+        self._change(name, "new_period", begun)
 
     def set_period(
         self,
@@ -503,32 +530,36 @@ class Engine:
         whole periods; by default the calendar stays if the length of a period does, and starts now otherwise. `carry`
         stays unless it is passed.
         """
-        with self._writing() as batch:
-            experiment = self._live.find(name)
-            body = experiment.period_setting(batch.at, period, period_start, carry)
-            self._change(experiment, "set_period", body, batch=batch)
-            self._live.find_periodic()
+        self._change(name, "set_period", lambda found, now: found.period_setting(now, period, period_start, carry))
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
-        with self._writing():
-            self._change(self._live.find(name), "pause", {})
+        self._change(name, "pause", lambda found, now: {})
 
     def resume(self, name: str) -> None:
         """Accept decisions again."""
-        with self._writing():
-            self._change(self._live.find(name), "resume", {})
+        self._change(name, "resume", lambda found, now: {})
 
-    def _change(
+    def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
+        """Make a change whose body follows from the experiment and the time; none where it is None."""
+
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+            fields = body(experiment, batch.at)
+            if fields is not None:
+                self._commit_change(live, experiment, batch, kind, fields)
+
+        self._writing(name, work)
+
+    def _commit_change(
         self,
+        live: LiveState,
         experiment: Experiment,
+        batch: Batch,
         kind: str,
         body: dict[str, Any],
         statements: Sequence[Statement] = (),
-        batch: Batch | None = None,
     ) -> None:
         """Try a change on a copy of the policy, write it, and continue with the copy."""
-        batch = self._live.batch() if batch is None else batch
         change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
         policy = None
         if kind in POLICY_CHANGES:
@@ -537,63 +568,72 @@ class Engine:
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
         batch.change(experiment, change)
-        self._live.commit(batch, statements)
+        live.commit(batch, statements)
         experiment.apply(change, policy)
+        live.find_periodic()
 
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
 
         Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
-        with self._writing():
-            experiment = self._live.find(name)
-            position = validate.integer("position", position, low=experiment.key, high=self.position)
-            position = rollback_position(experiment, position)
-            policy = policy_at(self._store, experiment, position)
-            still_open = self._store.open_after(experiment.key, position)
-            batch = self._live.batch()
+
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+            ledger, low = live.store, experiment.changes[0].seq
+            target = validate.integer("position", position, low=low, high=live.position)
+            target = rollback_position(experiment, target)
+            policy = policy_at(ledger, experiment, target)
+            still_open = ledger.open_after(experiment.key, target)
             seq = batch.next()
-            with _as_policy_failure(experiment, f"rolling back to position {position}"):
-                policy = rolled_back(self._store, experiment, policy, position, seq)
+            with _as_policy_failure(experiment, f"rolling back to position {target}"):
+                policy = rolled_back(ledger, experiment, policy, target, seq)
                 state = state_bytes(policy)
             summary = experiment.summary_at(batch.at)
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
-            body = json.dumps({"position": position, **counts})
+            body = json.dumps({"position": target, **counts})
             change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
             batch.change(experiment, change)
             for id in still_open:
-                record = self._live.decisions.find(id)
-                if record is not None:
-                    batch.settle(record, None, "rollback")
-            self._live.commit(batch)
+                record = live.decisions.find(id)
+                mine = None if record is None else record.of(experiment)
+                if mine is not None:
+                    batch.settle(mine, None, "rollback")
+            live.commit(batch)
             experiment.note(change)
             experiment.policy = policy
+
+        self._writing(name, work)
 
     def erase(self, name: str, context: str) -> None:
         """Remove a context's label, and the ids of its decisions, from the file permanently; the numbers stay.
 
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
-        with self._writing():
-            experiment = self._live.find(name)
+
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = self._store.erasure(experiment.key, number, self._handler.ids.next)
-            self._change(experiment, "erase", {"context": number}, statements)
+            statements = live.store.erasure(experiment.key, number, self._arguments["ids"].next)
+            self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
             del experiment.contexts[context]
-            self._live.decisions.clear()
+            live.decisions.clear()
             self._erasures.clean()
+
+        self._writing(name, work)
 
     @property
     def erasures_pending(self) -> int:
         """Erasures of which bytes may be left in unused parts of the file.
 
         They are removed when no other process reads the file, or, if it has over 32 MiB, when it is next opened for
-        writing.
+        writing. A database removes them on its own, by vacuuming; they are not counted.
         """
-        with self._reading():
+        self._check_open()
+        if self._only is None:
+            return self._store.n_erasures
+        with self._only.reading():
             return self._store.n_erasures
 
     @contextlib.contextmanager
@@ -607,30 +647,27 @@ class Engine:
 
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
-        with self._reading():
-            return _history(self._live.find(name))
+        with self._reading(name) as (_, experiment):
+            return _history(experiment)
 
     # reports
 
-    def overview(self, name: str, *, changes_after: int | None = 0) -> Overview:
-        """Return an experiment at one moment, with what happened over time, and its changes after a position."""
-        with self._reading():
-            experiment = self._live.find(name)
-            changes = [] if changes_after is None else _history(experiment, changes_after)
-            return self._overview(experiment, changes)
+    def overview(self, name: str) -> Overview:
+        """Return an experiment at one moment, with what happened over time and all of its changes."""
+        with self._reading(name) as (live, experiment):
+            return _overview(live, experiment, _history(experiment))
 
     def overviews(self) -> list[Overview]:
-        """Return all experiments at one moment, without their changes."""
-        with self._reading():
-            return [self._overview(experiment, []) for experiment in self._live.experiments.values()]
-
-    def _overview(self, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
-        live = self._live
-        return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
+        """Return all experiments, each at one moment, without their changes."""
+        found: list[Overview] = []
+        for name in self.experiments():
+            with self._reading(name) as (live, experiment):
+                found.append(_overview(live, experiment, []))
+        return found
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
-        return name in self._live.experiments
+        return any(name in each.live.experiments for each in self._engines())
 
     def frequent_contexts(
         self, name: str, search: str = "", limit: int = 40, offset: int = 0
@@ -639,8 +676,7 @@ class Engine:
 
         A context matches if its label contains `search`, in any case.
         """
-        with self._reading():
-            experiment = self._live.find(name)
+        with self._reading(name) as (_, experiment):
             arms, n_contexts = experiment.live_arms, experiment.n_contexts
             experiment.summary.flush()
             counts, items = experiment.summary.contexts.copy(), list(experiment.contexts.items())
@@ -650,27 +686,26 @@ class Engine:
         found: list[ContextProbabilities] = []
         for first in range(0, len(wanted), reports.AT_ONCE):
             some = wanted[first : first + reports.AT_ONCE]
-            with self._reading():
-                probabilities = reports.probabilities(self._live.find(name), some)
+            with self._reading(name) as (_, experiment):
+                probabilities = reports.probabilities(experiment, some)
             decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
             found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
         return arms, len(numbers), found
 
     def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
-        with self._reading():
-            experiment, last = self._live.find(name), self.position
-        with self._store.reader() as reader:
+        with self._reading(name) as (live, experiment):
+            ledger, last = live.store, live.position
+        with ledger.reader() as reader:
             return reports.log_page(reader, experiment, wanted, last, limit)
 
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
-        with self._reading():
-            experiment, position = self._live.find(name), self.position
-            changes = _history(experiment)
-        with self._store.reader() as reader:
-            row = reader.log_row(checked_label("id", id))
-        if row is None or row.experiment != experiment.key:
+        with self._reading(name) as (live, experiment):
+            ledger, position, changes = live.store, live.position, _history(experiment)
+        with ledger.reader() as reader:
+            row = reader.log_row(experiment.key, checked_label("id", id))
+        if row is None:
             repair = "Check the id. Ids of erased contexts are removed."
             raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
         return reports.story(experiment, row, changes, position)
@@ -681,38 +716,37 @@ class Engine:
         """Return all decisions that have a reward, in their order."""
         from alphafair.engine.export import read_log
 
-        with self._reading():
-            experiment = self._live.find(name)
-        return read_log(self._store, experiment)
+        with self._reading(name) as (live, experiment):
+            ledger = live.store
+        return read_log(ledger, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
-        with self._reading():
-            experiment, until = self._live.find(name), self.position
-        return write_log(self._store, experiment, until, target, format)
+        with self._reading(name) as (live, experiment):
+            ledger, until = live.store, live.position
+        return write_log(ledger, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
         """Return an export of the log as it is now, to be run by another process."""
         from alphafair.engine.export import ExportJob, checked_format
 
-        with self._reading():
-            experiment, until = self._live.find(name), self.position
+        with self._reading(name) as (live, experiment):
+            until = live.position
         format = checked_format(experiment, format)
-        return ExportJob(str(self._store.files.path), experiment.key, experiment.full, until, format)
+        return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
     def calculation_job(self, name: str) -> dict[str, Any]:
         """Return what another process needs to read the log of an experiment as it is now, as plain values."""
-        with self._reading():
-            experiment = self._live.find(name)
+        with self._reading(name) as (live, experiment):
             groups = experiment.policy.groups if experiment.has_policy else None
             return {
-                "path": str(self._store.files.path),
+                "address": self._store.address,
                 "experiment": experiment.key,
                 "name": name,
                 "full": experiment.full,
-                "position": self.position,
+                "position": live.position,
                 "rewards": experiment.tally.rewards + experiment.tally.defaulted,
                 "reward_range": [experiment.low, experiment.high],
                 "alpha": experiment.alpha,
@@ -726,19 +760,30 @@ class Engine:
         have its decision. Returns the number of events; raises `Mismatch` with the first difference. Steps of older
         code cannot be repeated exactly, so they are accepted up to the state saved at the upgrade.
         """
-        with self._reading(), self._store.reader() as reader:
-            reader.check_pages()
-            with reader.at_one_moment():
-                is_same = reader.position == self.position  # otherwise another process has written since
-                labels = {key: each.contexts for key, each in self._live.by_key.items()}
-                check_rows(reader, labels if is_same else None)
-            check_states(reader, self.position, self._live.by_key, progress)
-            return self.position
+        self._check_open()
+        if self._only is None:
+            self._find_ledgers()
+        n_events, unproved = 0, list[PolicyFailed]()
+        for each in self._engines():
+            with each.reading() as live, each.ledger.reader() as reader:
+                reader.check_pages()
+                with reader.at_one_moment():
+                    is_same = reader.position == live.position  # otherwise another process has written since
+                    labels = {key: found.contexts for key, found in live.by_key.items()}
+                    check_rows(reader, labels if is_same else None)
+                try:
+                    check_states(reader, live.position, live.by_key, progress)
+                except PolicyFailed as failed:
+                    unproved.append(failed)
+                n_events += live.position
+        if unproved:
+            raise unproved[0]
+        return n_events
 
     def backup(self, path: str | os.PathLike[str]) -> int:
-        """Write a consistent copy of the file while it is in use; return its number of events."""
-        self._store.files.check()
-        return copy_database(self._store.files.path, path)
+        """Write a consistent copy into a new file, while it is in use; return its number of events."""
+        self._store.check()
+        return copy_database(self._store.address, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
         """Return whether requests can be served, and if not, why.
@@ -747,39 +792,43 @@ class Engine:
         before the first, a write as large as a commit is tried and rolled back; without `probe` it is not, and the
         answer takes no time.
         """
-        live = self._live
+        engines = self._engines()
+        reason = None
         if not (self._closed or self._store.read_only):
-            if live.problem is None:
-                self._check_files()
-            if probe and (live.problem is not None or live.must_probe):
-                self._try_to_recover()
-        reason = "closed" if self._closed else live.problem
-        if reason is None and live.must_probe and not self._store.read_only:
-            reason = "Nothing has been written yet."
+            if probe or self._only is not None:
+                reason = self._missing_files()
+            for each in engines:
+                if probe and (each.live.problem is not None or each.live.must_probe):
+                    each.try_to_recover()
+        if self._closed:
+            reason = "closed"
+        for each in engines:
+            live = each.live
+            if reason is None:
+                reason = live.problem or live.other_code
+            if reason is None and live.must_probe and not self._store.read_only:
+                reason = "Nothing has been written yet."
+        experiments = [found for each in engines for found in list(each.live.by_key.values())]
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
-            "waiting": len(self._waiting),
-            "last_commit_seconds": live.last_commit_seconds,
-            "clock_behind_seconds": live.clock_behind_seconds,
-            "unhealthy": {each.name: each.unhealthy for each in list(live.by_key.values()) if each.unhealthy},
+            "waiting": sum(len(each.waiting) for each in engines),
+            "last_commit_seconds": self.last_commit_seconds,
+            "clock_behind_seconds": max((each.live.clock_behind_seconds for each in engines), default=0.0),
+            "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
 
-    def _check_files(self) -> None:
+    def _missing_files(self) -> str | None:
+        """Return why the store is no longer there; a file has it as its problem."""
         try:
-            self._store.files.check()
+            if self._only is None or self._only.live.problem is None:
+                self._store.check()
         except Unavailable as problem:
-            self._live.problem = str(problem)
-
-    def _try_to_recover(self) -> None:
-        if self._writer.acquire(blocking=False):  # otherwise a request is being written, and its result sets the state
-            try:
-                self._live.recover(probe=True)
-            except Exception as problem:
-                self._live.fail(problem, begun=False)
-            finally:
-                self._writer.release()
+            if self._only is None:
+                return str(problem)
+            self._only.live.problem = str(problem)
+        return None
 
 
 @contextlib.contextmanager
@@ -794,8 +843,11 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def _history(experiment: Experiment, after: int = 0) -> list[ChangeRecord]:
-    """Return the changes after a position."""
+def _overview(live: LiveState, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
+    return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
+
+
+def _history(experiment: Experiment) -> list[ChangeRecord]:
     return [
         ChangeRecord(
             change.seq,
@@ -805,7 +857,6 @@ def _history(experiment: Experiment, after: int = 0) -> list[ChangeRecord]:
             _details(experiment, change),
         )
         for change in experiment.changes
-        if change.seq > after
     ]
 
 

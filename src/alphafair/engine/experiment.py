@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
+from alphafair.engine.ledger import Change
 from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
-from alphafair.engine.store import Change
 from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
@@ -70,7 +70,7 @@ class Experiment:
 
     def __init__(self, created: Change) -> None:
         body = json.loads(created.body)
-        self.key: int = created.seq
+        self.key: int = created.experiment
         self.name: str = body["name"]
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
@@ -278,6 +278,11 @@ class Experiment:
         self.contexts[label] = number
         self.n_contexts, self._policy = number + 1, policy
 
+    def remove_context(self, label: str, number: int, policy: BasePolicy) -> None:
+        """Remove the context that was added last, and continue with the policy before it."""
+        del self.contexts[label]
+        self.n_contexts, self._policy = number, policy
+
     def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
         """Make a change; `policy` has been changed already, if it is passed."""
         self.note(change)
@@ -400,7 +405,7 @@ class Experiment:
 
     # reports
 
-    def status(self, max_contexts: int) -> Status:
+    def status(self, max_contexts: int, position: int) -> Status:
         tally = self.tally
         return Status(
             name=self.name,
@@ -413,6 +418,7 @@ class Experiment:
             reward_wait=self.reward_wait,
             default_reward=self.default_reward,
             policy_version=self.version,
+            position=position,
             contexts=self.n_contexts,
             max_contexts=max_contexts,
             decisions=tally.decisions,

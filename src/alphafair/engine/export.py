@@ -3,8 +3,9 @@
 A file is written page by page, each page read in a transaction of its own: a slow consumer does not hold up checkpoints
 of the write-ahead log. It is the log at one position all the same, since events are only ever added.
 
-`python -m alphafair.engine.export JOB` runs an `ExportJob`, a JSON array of its fields, and writes to standard output:
-an export in a process of its own takes no time of Python from a service.
+`python -m alphafair.engine.export` reads an `ExportJob` from standard input, as a JSON array of its fields, and writes
+to standard output: an export in a process of its own takes no time of Python from a service. Every user of a machine
+can see the arguments of a process, so the job, which may have the password of a database, is not one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.engine.store import Change, SqliteStore
+from alphafair.engine.addresses import ledger_of, open_store
+from alphafair.engine.ledger import Change, Ledger
 from alphafair.errors import InvalidArgument, RequestError, Unavailable
 from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
@@ -115,7 +117,7 @@ def _period_numbers(experiment: Exported) -> Callable[[int], int]:
     return lambda position: numbers[bisect.bisect_right(since, position)]
 
 
-def read_log(store: SqliteStore, experiment: Exported, latest: int | None = None) -> Log:
+def read_log(store: Ledger, experiment: Exported, latest: int | None = None) -> Log:
     """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm.
 
     With `latest`, only so many of them, the last ones.
@@ -171,7 +173,7 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
     }
 
 
-def pages(store: SqliteStore, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
+def pages(store: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
     columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
     number_of = _period_numbers(experiment)
@@ -190,7 +192,7 @@ def pages(store: SqliteStore, experiment: Exported, until: int, format: str) -> 
 
 
 def write_log(
-    store: SqliteStore,
+    store: Ledger,
     experiment: Exported,
     until: int,
     target: str | os.PathLike[str] | IO[bytes],
@@ -234,17 +236,22 @@ def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO
 class ExportJob(NamedTuple):
     """What to export, and up to which position."""
 
-    path: str
+    address: str  # may have a password
+    name: str
     experiment: int
     full: bool
     until: int
     format: str
 
     def run(self, target: IO[bytes]) -> None:
-        with SqliteStore(self.path, read_only=True) as store:
-            changes = [change._replace(state=None) for change in store.changes(self.until, self.experiment)]
-            experiment = ExperimentRecord(self.experiment, json.loads(changes[0].body)["name"], self.full, changes)
-            write_log(store, experiment, self.until, target, self.format)
+        store = open_store(self.address, read_only=True)
+        try:
+            ledger = ledger_of(store, self.name, self.experiment)
+            changes = [change._replace(state=None) for change in ledger.changes(self.until, self.experiment)]
+            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes)
+            write_log(ledger, experiment, self.until, target, self.format)
+        finally:
+            store.close()
 
 
 class ExperimentRecord(NamedTuple):
@@ -259,12 +266,12 @@ class ExperimentRecord(NamedTuple):
 def main() -> int:
     os.nice(NICE)
     try:
-        ExportJob(*json.loads(sys.argv[1])).run(sys.stdout.buffer)
+        ExportJob(*json.load(sys.stdin)).run(sys.stdout.buffer)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Unavailable as problem:
+    except (InvalidArgument, Unavailable) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

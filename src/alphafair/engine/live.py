@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from alphafair import __version__, validate
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment
+from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_bytes
 from alphafair.engine.maintenance import Deadlines, SnapshotWriter
 from alphafair.engine.replay import Replay
 from alphafair.engine.steps import Batch
-from alphafair.engine.store import Change, SqliteStore, Statement, commit_bytes
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
 from alphafair.memory_limit import memory_limit
 
@@ -26,23 +26,35 @@ LEAST_PROBE = 1 << 20  # bytes that a test write must be able to write before th
 RETRY = 1.0  # seconds, at least, between two attempts to load
 SNAPSHOT_EVERY = 100_000  # events of an experiment between two snapshots
 MEMORY_SHARE = 0.5  # of the memory, for the contexts of all experiments
+OTHER_CODE = (
+    "another process writes with another version of the kernels. Nothing is written beside it, because the log could "
+    "not be verified: stop all processes of the other version, and this one continues within a second."
+)
 
 
 class LiveState:
     """Experiments, recent decisions and deadlines in memory; `commit` is the only way forward."""
 
-    def __init__(self, store: SqliteStore, clock: Callable[[], int], max_contexts: int | None) -> None:
+    def __init__(
+        self,
+        store: Ledger,
+        clock: Callable[[], int],
+        max_contexts: int | None,
+        n_experiments: Callable[[], int] | None = None,
+    ) -> None:
         self.store, self._clock = store, clock
         self._max_contexts, self._memory = max_contexts, int(memory_limit() * MEMORY_SHARE)
+        self._n_experiments = n_experiments or (lambda: len(self.by_key))
         self.is_stale = False  # memory must be loaded again before it is used
         self.problem: str | None = None  # why the last commit, request or load failed
         self.must_probe = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
         self._load_after = 0.0  # when to try to load again, by the monotonic clock
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
+        self.other_code: str | None = None  # why nothing may be written: other processes write with other kernels
         self.load()
         if not store.read_only:
-            self._record_upgrade()
+            self.record_upgrade()
 
     # loading
 
@@ -83,7 +95,7 @@ class LiveState:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
         self.find_periodic()
-        self.decisions = DecisionCache(self.store, experiments)
+        self.decisions = DecisionCache(self.store, experiments, lambda: self.position)
         self.deadlines = Deadlines(self.store, experiments.values())
         self.snapshots = SnapshotWriter(self.store)
 
@@ -97,8 +109,24 @@ class LiveState:
         """Find the experiments whose periods end by the calendar."""
         self.periodic = [experiment for experiment in self.by_key.values() if experiment.period is not None]
 
-    def _record_upgrade(self) -> None:
-        """Save the state that other code has led to, so that a replay can start there."""
+    def record_upgrade(self) -> None:
+        """Save the state that other code has led to, so that a replay can start there.
+
+        Where other processes still write with other code, nothing may be written until they have ended.
+        """
+        while differing := sorted({each.code for each in self.by_key.values() if each.code != CODE}):
+            with self.store.alone_with(differing) as is_alone:
+                self.other_code = None if is_alone else OTHER_CODE
+                if not is_alone:
+                    return
+                try:
+                    self._upgrade()
+                    return
+                except Behind:
+                    self.fold()
+        self.other_code = None
+
+    def _upgrade(self) -> None:
         batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
@@ -114,11 +142,55 @@ class LiveState:
                 experiment.apply(change)
 
     def refresh(self) -> None:
-        """Load again after a failure, or where another process has written to a file that is only read."""
+        """Take in what other processes have written; after a failure, load again."""
+        self._load_again()
+        if (self.store.read_only or self.store.shared) and self.store.position != self.position:
+            self.fold() if self.store.shared else self.load()
+
+    def _load_again(self) -> None:
         if self.is_stale and time.monotonic() < self._load_after:
             raise Unavailable(self.problem or f"{self.store.path} cannot be loaded.")
-        if self.is_stale or (self.store.read_only and self.store.position != self.position):
+        if self.is_stale:
             self.load()
+
+    def fold(self) -> None:
+        """Apply the events that other processes have appended since, and nothing else."""
+        if self.is_stale:
+            self._load_again()
+            return
+        before, n_contexts = self.latest, {key: each.n_contexts for key, each in self.by_key.items()}
+        self.is_stale = True  # unless it is completed
+        with self.store.at_one_moment():
+            position, latest = self.store.position, self.store.last_time()
+            if position >= self.position:
+                replay = Replay.of_tail(self.store, position, self.by_key, self.position)
+                replay.run()
+                for key, n_known in n_contexts.items():
+                    self._take_contexts(self.by_key[key], n_known, replay.changes)
+                self.find_periodic()
+        if position < self.position:
+            LOG.error("%s has lost the events after position %d", self.store.path, position)
+            self.load()
+            return
+        self.decisions.clear()
+        for experiment in self.by_key.values():
+            experiment.unsaved += position - self.position
+            if experiment.wait is not None:
+                self.deadlines.begin(experiment.wait, before)
+            if experiment.code != CODE:
+                self.other_code = OTHER_CODE
+        self.position, self.latest, self.is_stale = position, max(latest, before), False
+
+    def _take_contexts(self, experiment: Experiment, n_known: int, changes: Sequence[Change]) -> None:
+        """Take the labels of new contexts, and drop those that were erased."""
+        for _, number, label in self.store.contexts(experiment.key, n_known):
+            experiment.n_contexts = max(experiment.n_contexts, number + 1)
+            if label is not None:
+                experiment.contexts[label] = number
+        erased = {json.loads(each.body)["context"] for each in changes if each.kind == "erase"}
+        if erased:
+            kept = {label: number for label, number in experiment.contexts.items() if number not in erased}
+            experiment.contexts = kept
 
     # writing
 
@@ -153,13 +225,25 @@ class LiveState:
 
     def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
         """Write a batch, then apply it: the one place where memory moves forward."""
+        if self.other_code is not None:
+            self.abandon(batch)
+            raise Unavailable(f"{self.store.path}: {self.other_code}")
         began = time.perf_counter()
         try:
             self.store.append(self.position, batch.last, batch.rows, statements)
+        except Behind:
+            self.abandon(batch)
+            raise
         except BaseException as problem:
+            if self.store.shared and isinstance(problem, Unavailable):  # what was written will be found in the log
+                self.abandon(batch)
+                self.problem, self.must_probe = str(problem), LEAST_PROBE
+                raise
             self.is_stale, self.problem, self.must_probe = True, reason_of(problem), commit_bytes(batch.rows)
             raise
         self.last_commit_seconds, self.problem, self.must_probe = time.perf_counter() - began, None, 0
+        if self.store.shared:
+            self.deadlines.keep()
         self.position, self.latest = batch.last, max(self.latest, batch.at)
         if self.delays is not None:
             self.delays += batch.delays
@@ -169,13 +253,20 @@ class LiveState:
             self.is_stale = True
             raise
 
+    def abandon(self, batch: Batch | None = None) -> None:
+        """Forget a batch that was not written; only other processes may have moved the log."""
+        if batch is not None:
+            batch.remove_contexts()
+        self.decisions.clear()
+        self.deadlines.restore()
+
     def recover(self, *, probe: bool = False) -> None:
         """Prepare for writing: after a failure, prove that a commit as large can succeed, and only then load again.
 
         So while a disk stays full, a request costs one attempt to write, and not the time that loading takes.
         """
         if self.problem is None and not probe:
-            self.refresh()
+            self._load_again()
             return
         self.store.probe(max(self.must_probe, LEAST_PROBE))
         self.refresh()
@@ -189,7 +280,10 @@ class LiveState:
         """
         if isinstance(problem, InvalidArgument):
             return problem
-        self.is_stale = self.is_stale or begun
+        if not (self.store.shared and isinstance(problem, Unavailable)):  # those abandon what they have begun
+            self.is_stale = self.is_stale or begun
+        if isinstance(problem, Behind):
+            return problem
         if isinstance(problem, OSError | Mismatch):
             self.problem = str(problem)
             return problem
@@ -220,15 +314,14 @@ class LiveState:
     def find(self, name: Any) -> Experiment:
         experiment = self.experiments.get(name) if isinstance(name, str) else None
         if experiment is None:
-            repair = f"The file has {validate.listed(self.experiments)}." if self.experiments else "Create it first."
-            raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
+            raise unknown_experiment(name, self.experiments)
         return experiment
 
     def max_contexts_of(self, experiment: Experiment) -> int:
         """Return how many contexts an experiment may have: as set, or as many as fit into its share of the memory."""
         if self._max_contexts is not None:
             return self._max_contexts
-        n_experiments = len(self.by_key) + (experiment.key not in self.by_key)
+        n_experiments = self._n_experiments() + (experiment.key not in self.by_key)
         return experiment.contexts_in(self._memory // n_experiments)
 
     def check_contexts(self, experiment: Experiment, n_contexts: int) -> None:
@@ -240,6 +333,13 @@ class LiveState:
                 "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, for example one per segment."
             )
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
+
+
+def unknown_experiment(name: Any, known: Iterable[str]) -> RequestError:
+    """Return the error for a name that no experiment has."""
+    names = list(known)
+    repair = f"The file has {validate.listed(names)}." if names else "Create it first."
+    return RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
 
 
 def reason_of(problem: BaseException) -> str:

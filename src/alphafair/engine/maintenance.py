@@ -14,7 +14,7 @@ import numpy as np
 
 from alphafair import __version__
 from alphafair.engine.experiment import SAVING, Experiment, checks_of
-from alphafair.engine.store import OpenDecision, Snapshot, SnapshotPiece, SqliteStore
+from alphafair.engine.ledger import Ledger, OpenDecision, Snapshot, SnapshotPiece, Store
 from alphafair.errors import Unavailable
 
 STRETCH: Final = 5_000  # positions of the log that one search reads at most
@@ -42,8 +42,9 @@ class Deadline:
         self.wait, self.experiments = wait, experiments
         self.searched_to = min(experiment.tally.settled_to for experiment in experiments)
         self.next_due: int | None = 0  # when to search again; None while no decision waits
+        self._kept = self.searched_to
 
-    def search(self, store: SqliteStore, position: int, now: int, most: int, until: float) -> list[OpenDecision]:
+    def search(self, store: Ledger, position: int, now: int, most: int, until: float) -> list[OpenDecision]:
         """Return the next overdue decisions, at most so many, found until some moment."""
         start, end = self.searched_to, min(self.searched_to + STRETCH, position)
         since_decided, since_activated = store.waiting(start, end, [experiment.key for experiment in self.experiments])
@@ -60,6 +61,14 @@ class Deadline:
                     return overdue
         self._continue(end, 0 if end < position else None)
         return overdue
+
+    def keep(self) -> None:
+        """What was found has been settled."""
+        self._kept = self.searched_to
+
+    def restore(self) -> None:
+        """What was found since `keep` has not been settled: search again."""
+        self._continue(self._kept, 0)
 
     def _continue(self, position: int, next_due: int | None) -> None:
         """Continue from this position at that time."""
@@ -78,7 +87,7 @@ class Deadlines:
     The caller must settle what was found.
     """
 
-    def __init__(self, store: SqliteStore, experiments: Iterable[Experiment]) -> None:
+    def __init__(self, store: Ledger, experiments: Iterable[Experiment]) -> None:
         self._store = store
         by_wait: dict[int, list[Experiment]] = {}
         for experiment in experiments:
@@ -92,7 +101,7 @@ class Deadlines:
             return
         found = self._deadlines.get(experiment.wait)
         if found is None:
-            experiment.tally.settled_to = experiment.key
+            experiment.tally.settled_to = experiment.changes[0].seq
             self._deadlines[experiment.wait] = Deadline(experiment.wait, [experiment])
         else:
             experiment.tally.settled_to = found.searched_to
@@ -103,6 +112,14 @@ class Deadlines:
         found = self._deadlines[wait]
         if found.next_due is None:
             found.next_due = at + wait
+
+    def keep(self) -> None:
+        for each in self._deadlines.values():
+            each.keep()
+
+    def restore(self) -> None:
+        for each in self._deadlines.values():
+            each.restore()
 
     def is_behind(self, now: int) -> bool:
         """Whether there may be overdue decisions."""
@@ -140,7 +157,7 @@ class SnapshotWriter:
     one by one.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Ledger) -> None:
         self._store = store
         self._unfinished: UnfinishedSnapshot | None = None
         self._position = 0  # of the log
@@ -168,8 +185,9 @@ class SnapshotWriter:
             self._position = position
             if self._unfinished is None and not self._remove_unused(position):
                 for experiment in due:
-                    self._unfinished = UnfinishedSnapshot(experiment, self._rows(experiment))
-                    break
+                    if not self._saved_by_others(experiment, position):
+                        self._unfinished = UnfinishedSnapshot(experiment, self._rows(experiment))
+                        break
             if self._unfinished is not None:
                 self._write(self._unfinished, position)
         except Exception:  # a prepared row may not have been written
@@ -194,6 +212,16 @@ class SnapshotWriter:
             experiment = self._unfinished.experiment
             experiment.unsaved = max(1, experiment.unsaved)
         self._unfinished, self._has_unused = None, True
+
+    def _saved_by_others(self, experiment: Experiment, position: int) -> bool:
+        """Whether another process has written a snapshot that is as good: half of the events are in it."""
+        if not self._store.shared:
+            return False
+        since = position - self._store.last_snapshot(experiment.key)
+        if 2 * since > experiment.unsaved:
+            return False
+        experiment.unsaved = since
+        return True
 
     def _remove_unused(self, position: int) -> bool:
         """Remove a piece that belongs to no snapshot; return whether there was one."""
@@ -272,7 +300,7 @@ class Erasures:
     erasure is recorded in the file.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._not_before = 0.0
         if not store.read_only and store.n_erasures:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
+from alphafair.engine.ledger import Change, EventColumns, Ledger, split_state
 from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
-from alphafair.engine.store import Change, EventColumns, SqliteStore, split_state
 from alphafair.engine.summary import Summary, unknown
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.values import State, Vector
@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
     steps: Steps
 
 
-def chunks(store: SqliteStore, start: int, until: int, *, draws: bool, full: bool) -> Iterator[Chunk]:
+def chunks(store: Ledger, start: int, until: int, *, draws: bool, full: bool) -> Iterator[Chunk]:
     """Yield the log between two positions; `draws` adds a DRAWN step per decision, `full` the rewards of all arms."""
     return _one_ahead(_chunks(store, start, until, draws, full))
 
@@ -57,7 +57,7 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def _chunks(store: SqliteStore, start: int, until: int, draws: bool, full: bool) -> Iterator[Chunk]:
+def _chunks(store: Ledger, start: int, until: int, draws: bool, full: bool) -> Iterator[Chunk]:
     while start < until:
         end = min(start + CHUNK, until)
         if draws:  # no draw of a later chunk may take effect before the end of this one
@@ -68,7 +68,7 @@ def _chunks(store: SqliteStore, start: int, until: int, draws: bool, full: bool)
         start = end
 
 
-def _read(store: SqliteStore, start: int, end: int, draws: bool, full: bool) -> Chunk:
+def _read(store: Ledger, start: int, end: int, draws: bool, full: bool) -> Chunk:
     found = store.columns(start, end)
     decided, settled = found.decided, found.settled
     _check_possible(decided[:, 0], decided[:, 2:4])
@@ -195,16 +195,26 @@ class Stop(NamedTuple):
 class Replay:
     """Repeats the log from the start, or from saved states, up to a position."""
 
-    def __init__(self, store: SqliteStore, until: int, *, check: bool = False, only: int | None = None) -> None:
+    def __init__(
+        self, store: Ledger, until: int, *, check: bool = False, only: int | None = None, after: int | None = None
+    ) -> None:
         self.store, self.until, self.check = store, until, check
         self.experiments: dict[int, Experiment] = {}
         self.unproved: set[int] = set()  # experiments of which some steps could not be repeated
-        self.changes = store.changes(until, only)
+        self.changes = store.changes(until, only) if after is None else store.changes(until, after=after)
+        self._continues = after is not None
         self.start: dict[int, int] = {}  # the position from which each experiment is replayed
         self._not_summarised: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
         self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}
         self._most_arms: dict[int, int] = {}
+
+    @classmethod
+    def of_tail(cls, store: Ledger, until: int, experiments: dict[int, Experiment], position: int) -> Replay:
+        """Continue with experiments that are at a position; what they have is changed."""
+        replay = cls(store, until, after=position)
+        replay.experiments, replay.start = experiments, dict.fromkeys(experiments, position)
+        return replay
 
     def from_snapshots(self) -> Replay:
         """Start each experiment at its last saved state that can be loaded."""
@@ -214,7 +224,7 @@ class Replay:
         return self
 
     def _begin_at_last_state(self, created: Change) -> None:
-        with contextlib.closing(self.store.states(created.seq, self.until)) as states:
+        with contextlib.closing(self.store.states(created.experiment, self.until)) as states:
             for seq, tally, state, summary in states:
                 try:
                     self._begin(created, seq, tally, load_policy(State.from_bytes(state)), summary)
@@ -226,7 +236,7 @@ class Replay:
 
     def from_upgrades(self) -> Replay:
         """Start where other code saved its last state: this code cannot repeat what other code did."""
-        created = {change.seq: change for change in self.changes if change.kind == "create"}
+        created = {change.experiment: change for change in self.changes if change.kind == "create"}
         for change in self.changes:
             if change.kind == "upgrade":
                 state, summary = _saved_with(change)
@@ -241,22 +251,22 @@ class Replay:
     ) -> None:
         experiment = Experiment(created)
         for change in self.changes:
-            if change.experiment == created.seq and created.seq < change.seq <= position:
+            if change.experiment == created.experiment and created.seq < change.seq <= position:
                 experiment.note(change)
         counts = json.loads(tally)
         experiment.tally = Tally(**counts)
         experiment.tally.add_arms(len(experiment.arms))
         if "earned" not in counts:  # saved by a version that did not count it
-            for arm, reward in self.store.earned(created.seq, position):
+            for arm, reward in self.store.earned(created.experiment, position):
                 experiment.tally.earned[arm] += reward
         if summary is None:
-            self._not_summarised[created.seq] = position
+            self._not_summarised[created.experiment] = position
         else:
             experiment.summary = Summary.from_bytes(summary)
-            self._not_summarised.pop(created.seq, None)
+            self._not_summarised.pop(created.experiment, None)
         if policy is not None:
             experiment.policy = policy
-        self.experiments[created.seq], self.start[created.seq] = experiment, position
+        self.experiments[created.experiment], self.start[created.experiment] = experiment, position
 
     @contextlib.contextmanager
     def _guarded(self, experiment: Experiment, doing: str) -> Iterator[None]:
@@ -271,9 +281,9 @@ class Replay:
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
         """Return all experiments as they were at the end; `advance` is called with the events of every chunk."""
         for change in self.changes:
-            if change.kind == "create" and change.seq not in self.experiments:
-                experiment = self.experiments[change.seq] = Experiment(change)
-                self.start[change.seq] = change.seq
+            if change.kind == "create" and change.experiment not in self.experiments:
+                experiment = self.experiments[change.experiment] = Experiment(change)
+                self.start[change.experiment] = change.seq
                 with self._guarded(experiment, "being created"):
                     experiment.policy = experiment.first_policy()
         self.experiments = dict(sorted(self.experiments.items()))
@@ -296,14 +306,16 @@ class Replay:
     def _summarise(self, full: bool) -> None:
         """Count what older versions have not: one pass over the log up to their states, without fairness."""
         until = self._not_summarised
+        if not until:
+            return
         changes: dict[int, list[Change]] = {key: [] for key in until}
         for change in self.changes:
-            if change.kind == "create" and change.seq in until:
-                experiment = self.experiments[change.seq]
+            if change.kind == "create" and change.experiment in until:
+                experiment = self.experiments[change.experiment]
                 experiment.summary = Summary(change.at, len(json.loads(change.body)["arms"]))
             elif change.seq <= until.get(change.experiment, 0):
                 changes[change.experiment].append(change)
-        for chunk in chunks(self.store, min(until, default=0), max(until.values(), default=0), draws=False, full=full):
+        for chunk in chunks(self.store, 0, max(until.values()), draws=False, full=full):
             for key, position in until.items():
                 steps = chunk.steps[(chunk.experiment == key) & (chunk.steps.seq <= position)]
                 self._check_numbers(steps, len(self.experiments[key].arms), self.experiments[key].n_contexts)
@@ -313,7 +325,9 @@ class Replay:
     def _plan(self) -> None:
         """Find out where to stop on the way, and why."""
         stops: dict[int, list[Stop]] = {key: [] for key in self.experiments}
-        self._most_arms = dict.fromkeys(self.experiments, 0)
+        self._most_arms = {
+            key: len(experiment.arms) if self._continues else 0 for key, experiment in self.experiments.items()
+        }
         for change in self.changes:
             if change.kind in ("create", "add_arm"):
                 body = json.loads(change.body)
@@ -349,6 +363,7 @@ class Replay:
 
     def _fold(self, experiment: Experiment, steps: Steps) -> None:
         """Learn from steps and summarise them, one bucket of time after the other."""
+        experiment.summary.flush()
         for part in experiment.summary.parts(steps, experiment.fairness):
             self._learn(experiment, part)
             experiment.summary.count(part)
@@ -410,6 +425,9 @@ class Replay:
             elif stop.change.kind == "new_period" and self.check and experiment.has_policy:
                 compare_books(experiment, stop.change, dict(zip(ACCOUNTS, experiment.period_accounts(), strict=True)))
             experiment.apply(stop.change)
+            if stop.change.kind == "upgrade" and self._continues:  # all go on with the state of the one that wrote it
+                with self._guarded(experiment, f"being loaded at position {stop.seq}"):
+                    experiment.policy = load_policy(State.from_bytes(stop.change.state or b""))
         elif not experiment.has_policy:
             self._leave_unproved(experiment)
         elif stop.why == KEEP:
@@ -489,13 +507,13 @@ def rollback_position(experiment: Experiment, position: int) -> int:
     return position
 
 
-def policy_at(store: SqliteStore, experiment: Experiment, position: int) -> BasePolicy:
+def policy_at(store: Ledger, experiment: Experiment, position: int) -> BasePolicy:
     """Return the policy of an experiment as it was at a position."""
     with store.reader() as reader:
         return Replay(reader, position, only=experiment.key).from_snapshots().run()[experiment.key].policy
 
 
-def rolled_back(store: SqliteStore, experiment: Experiment, policy: BasePolicy, position: int, seq: int) -> BasePolicy:
+def rolled_back(store: Ledger, experiment: Experiment, policy: BasePolicy, position: int, seq: int) -> BasePolicy:
     """Bring the policy of a position to the arms, alpha and contexts of the rollback at `seq`; what it learned stays.
 
     Decisions that were open at the position and have been settled since will not be rewarded again.

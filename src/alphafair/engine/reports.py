@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from alphafair import metrics
 from alphafair.engine.experiment import Experiment
+from alphafair.engine.ledger import FoundRow, Ledger
 from alphafair.engine.requests import ChangeRecord, Status
-from alphafair.engine.store import FoundRow, SqliteStore
 from alphafair.engine.summary import Fairness, Summary
 from alphafair.values import Feedback, Vector
 from alphafair.values.available import unpacked
@@ -110,7 +110,7 @@ def overview(
     return Overview(
         now,
         position,
-        experiment.status(max_contexts),
+        experiment.status(max_contexts, position),
         experiment.summary.copy(contexts=False),
         experiment.fairness(),
         _certificate(experiment) if full else None,
@@ -170,16 +170,16 @@ def probabilities(experiment: Experiment, contexts: Sequence[int]) -> list[list[
 # the log
 
 
-def log_page(store: SqliteStore, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
+def log_page(store: Ledger, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
     """Search the log backwards from position `last` until a page is full, or some time has passed."""
     context = None if wanted.context is None else _context_number(experiment, wanted.context)
     arm = None if wanted.arm is None else experiment.arm_numbers.get(wanted.arm, -1)
     end = last if wanted.before is None else min(last, wanted.before - 1)
     if wanted.until is not None:
-        end = min(end, _position_before(store, experiment.key, wanted.until, end))
-    begin = experiment.key
+        end = min(end, _position_before(store, wanted.until, end))
+    begin = experiment.changes[0].seq
     if wanted.since is not None:
-        begin = max(begin, _position_before(store, experiment.key, wanted.since, end))
+        begin = max(begin, _position_before(store, wanted.since, end))
     state = SOURCES_OF.get(wanted.state or "", wanted.state)
     rows: list[FoundRow] = []
     stop = time.monotonic() + SEARCH_SECONDS
@@ -199,12 +199,12 @@ def _context_number(experiment: Experiment, label: str) -> int:
     return number
 
 
-def _position_before(store: SqliteStore, experiment: int, at: int, last: int) -> int:
+def _position_before(store: Ledger, at: int, last: int) -> int:
     """Return the last position up to `last` until which all decisions were made before a time: times never fall."""
     low, high = 0, last + 1
     while high - low > 1:
         middle = (low + high) // 2
-        time_there = store.decision_time(experiment, middle)
+        time_there = store.decision_time(middle)
         low, high = (middle, high) if time_there is None or time_there < at else (low, middle)
     return low
 

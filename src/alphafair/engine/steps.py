@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.store import SOURCES, TABLES, Activated, Change, Decided, Event, Late, Settled
+from alphafair.engine.ledger import SOURCES, TABLES, Activated, Change, Context, Decided, Event, Late, Settled
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs
@@ -235,6 +235,7 @@ class Batch:
         self.at = at
         self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their type
         self.delays: list[float] = []  # seconds from decisions to the rewards that clients sent
+        self._added: list[tuple[Experiment, str, int, BasePolicy]] = []  # contexts, and the policy before each
         self._updates: dict[Experiment, PendingUpdates] = {}
 
     def next(self) -> int:
@@ -257,6 +258,18 @@ class Batch:
         """Add a change; `Engine` applies it after the commit."""
         self.rows[Change].append(change)
         self._of(experiment)
+
+    def add_context(self, experiment: Experiment, number: int, label: str, policy: BasePolicy) -> None:
+        """Add a new context, and let the experiment continue with the policy that has memory for it."""
+        self._added.append((experiment, label, number, experiment.policy))
+        experiment.add_context(label, number, policy)
+        self.rows[Context].append(Context(experiment.key, number, label))
+
+    def remove_contexts(self) -> None:
+        """Take new contexts out of memory again: the batch was not written."""
+        while self._added:
+            experiment, label, number, policy = self._added.pop()
+            experiment.remove_context(label, number, policy)
 
     def decide(self, row: tuple[Any, ...], record: DecisionRecord) -> None:
         """Add a decision; `row` has the fields of `Decided`."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from alphafair.engine.experiment import CODE, Experiment
+from alphafair.engine.ledger import SOURCES, Change, Ledger
 from alphafair.engine.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
-from alphafair.engine.store import SOURCES, Change, SqliteStore
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
 
 STRETCH: Final = 1 << 20  # positions checked together
@@ -26,7 +26,7 @@ def checksum(experiment: int, context: int, label: str, id: str) -> int:
     return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode())
 
 
-def check_rows(store: SqliteStore, in_memory: Mapping[int, Mapping[str, int]] | None = None) -> None:
+def check_rows(store: Ledger, in_memory: Mapping[int, Mapping[str, int]] | None = None) -> None:
     """Raise `Mismatch` for the first rows that do not belong together, or labels that differ in memory.
 
     `in_memory` has the number of every label, by experiment.
@@ -35,9 +35,9 @@ def check_rows(store: SqliteStore, in_memory: Mapping[int, Mapping[str, int]] | 
     _check_positions(store, last)
     changes = store.changes(last)
     created = {
-        change.seq: json.loads(change.body)["name"]
+        change.experiment: json.loads(change.body)["name"]
         for change in changes
-        if change.kind == "create" and change.seq == change.experiment
+        if change.kind == "create" and change.seq == _first_of(store, change.experiment)
     }
     in_file = _check_contexts(store, created, changes)
     _check_decisions(store, created, changes)
@@ -47,7 +47,12 @@ def check_rows(store: SqliteStore, in_memory: Mapping[int, Mapping[str, int]] | 
             _check_memory(name, in_file[key], in_memory.get(key, {}))
 
 
-def _check_positions(store: SqliteStore, last: int) -> None:
+def _first_of(store: Ledger, key: int) -> int:
+    """Return the position of the change that creates an experiment."""
+    return key if store.key is None else 1
+
+
+def _check_positions(store: Ledger, last: int) -> None:
     """Every position up to the last has one event, and there are no others."""
     for start in range(0, last, STRETCH):
         found = store.events_per_position(start, min(start + STRETCH, last))
@@ -59,7 +64,7 @@ def _check_positions(store: SqliteStore, last: int) -> None:
         raise Mismatch(f"{table} {seq} is outside of the positions 1 to {last}.")
 
 
-def _check_contexts(store: SqliteStore, created: Mapping[int, str], changes: list[Change]) -> dict[int, dict[str, int]]:
+def _check_contexts(store: Ledger, created: Mapping[int, str], changes: list[Change]) -> dict[int, dict[str, int]]:
     """Contexts are numbered without gaps, and have a label unless erased. Return the number of every label."""
     erased = {(c.experiment, json.loads(c.body)["context"]): c.seq for c in changes if c.kind == "erase"}
     in_file: dict[int, dict[str, int]] = {key: {} for key in created}
@@ -79,19 +84,20 @@ def _check_contexts(store: SqliteStore, created: Mapping[int, str], changes: lis
         if label is not None:
             in_file[key][label] = number
     for change in changes:
-        if change.seq in created and n_contexts[change.seq] < json.loads(change.body)["n_contexts"]:
-            raise Mismatch(f"{created[change.seq]}: context {n_contexts[change.seq]} has no row.")
+        key = change.experiment
+        if change.kind == "create" and key in created and n_contexts[key] < json.loads(change.body)["n_contexts"]:
+            raise Mismatch(f"{created[key]}: context {n_contexts[key]} has no row.")
     return in_file
 
 
-def _check_decisions(store: SqliteStore, created: Mapping[int, str], changes: list[Change]) -> None:
+def _check_decisions(store: Ledger, created: Mapping[int, str], changes: list[Change]) -> None:
     """A decision has a context with a row, and the label and id that it was made with."""
     versions: dict[int, list[int]] = {key: [] for key in created}
     for change in changes:
         versions.setdefault(change.experiment, []).append(change.seq)
     have_checksums = False
     for seq, id, key, context, state_version, policy_version, found, has_row, label in store.labelled_decisions():
-        if key not in created or key >= seq:
+        if key not in created or _first_of(store, key) >= seq:
             raise Mismatch(f"decision {seq} ({id!r}) belongs to experiment {key}, which was not created before it.")
         which = f"{created[key]}: decision {seq} ({id!r})"
         if not has_row:
@@ -105,14 +111,14 @@ def _check_decisions(store: SqliteStore, created: Mapping[int, str], changes: li
                 raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not under this id.")
         elif have_checksums:  # only decisions before the first checksum were made by an older version
             raise Mismatch(f"{which} has no checksum.")
-        if not key <= state_version < seq:
+        if not _first_of(store, key) <= state_version < seq:
             raise Mismatch(f"{which} was drawn at position {state_version}, which is not before it.")
         last = versions[key][bisect_right(versions[key], state_version) - 1]
         if policy_version != last:
             raise Mismatch(f"{which} was drawn under version {policy_version}; the last change before it was {last}.")
 
 
-def _check_order(store: SqliteStore) -> None:
+def _check_order(store: Ledger) -> None:
     """Activations, rewards and late rewards follow a decision that could have them."""
     if (orphan := store.without_decision()) is not None:
         raise without_decision(*orphan)
@@ -123,7 +129,7 @@ def _check_order(store: SqliteStore) -> None:
         raise Mismatch(f"{description}.")
 
 
-def _check_books(store: SqliteStore, changes: list[Change]) -> None:
+def _check_books(store: Ledger, changes: list[Change]) -> None:
     """The books of every closed period have the rewards in the log, and boundaries are those of the calendar."""
     periodic = {change.experiment for change in changes if change.kind == "new_period"}
     experiments = {change.seq: Experiment(change) for change in changes if change.seq in periodic}
@@ -153,7 +159,7 @@ def _check_memory(name: str, in_file: Mapping[str, int], in_memory: Mapping[str,
 
 
 def check_states(
-    store: SqliteStore,
+    store: Ledger,
     position: int,
     experiments: Mapping[int, Experiment],
     progress: Callable[[int], None] | None = None,

@@ -426,6 +426,11 @@ def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = ()) ->
     return figure
 
 
+def tuned(matches: Sequence[Match], title: str, alphas: Sequence[float] = ()) -> Figure:
+    """The share of the gap closed by the adaptive policy and by rivals with the best of their settings."""
+    return arena([each.beside_tuned() for each in matches], title, alphas)
+
+
 def _panel(axes: Axes, rows: list[list[Score]]) -> None:
     low, high = ARENA_RANGE
     for row, scores in enumerate(rows):

@@ -581,7 +581,7 @@ class BasePolicy(Policy):
         """
         if "alpha" not in self.settings:
             raise InvalidArgument("alpha", f"left unset: {self.name} has no alpha", alpha, "Use a policy with alpha.")
-        alpha = self._checked_alpha(alpha)
+        alpha = validate.alpha(alpha)
         with self._lock:
             before = self._on_welfare()
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
@@ -592,10 +592,6 @@ class BasePolicy(Policy):
                 if self._algorithm.alpha_changed is not None:
                     self._algorithm.alpha_changed(self._learned.memory)
             self._memory_changed()
-
-    def _checked_alpha(self, alpha: Any) -> float:
-        """Check an alpha of this policy."""
-        return validate.alpha(alpha)
 
     def _change_algorithm(self) -> None:
         """Move what was learned to the algorithm of the current alpha, which is on the other side of 1."""

@@ -6,21 +6,23 @@ requests. A job is an object with its `kind` on standard input; the result is on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from alphafair import metrics
 from alphafair.algorithms import load_policy
+from alphafair.engine.addresses import ledger_of, open_store
 from alphafair.engine.export import NICE, ExperimentRecord, read_log
+from alphafair.engine.ledger import Ledger
 from alphafair.engine.replay import Replay
-from alphafair.engine.store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.evaluation import frontier
 from alphafair.formatting import json_alpha
@@ -31,13 +33,23 @@ ALPHAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf
 CONFIDENCE, N_REPLICATES = 0.95, 200
 
 
+@contextlib.contextmanager
+def _opened(job: Mapping[str, Any]) -> Iterator[Ledger]:
+    """The ledger of the job's experiment, to be read."""
+    store = open_store(job["address"], read_only=True)
+    try:
+        yield ledger_of(store, job["name"], job["experiment"])
+    finally:
+        store.close()
+
+
 def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
     """The price of fairness, from the latest rewarded decisions of an experiment."""
     began = time.perf_counter()
-    with SqliteStore(job["path"], read_only=True) as store:
-        changes = store.changes(job["position"], job["experiment"])
+    with _opened(job) as ledger:
+        changes = ledger.changes(job["position"], job["experiment"])
         record = ExperimentRecord(job["experiment"], job["name"], job["full"], changes)
-        log = read_log(store, record, latest=job["rounds"])
+        log = read_log(ledger, record, latest=job["rounds"])
     low, high = job["reward_range"]
     unit = (log.rewards - low) / (high - low)
     scaled = Log(
@@ -105,8 +117,8 @@ def _finite(value: float) -> float | None:
 def probabilities(job: Mapping[str, Any]) -> dict[str, Any]:
     """The distribution that a decision was drawn from, recomputed from the log before it."""
     position = job["position"]
-    with SqliteStore(job["path"], read_only=True) as store:
-        experiment = Replay(store, position, only=job["experiment"]).from_snapshots().run()[job["experiment"]]
+    with _opened(job) as ledger:
+        experiment = Replay(ledger, position, only=job["experiment"]).from_snapshots().run()[job["experiment"]]
     policy = experiment.policy
     if job["context"] >= policy.n_contexts:
         policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))

@@ -122,14 +122,16 @@ class Process:
     def __init__(self, job: ExportJob) -> None:
         paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
         self._lock = threading.Lock()  # held while reading and closing
-        self._popen = subprocess.Popen(  # noqa: S603 - this interpreter and a module of this package
-            [sys.executable, "-P", "-m", "alphafair.engine.export", json.dumps(job)],
-            stdin=subprocess.DEVNULL,
+        self._popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", "alphafair.engine.export"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
             pipesize=CHUNK,
         )
+        with self._popen.stdin as sent:  # type: ignore[union-attr]
+            sent.write(json.dumps(job).encode())
 
     def read(self) -> bytes:
         """The next bytes; empty at the end of a complete export."""

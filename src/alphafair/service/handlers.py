@@ -257,27 +257,27 @@ async def create_key(service: Service, request: Request, body: NewKey) -> Create
 
     def work() -> str:
         limits: dict[str, Any] = {"experiments": body.experiments, "expires_in": body.expires_in}
-        return keys.create(service.path, body.role, body.name, **limits, by=author)
+        return keys.create(service.address, body.role, body.name, **limits, by=author)
 
     return _created(await service.keyring.change(work))
 
 
 async def list_keys(service: Service, request: Request) -> Keys:
     _key_manager(request)
-    return Keys([_shown(key) for key in await service.keyring.change(lambda: keys.all_of(service.path))])
+    return Keys([_shown(key) for key in await service.keyring.change(lambda: keys.all_of(service.address))])
 
 
 async def rotate_key(service: Service, request: Request, id: str, body: Rotation) -> CreatedKey:
     author = _key_manager(request)
-    return _created(await service.keyring.change(lambda: keys.rotate(service.path, id, grace=body.grace, by=author)))
+    return _created(await service.keyring.change(lambda: keys.rotate(service.address, id, grace=body.grace, by=author)))
 
 
 async def revoke_key(service: Service, request: Request, id: str) -> KeyAnswer:
     author = _key_manager(request)
 
     def work() -> Key:
-        keys.revoke(service.path, id, by=author)
-        return next(key for key in keys.all_of(service.path) if key.id == id)
+        keys.revoke(service.address, id, by=author)
+        return next(key for key in keys.all_of(service.address) if key.id == id)
 
     return _shown(await service.keyring.change(work))
 

@@ -12,18 +12,17 @@ import hmac
 import json
 import logging
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
-from alphafair.engine import Engine, RequestError, Unavailable
-from alphafair.engine.store import SqliteStore
+from alphafair.engine import RequestError, Unavailable
+from alphafair.engine.addresses import Address, keys_of, shown
+from alphafair.engine.ledger import KeyRow, KeyTable
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 
@@ -37,9 +36,7 @@ ROLES: Final[dict[str, frozenset[Role]]] = {  # what each role includes
     "admin": frozenset(("metrics", "read", "write", "log", "admin")),
 }
 LOCAL = "anybody on this machine"  # the caller's name while there are no keys
-BUSY_TIMEOUT = 10.0  # seconds to wait for another process that is writing
 STALE = 5.0  # seconds after which keys that could not be read again are rejected
-FIELDS = "id, name, role, experiments, hash, created_at, created_by, expires_at, revoked_at, revoked_by"
 
 
 class Key(NamedTuple):
@@ -81,7 +78,7 @@ class Caller(NamedTuple):
 
 
 def create(
-    path: Path,
+    address: Address,
     role: str,
     name: str,
     *,
@@ -98,55 +95,54 @@ def create(
         raise InvalidArgument("name", "1 to 100 printable characters", name, "Pass the name of the key's owner.")
     if experiments is not None:
         experiments = validate.labels("experiments", experiments, 1)
-    with _connected(path) as connection, connection:
-        return _insert(connection, role, name, experiments, _later(expires_in), by)
-
-
-def rotate(path: Path, id: str, *, grace: float = 0.0, by: str | None = None) -> str:
-    """Replace a key by a new one of the same name, role and limits; the old key stays valid for `grace` seconds."""
-    grace = validate.number("grace", grace, low=0.0, high=1e9)
-    with _connected(path) as connection, connection:
-        key = _find(connection, id)
-        if not key.valid_at(_now()):
-            raise InvalidArgument("id", "the id of a valid key", id, "Create a new key.")
-        lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
-        token = _insert(connection, key.role, key.name, key.experiments, _later(lifetime), by)
-        end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
-        connection.execute("update api_key set expires_at = ? where id = ?", (end, id))
-    with _connected(path) as connection:
-        if _find(connection, id).expires_at != end:
-            raise Unavailable(f"Key {id} is unchanged in {path}: the database does not store what is written.")
+    row, token = _made(role, name, experiments, _later(expires_in), by)
+    with _opened(address) as table:
+        table.add(row)
     return token
 
 
-def revoke(path: Path, id: str, *, by: str | None = None) -> None:
+def rotate(address: Address, id: str, *, grace: float = 0.0, by: str | None = None) -> str:
+    """Replace a key by a new one of the same name, role and limits; the old key stays valid for `grace` seconds."""
+    grace = validate.number("grace", grace, low=0.0, high=1e9)
+    with _opened(address) as table:
+        key = _find(table, id)
+        if not key.valid_at(_now()):
+            raise InvalidArgument("id", "the id of a valid key", id, "Create a new key.")
+        lifetime = None if key.expires_at is None else (key.expires_at - key.created_at) / 1e6
+        row, token = _made(key.role, key.name, key.experiments, _later(lifetime), by)
+        end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
+        table.add(row, instead_of=id, until=end)
+        if _find(table, id).expires_at != end:
+            raise Unavailable(f"Key {id} is unchanged in {shown(address)}: the store does not keep what is written.")
+    return token
+
+
+def revoke(address: Address, id: str, *, by: str | None = None) -> None:
     """Revoke a key; it stays in the list."""
-    with _connected(path) as connection, connection:
-        _find(connection, id)
-        revoked = "update api_key set revoked_at = ?, revoked_by = ? where id = ? and revoked_at is null"
-        connection.execute(revoked, (_now(), by, id))
-    with _connected(path) as connection:
-        if _find(connection, id).revoked_at is None:
-            raise Unavailable(f"Key {id} is not revoked in {path}: the database does not store what is written.")
+    with _opened(address) as table:
+        _find(table, id)
+        table.revoke(id, _now(), by)
+        if _find(table, id).revoked_at is None:
+            raise Unavailable(f"Key {id} is not revoked in {shown(address)}: the store does not keep what is written.")
 
 
-def all_of(path: Path) -> list[Key]:
+def all_of(address: Address) -> list[Key]:
     """All keys, valid or not."""
-    with _connected(path) as connection:
-        return _read(connection)
+    with _opened(address) as table:
+        return _read(table)
 
 
-def any_valid(path: Path) -> bool:
+def any_valid(address: Address) -> bool:
     """Whether at least one key is valid now."""
     now = _now()
-    return any(key.valid_at(now) for key in all_of(path))
+    return any(key.valid_at(now) for key in all_of(address))
 
 
 class Keyring:
     """The keys of a database, read again every second by a thread of its own."""
 
-    def __init__(self, path: Path, *, every: float = 1.0) -> None:
-        self._path, self._every = path, every
+    def __init__(self, address: Address, *, every: float = 1.0) -> None:
+        self._table, self._every = keys_of(address), every
         self._reading, self._closed = threading.Lock(), threading.Event()
         self._changing = ThreadPoolExecutor(1, thread_name_prefix="keys-change")
         self.refresh()
@@ -169,9 +165,7 @@ class Keyring:
         """Read the keys again."""
         with self._reading:
             began = time.monotonic()
-            uri = f"{self._path.absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True, timeout=STALE / 2)) as connection:
-                self._take(_read(connection))
+            self._take(_read(self._table))
             self._read_at = began
 
     async def change(self, work: Callable[[], Result]) -> Result:
@@ -179,7 +173,7 @@ class Keyring:
 
         def work_and_read() -> Result:
             result = work()
-            with suppress(sqlite3.Error):  # the other thread reads again within a second
+            with suppress(Unavailable):  # the other thread reads again within a second
                 self.refresh()
             return result
 
@@ -210,6 +204,7 @@ class Keyring:
         self._closed.set()
         self._changing.shutdown()
         self._thread.join()
+        self._table.close()
 
 
 def _as_set(names: Iterable[str] | None) -> frozenset[str] | None:
@@ -230,47 +225,36 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _insert(
-    connection: sqlite3.Connection,
-    role: str,
-    name: str,
-    experiments: Sequence[str] | None,
-    expires_at: int | None,
-    by: str | None,
-) -> str:
+def _made(
+    role: str, name: str, experiments: Sequence[str] | None, expires_at: int | None, by: str | None
+) -> tuple[KeyRow, str]:
+    """Make a key: what is stored of it, and the key itself."""
     id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     named = None if experiments is None else json.dumps(list(experiments))
-    row = (id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
-    connection.execute(f"insert into api_key ({FIELDS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - constant columns
-    return f"af_{id}_{secret}"
+    row = KeyRow(id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
+    return row, f"af_{id}_{secret}"
 
 
-def _read(connection: sqlite3.Connection) -> list[Key]:
-    rows = connection.execute(f"select {FIELDS} from api_key order by created_at, id")  # noqa: S608 - constant columns
-    return [_key(*row) for row in rows]
+@contextmanager
+def _opened(address: Address) -> Iterator[KeyTable]:
+    table = keys_of(address)
+    try:
+        table.check()
+        yield table
+    finally:
+        table.close()
+
+
+def _read(table: KeyTable) -> list[Key]:
+    return [_key(*row) for row in table.all()]
 
 
 def _key(id: str, name: str, role: str, experiments: str | None, *rest: Any) -> Key:
     return Key(id, name, role, None if experiments is None else tuple(json.loads(experiments)), *rest)
 
 
-def _find(connection: sqlite3.Connection, id: str) -> Key:
-    for key in _read(connection):
+def _find(table: KeyTable, id: str) -> Key:
+    for key in _read(table):
         if key.id == id:
             return key
     raise RequestError("unknown_key", "id", "the id of a key", id, "Run `alphafair keys list` for the ids.")
-
-
-@contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to the database, which is created if it does not exist; a running service may write meanwhile."""
-    if path.exists():
-        SqliteStore(path, read_only=True).close()  # raises if it is not a ledger, or one of another version
-    else:
-        Engine.open(path).close()
-    try:
-        with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT)) as connection:
-            connection.execute("pragma synchronous = full")
-            yield connection
-    except sqlite3.Error as problem:
-        raise Unavailable(f"{path} cannot be written: {problem}") from problem

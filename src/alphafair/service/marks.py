@@ -118,12 +118,12 @@ def _expiries(found: Overview) -> Iterator[Mark]:
 # the service
 
 
-def marks_of_service(readiness: Readiness, commit_seconds: float, behind_seconds: float) -> list[Mark]:
-    """The marks of the service itself; `behind_seconds` is how old the state is that this node decides with."""
-    return by_severity(_of_service(readiness, commit_seconds, behind_seconds))
+def marks_of_service(readiness: Readiness, commit_seconds: float) -> list[Mark]:
+    """The marks of the service itself."""
+    return by_severity(_of_service(readiness, commit_seconds))
 
 
-def _of_service(readiness: Readiness, commit_seconds: float, behind_seconds: float) -> Iterator[Mark]:
+def _of_service(readiness: Readiness, commit_seconds: float) -> Iterator[Mark]:
     if not readiness.ready:
         yield Mark("not_ready", f"No decisions are made: {(readiness.reason or 'unknown').rstrip('.')}.", "critical")
     if commit_seconds > SLOW_COMMIT:
@@ -131,8 +131,7 @@ def _of_service(readiness: Readiness, commit_seconds: float, behind_seconds: flo
         yield Mark("slow_disk", sentence, "warning")
     if (readiness.clock_behind_seconds or 0.0) > CLOCK_BEHIND:
         behind = duration(readiness.clock_behind_seconds or 0.0)
-        sentence = f"The clock of this machine is {behind} behind the last event: waiting times are not counted."
-        yield Mark("node_behind", sentence, "warning")
-    if behind_seconds > CLOCK_BEHIND:
-        sentence = f"This node is {duration(behind_seconds)} behind the log: it shows an older state."
+        sentence = (
+            f"The clock of this node is {behind} behind the last event: waiting times stand still until it catches up."
+        )
         yield Mark("node_behind", sentence, "warning")

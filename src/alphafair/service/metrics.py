@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ class Measures:
         self.registry = CollectorRegistry()
         self._commits = self._histogram("commit_seconds", "Seconds to decide, write and learn.", COMMIT_SECONDS)
         self._batches = self._histogram("group_size", "Commands per commit.", BATCH_SIZES)
+        self._counting = threading.Lock()
         self._delays, self._all_delays = np.zeros(len(DELAYS) + 1, dtype=np.int64), 0.0
         ProcessCollector(registry=self.registry)
 
@@ -70,10 +72,11 @@ class Measures:
         self._commits.observe(seconds)
         self.commit_seconds += SMOOTHING * (self._service.engine.last_commit_seconds - self.commit_seconds)
         if delays:  # thousands at a time: vectorised
-            values = np.array(delays)
-            delays.clear()
-            self._delays += np.bincount(np.searchsorted(DELAYS, values), minlength=len(self._delays))
-            self._all_delays += float(values.sum())
+            with self._counting:  # several experiments may be written at a time
+                values = np.array(delays)
+                del delays[: len(values)]
+                self._delays += np.bincount(np.searchsorted(DELAYS, values), minlength=len(self._delays))
+                self._all_delays += float(values.sum())
 
     def page(self, caller: Caller) -> bytes:
         """All metrics in Prometheus' format; of experiments, those that the caller sees."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.engine.ledger import FoundRow
 from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
-from alphafair.engine.store import FoundRow
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
 from alphafair.service.handlers import described

@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from alphafair.engine import Engine
+from alphafair.engine.addresses import Address, is_url, shown
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.connections import Connection, possible_connections
@@ -62,7 +63,7 @@ class Server:
                 await self._loop.create_server(lambda: Connection(self.service), sock=each, backlog=BACKLOG)
                 for each in self.sockets
             ]
-            log(logging.INFO, "listening", addresses=[_shown(each.getsockname()) for each in self.sockets])
+            log(logging.INFO, "listening", addresses=[_socket_address(each.getsockname()) for each in self.sockets])
             self.started.set()
             await self._stopped.wait()
             log(logging.INFO, "stopping")
@@ -87,7 +88,7 @@ class Server:
 
 
 def serve(
-    path: Path,
+    address: Address,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -98,27 +99,27 @@ def serve(
     must_exist: bool = False,
     max_contexts: int | None = None,
 ) -> None:
-    """Serve a file until SIGTERM or SIGINT; requests that were accepted by then are answered.
+    """Serve a file or a database until SIGTERM or SIGINT; requests that were accepted by then are answered.
 
-    A file that does not exist or is empty is created, and the log has a warning; with `must_exist` it is rejected.
+    One that does not exist or is empty is created, and the log has a warning; with `must_exist` it is rejected.
     """
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
         repair = "Create the directory first."
         raise InvalidArgument("--unix-socket", "a path in an existing directory", str(unix_socket), repair)
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     limits = limits._replace(max_connections=possible_connections(limits.max_connections))
-    engine = Engine.open(path, create=not must_exist, max_contexts=max_contexts)
+    engine = Engine.open(address, create=not must_exist, max_contexts=max_contexts)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.close)  # nothing is left to do if the service has closed it
-        if unix_socket is None and not is_loopback(host) and not keys.any_valid(path):
-            repair = f"Create a key first: alphafair keys create --db {path} --role admin --name you"
+        if unix_socket is None and not is_loopback(host) and not keys.any_valid(address):
+            repair = f"Create a key first: alphafair keys create --db {shown(address)} --role admin --name you"
             raise InvalidArgument("--host", "127.0.0.1, ::1 or localhost while there are no keys", host, repair)
         sockets = bound_to_port(host, port) if unix_socket is None else [stack.enter_context(bound(unix_socket))]
         for each in sockets:
             stack.callback(each.close)
-        service = Service(engine, path, limits=limits, root_path=root_path, log_all=log_all)
+        service = Service(engine, address, limits=limits, root_path=root_path, log_all=log_all)
         write_to_standard_error()
-        log_file(engine, path)
+        log_store(engine, address)
         sys.setswitchinterval(SWITCH_INTERVAL)
         Server(service, sockets).run()
 
@@ -172,14 +173,16 @@ def bound(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def log_file(engine: Engine, path: Path) -> None:
-    """Log which file is served, with a warning if it was just created: the path may be mistyped."""
-    fields: dict[str, Any] = {"path": str(path.resolve()), "events": engine.position}
+def log_store(engine: Engine, address: Address) -> None:
+    """Log what is served, with a warning if it was just created: the path may be mistyped."""
+    what = "database" if is_url(address) else "file"
+    path = shown(address) if is_url(address) else str(Path(address).resolve())
+    fields: dict[str, Any] = {"path": path, "events": engine.position}
     fields["experiments"] = len(engine.experiments())
     if engine.was_empty:
-        log(logging.WARNING, "the file did not exist or was empty: created (--must-exist rejects that)", **fields)
+        log(logging.WARNING, f"the {what} did not exist or was empty: created (--must-exist rejects that)", **fields)
     else:
-        log(logging.INFO, "serving a file", **fields)
+        log(logging.INFO, f"serving a {what}", **fields)
     if engine.readable_by_others:
         message = "other users of this machine can read the file: run chmod go= on it"
         log(logging.WARNING, message, path=fields["path"])
@@ -192,7 +195,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _shown(address: Any) -> str:
+def _socket_address(address: Any) -> str:
     """A socket's address as a URL or a path."""
     if not isinstance(address, tuple):
         return str(address)

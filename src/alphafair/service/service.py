@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -24,6 +23,7 @@ import httptools
 import msgspec
 
 from alphafair.engine import Engine
+from alphafair.engine.addresses import Address
 from alphafair.service import routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
@@ -75,21 +75,26 @@ class _Target(NamedTuple):
 
 
 class Service:
-    """The engine of one file over HTTP. `running` starts its background work and closes the engine at the end."""
+    """An engine over HTTP. `running` starts its background work and closes the engine at the end."""
 
     def __init__(
         self,
         engine: Engine,
-        path: Path,
+        address: Address,
         *,
         limits: Limits = DEFAULT_LIMITS,
         root_path: str = "",
         log_all: bool = False,
     ) -> None:
-        self.engine, self.path, self.limits, self.log_all = engine, path, limits, log_all
+        self.engine, self.address, self.limits, self.log_all = engine, address, limits, log_all
         self.measures = Measures(self)
-        self.writer = Writer(engine, max_waiting=limits.max_waiting, observe=self.measures.committed)
-        self.keyring, self.exports = Keyring(path), Exports()
+        self.writer = Writer(
+            engine,
+            max_waiting=limits.max_waiting,
+            observe=self.measures.committed,
+            side_by_side=engine.is_shared,
+        )
+        self.keyring, self.exports = Keyring(address), Exports()
         self.access = Access(self.keyring, rate=limits.rate)
         closed = self.measures.connection_closed
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)

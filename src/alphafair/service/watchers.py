@@ -42,8 +42,10 @@ Maker = Callable[["frozenset[str] | None"], bytes]  # from the experiments that 
 class Message:
     """What was found at one look: the whole state, and what has changed since the message before."""
 
-    def __init__(self, number: int, position: int, state: Maker, update: Maker | None) -> None:
-        self.number, self.position = number, position
+    def __init__(
+        self, number: int, position: int, state: Maker, update: Maker | None, overview: Overview | None = None
+    ) -> None:
+        self.number, self.position, self.overview = number, position, overview
         self._makers = {"state": state, "update": update}
         self._made: dict[tuple[str, frozenset[str] | None], bytes] = {}  # shared by watchers that see the same
 
@@ -66,7 +68,7 @@ class Topic:
         self.latest: Message | None = None
         self.changed = asyncio.Condition()
         self._last: Overview | None = None
-        self._looked_at = 0.0
+        self._sent_at, self._position = 0.0, -1
         self._task: asyncio.Task[None] | None = None
         self.failure: Failure | None = None
 
@@ -91,9 +93,10 @@ class Topic:
         loop = asyncio.get_running_loop()
         while self.n_watchers:
             try:
-                if self._is_due(loop.time()):
-                    message = await asyncio.to_thread(self._made)
-                    self.failure, self._looked_at = None, loop.time()
+                message = await asyncio.to_thread(self._made, loop.time() - self._sent_at >= IDLE)
+                self.failure = None
+                if message is not None:
+                    self._sent_at, self._last = loop.time(), message.overview
                     async with self.changed:
                         self.latest = message
                         self.changed.notify_all()
@@ -104,12 +107,18 @@ class Topic:
             await asyncio.sleep(EVERY)
         self._task = self.latest = self._last = None
 
-    def _is_due(self, now: float) -> bool:
-        latest = self.latest
-        return latest is None or self._service.engine.position != latest.position or now - self._looked_at >= IDLE
-
-    def _made(self) -> Message:
-        return self._of_all() if self.name == ALL else self._of_one()
+    def _made(self, even_if_unchanged: bool) -> Message | None:
+        """Look once: the next message, or None if nothing was written since the last one."""
+        engine, latest = self._service.engine, self.latest
+        if latest is not None and not even_if_unchanged and not engine.is_shared:
+            if engine.position == self._position:
+                return None
+            self._position = engine.position
+        message = self._of_all() if self.name == ALL else self._of_one()
+        if latest is not None and not even_if_unchanged and message.position == latest.position:
+            return None
+        message.event("update")  # in this thread, not in the one that answers requests
+        return message
 
     def _of_all(self) -> Message:
         service = self._service
@@ -122,7 +131,7 @@ class Topic:
 
     def _of_one(self) -> Message:
         last, encode = self._last, self._service.encode
-        self._last = found = self._service.engine.overview(self.name)
+        found = self._service.engine.overview(self.name)
         update: Maker | None = None
         if last is not None and _continues(last, found):
             new = found._replace(changes=found.changes[len(last.changes) :])
@@ -131,9 +140,9 @@ class Topic:
             def update(seen: frozenset[str] | None) -> bytes:
                 return encode(page_views.live_update(new, first))
 
-        message = Message(self._number(), found.position, lambda seen: encode(page_views.live_answer(found)), update)
-        message.event("update")  # in this thread, not in the one that answers requests
-        return message
+        return Message(
+            self._number(), found.position, lambda seen: encode(page_views.live_answer(found)), update, found
+        )
 
     def _number(self) -> int:
         return 1 if self.latest is None else self.latest.number + 1
@@ -223,8 +232,7 @@ class Watchers:
 def index_answer(service: Service, found: list[Overview]) -> IndexAnswer:
     """All experiments at a glance, whoever asks."""
     health = service.engine.health(probe=False)
-    behind = health.get("behind_seconds", 0.0)
-    marks = marks_of_service(service.readiness(), service.measures.commit_seconds, behind)
+    marks = marks_of_service(service.readiness(), service.measures.commit_seconds)
     items = [page_views.index_item(each) for each in found]
     return IndexAnswer(time.time(), health["position"], items, marks)
 

@@ -90,8 +90,8 @@ class LogTable:
     columns: LogColumns
 
     @classmethod
-    def open(cls, source: Any, columns: LogColumns) -> LogTable:
-        """Open a table, and refuse one that lacks a column."""
+    def open(cls, source: Any, columns: LogColumns, first: int = 0, n_rows: int | None = None) -> LogTable:
+        """Open a table, or `n_rows` rows of it from `first` on, and refuse one that lacks a column."""
         table = open_table(source)
         found = table.columns
         if found in (EXPORTED, EXPORTED_EARLIER) and table.label.lower().endswith((".csv", ".csv.gz")):
@@ -103,7 +103,7 @@ class LogTable:
             if name is not None:
                 table.require([name], f" ({option}=, --{option})")
         wanted = column_names("columns", [name for name in columns if name is not None])
-        return cls(table.select(*wanted, row_numbers=True), columns)
+        return cls(table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows), columns)
 
     @property
     def has_reward(self) -> pl.Expr:

@@ -1,11 +1,7 @@
-"""The event log in SQLite: its tables, and every query of the engine.
+"""The event log in a SQLite file: one ledger with all experiments of the file.
 
-`append(expected, last, rows)` is the only way to add events: one durable transaction, committed only if the last event
-in the file is the one that the caller has processed. The file uses WAL with synchronous=FULL, so events are on the disk
-when `append` returns. One process writes; any number may read.
-
-All SQL of the engine is in this module, in `migrations.py` and in `schema/`. Nothing here imports a policy: an export
-runs in a process of its own, without compiled code.
+The file uses WAL with synchronous=FULL, so events are on the disk when `append` returns. One process writes; any number
+may read. All SQL for SQLite is in this module, in `migrations.py`, in `backup.py` and in `schema/`.
 """
 
 from __future__ import annotations
@@ -13,18 +9,35 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.files import DatabaseFiles, WriterLock
+from alphafair.engine.ledger import (
+    EVENT_TABLES,
+    SNAPSHOTS_KEPT,
+    SOURCES,
+    TABLES,
+    Change,
+    Context,
+    EventColumns,
+    FoundDecision,
+    FoundRow,
+    KeyRow,
+    SavedState,
+    Snapshot,
+    SnapshotPiece,
+    Statement,
+    check_finite,
+    split_state,
+)
 from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
@@ -32,210 +45,8 @@ APPLICATION: Final = 0xA1FA  # SQLite's application_id, which marks a file of th
 ROWS_PER_STATEMENT: Final = (256, 64, 16, 4, 1)
 BUSY: Final = 5.0  # seconds to wait for SQLite's own lock
 FULL: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-PAGE_BYTES: Final = 4096
-COMMIT_PAGES: Final = 16  # pages that every commit writes: the last ones of each table and index, and the position
-SNAPSHOTS_KEPT: Final = 3  # per experiment
-SOURCES: Final = ("client", "default", "expired", "lapsed", "rollback")  # what settles a decision
 
 Connect = Callable[..., sqlite3.Connection]
-Statement = tuple[str, Iterable[Sequence[Any]]]  # SQL and its rows of values
-
-
-# rows: one type per table, whose fields are the columns
-
-
-class Change(NamedTuple):
-    """An experiment is created, or runs differently from this event on."""
-
-    seq: int
-    experiment: int
-    kind: str
-    body: str
-    state: bytes | None
-    at: int
-    by: str | None = None  # who made the change: see `Engine.acting_as`
-
-
-class Context(NamedTuple):
-    """A new context; it has no position of its own in the order of events."""
-
-    experiment: int
-    number: int
-    label: str
-
-
-class Decided(NamedTuple):
-    """An arm was drawn."""
-
-    seq: int
-    id: str
-    experiment: int
-    context: int
-    arm: int
-    propensity: float
-    state_version: int
-    policy_version: int
-    deferred: int
-    available: bytes | None
-    probabilities: bytes | None
-    at: int
-    checksum: int
-
-
-class Activated(NamedTuple):
-    """A deferred decision counts from this event on."""
-
-    seq: int
-    decision: int
-    at: int
-
-
-class Settled(NamedTuple):
-    """A decision has received its reward, or is closed without one."""
-
-    seq: int
-    decision: int
-    reward: float | None
-    source: str
-    rewards: bytes | None
-    at: int
-
-
-class Late(NamedTuple):
-    """A reward that arrived after its decision was closed; no policy learns from it."""
-
-    seq: int
-    decision: int
-    reward: float | None
-    rewards: bytes | None
-    at: int
-
-
-class SnapshotPiece(NamedTuple):
-    """Part of a state that is too large for one transaction, written before its `Snapshot`."""
-
-    experiment: int
-    seq: int
-    number: int
-    bytes: bytes
-
-
-class Snapshot(NamedTuple):
-    """The state of a policy at a position, or the last piece of it."""
-
-    experiment: int
-    seq: int
-    code_version: str
-    tally: str
-    state: bytes
-    summary: int | None = None  # how many bytes after the state are a `Summary`; None: saved by an older version
-
-
-Event = Change | Context | Decided | Activated | Settled | Late | SnapshotPiece | Snapshot
-TABLES: Final[dict[type, str]] = {
-    Change: "change",
-    Context: "context",
-    Decided: "decision",
-    Activated: "activation",
-    Settled: "reward",
-    Late: "late_reward",
-    SnapshotPiece: "snapshot_piece",
-    Snapshot: "snapshot",
-}
-EVENT_TABLES: Final = ("change", "decision", "activation", "reward", "late_reward")  # rows with a position of their own
-FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
-    Decided: ("propensity", "probabilities"),
-    Settled: ("reward", "rewards"),
-    Late: ("reward", "rewards"),
-}
-
-
-class FoundDecision(NamedTuple):
-    """A decision looked up by its id, with all that has happened to it."""
-
-    id: str
-    seq: int
-    experiment: int
-    context: int
-    label: str | None
-    arm: int
-    propensity: float
-    is_active: int
-    waits_since: int
-    probabilities: bytes | None
-    is_settled: int
-    reward: float | None
-    source: str
-    rewards: bytes | None
-    has_late_reward: int
-
-
-class FoundRow(NamedTuple):
-    """A decision as the log shows it, with all that has happened to it."""
-
-    seq: int
-    id: str
-    at: int
-    context: int
-    label: str  # `erased-<number>` once it is erased
-    arm: int
-    propensity: float
-    deferred: int
-    activated_at: int | None
-    reward: float | None
-    rewards: bytes | None
-    source: str | None  # None: it waits
-    settled_at: int | None
-    available: bytes | None
-    probabilities: bytes | None
-    state_version: int
-    policy_version: int
-    experiment: int
-    late_reward: float | None
-    late_rewards: bytes | None
-    late_at: int | None
-
-
-class OpenDecision(NamedTuple):
-    """A decision without a reward, and the event from which its waiting time counts."""
-
-    event: int
-    waits_since: int
-    is_active: int
-    id: str
-    seq: int
-    experiment: int
-    context: int
-    arm: int
-    propensity: float
-    probabilities: bytes | None
-
-
-class EventColumns(NamedTuple):
-    """Events between two positions, a row of numbers each, in their order."""
-
-    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, at, deferred
-    activated: NDArray[np.float64]  # seq, decision, at
-    settled: NDArray[np.float64]  # seq, decision, at, reward, number of its source
-    activated_earlier: NDArray[np.float64]  # seq, experiment, context, arm, propensity; of decisions before `start`
-    settled_earlier: NDArray[np.float64]  # the same, and the time from which the decision has waited
-
-
-class SavedState(NamedTuple):
-    """The state of a policy, and what was counted up to then."""
-
-    seq: int
-    tally: str
-    state: bytes | memoryview
-    summary: memoryview | None  # None: saved by a version that kept none
-
-
-def split_state(blob: bytes, n_summary: int | None) -> tuple[bytes | memoryview, memoryview | None]:
-    """Return a saved state, and the summary that follows it."""
-    if not n_summary:
-        return blob, None
-    return memoryview(blob)[:-n_summary], memoryview(blob)[-n_summary:]
-
 
 _SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
 _BETWEEN = "where seq > ? and seq <= ? order by seq"
@@ -291,7 +102,7 @@ _EXPORTED = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.ar
     where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
 _LOG_ROW = """select d.seq, d.id, d.at, d.context, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity,
     d.deferred, a.at, r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version,
-    d.policy_version, d.experiment, l.reward, l.rewards, l.at from decision d
+    d.policy_version, l.reward, l.rewards, l.at from decision d
     left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
     left join late_reward l on l.decision = d.seq
     left join context c on c.experiment = d.experiment and c.number = d.context"""
@@ -323,7 +134,10 @@ _OUT_OF_ORDER = {  # the first event of each kind that could not have been writt
 
 
 class SqliteStore:
-    """A connection to the file. A writer holds the file's lock until it is closed."""
+    """A connection to the file: a `Store` and its one `Ledger`. A writer holds the file's lock until it is closed."""
+
+    shared: Final = False
+    key: Final = None
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
         self.path, self.read_only, self._connect = Path(path), read_only, connect
@@ -388,6 +202,20 @@ class SqliteStore:
             self.connection.close()
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def address(self) -> str:
+        return str(self.files.path)
+
+    @property
+    def readable_by_others(self) -> bool:
+        return self.files.readable_by_others
+
+    def check(self) -> None:
+        self.files.check()
+
+    def alone_with(self, codes: Sequence[str]) -> contextlib.AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)  # the lock of the file keeps other writers away
 
     # how statements are run
 
@@ -467,7 +295,7 @@ class SqliteStore:
         `rows` has the events by type. Rows with a number that is not finite are rejected before they reach the disk:
         SQLite would store NaN as NULL.
         """
-        _check_finite(self.path, rows)
+        check_finite(self.path, rows)
 
         def write(connection: sqlite3.Connection) -> None:
             moved = connection.execute("update position set last = ? where last = ?", (last, expected)).rowcount
@@ -496,29 +324,26 @@ class SqliteStore:
 
     # the event log
 
-    def changes(self, until: int, experiment: int | None = None) -> list[Change]:
-        """Return the changes up to a position, of all experiments or of one."""
-        columns = ", ".join(Change._fields)
-        query = f"select {columns} from change where seq <= ?1 and ifnull(experiment = ?2, true) order by seq"
-        return [Change(*row) for row in self.rows(query, (until, experiment))]
+    def changes(self, until: int, experiment: int | None = None, after: int = 0) -> list[Change]:
+        columns, where = ", ".join(Change._fields), "seq > ?1 and seq <= ?2 and ifnull(experiment = ?3, true)"
+        query = f"select {columns} from change where {where} order by seq"
+        return [Change(*row) for row in self.rows(query, (after, until, experiment))]
 
-    def contexts(self) -> Iterator[Context]:
-        """Yield all contexts, by experiment and number; the label of an erased one is None."""
-        for row in self.each("select experiment, number, label from context order by experiment, number"):
+    def contexts(self, experiment: int | None = None, first: int = 0) -> Iterator[Context]:
+        where = "ifnull(experiment = ?1, true) and number >= ?2"
+        query = f"select experiment, number, label from context where {where} order by experiment, number"
+        for row in self.each(query, (experiment, first)):
             yield Context(*row)
 
     def labels(self, experiment: int) -> list[str]:
-        """Return the labels of an experiment's contexts in order; an erased one is called `erased-<number>`."""
         query = "select ifnull(label, 'erased-' || number) from context where experiment = ? order by number"
         return [label for (label,) in self.rows(query, (experiment,))]
 
     def last_time(self) -> int:
-        """Return the time of the last event in microseconds, 0 if there is none."""
         last = "select at from {} order by seq desc limit 1"
         return max((at for table in EVENT_TABLES for (at,) in self.rows(last.format(table))), default=0)
 
     def columns(self, start: int, end: int) -> EventColumns:
-        """Return decisions, activations and settlements between two positions as columns of numbers."""
         return EventColumns(
             self.numbers(_DECIDED, 7, (start, end)),
             self.numbers(_ACTIVATED, 3, (start, end)),
@@ -528,7 +353,6 @@ class SqliteStore:
         )
 
     def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
-        """Return the position that had been processed when each decision between two positions was drawn."""
         return self.numbers(f"select state_version from decision {_BETWEEN}", 1, (start, end))[:, 0]
 
     def least_state_version(self, start: int, end: int) -> int | None:
@@ -536,21 +360,17 @@ class SqliteStore:
         return None if least is None else int(least)
 
     def masks(self, start: int, end: int) -> dict[int, bytes]:
-        """Return the arms that decisions were drawn among, by seq, where not all arms were available."""
         query = "select seq, available from decision where seq > ? and seq <= ? and available is not null"
         return dict(self.rows(query, (start, end)))
 
     def full_rewards(self, start: int, end: int) -> dict[int, tuple[bytes, bytes]]:
-        """Return the distribution and the rewards of all arms, by the seq of the reward, under full information."""
         return {seq: (used, rewards) for seq, used, rewards in self.rows(_FULL_REWARDS, (start, end))}
 
     def has_full_information(self, experiment: int) -> bool:
-        """Return whether the decisions of an experiment have their distribution with them."""
         first = self.rows("select probabilities is not null from decision where experiment = ? limit 1", (experiment,))
         return bool(first and first[0][0])
 
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
-        """Yield the arm and the reward of every decision that was paid, after a position and up to another."""
         for arm, reward, rewards in self.each(_EARNED, (experiment, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
 
@@ -561,23 +381,16 @@ class SqliteStore:
         return [FoundDecision(*row) for row in self.rows(_FIND, (json.dumps(ids),))] if ids else []
 
     def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
-        """Yield the fields of `OpenDecision` in order: decisions that wait since they were made, or were activated.
-
-        Only events between two positions are searched. The caller closes both generators.
-        """
         values = (start, end, json.dumps(list(experiments)))
         return self.each(_WAITING_SINCE_DECIDED, values), self.each(_WAITING_SINCE_ACTIVATED, values)
 
     def open_after(self, experiment: int, position: int) -> list[str]:
-        """Return the ids of decisions without a reward that were made, or activated, after a position."""
         return [id for (id,) in self.rows(_OPEN_AFTER, (experiment, position))]
 
     def settled_between(self, experiment: int, position: int, end: int) -> list[tuple[int, int, int, float]]:
-        """Return seq, context, arm, propensity of decisions open at `position` and settled before `end`."""
         return self.rows(_SETTLED_BETWEEN, (experiment, position, end))
 
     def erasure(self, experiment: int, context: int, new_id: Callable[[], str]) -> list[Statement]:
-        """Return the statements that remove a context's label and its decisions' ids; pass them to `append`."""
         query = "select seq from decision where experiment = ? and context = ?"
         ids = [(f"erased-{new_id()}", seq) for (seq,) in self.rows(query, (experiment, context))]
         return [
@@ -587,7 +400,6 @@ class SqliteStore:
         ]
 
     def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
-        """Return the next decisions after a position, with their rewards up to `until`, for an export."""
         return self.rows(_EXPORTED, (experiment, after, until, limit))
 
     def log_rows(
@@ -600,10 +412,6 @@ class SqliteStore:
         arm: int | None = None,
         state: str | None = None,
     ) -> list[FoundRow]:
-        """Return the last decisions after a position and up to another, the newest first.
-
-        `state` is "pending", "deferred" or one of SOURCES; None stands for all, as it does for `context` and `arm`.
-        """
         wanted, values = _STATE_FILTERS.get(state or "", ""), list[Any]([experiment, after, until, context, arm])
         if state in SOURCES:
             wanted = "and r.source = ?"
@@ -611,40 +419,31 @@ class SqliteStore:
         query = _LOG_ROW + _LOG_FILTERS.format(state=wanted)
         return [FoundRow(*row) for row in self.rows(query, (*values, limit))]
 
-    def log_row(self, id: str) -> FoundRow | None:
-        """Return the decision that has an id."""
-        for row in self.rows(f"{_LOG_ROW} where d.id = ?", (id,)):
+    def log_row(self, experiment: int, id: str) -> FoundRow | None:
+        for row in self.rows(f"{_LOG_ROW} where d.id = ? and d.experiment = ?", (id, experiment)):
             return FoundRow(*row)
         return None
 
-    def decision_time(self, experiment: int, position: int) -> int | None:
-        """Return when the last decision up to a position was made; None if there was none. Times never fall."""
+    def decision_time(self, position: int) -> int | None:
         query = "select at from decision where seq <= ? order by seq desc limit 1"
         for (at,) in self.rows(query, (position,)):
             return int(at)
         return None
 
     def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
-        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions.
-
-        With `latest`, only of so many, the last ones.
-        """
         return self.rows(_REWARDED, (experiment, -1 if latest is None else latest))[::-1]
 
     # snapshots
 
     def states(self, experiment: int, until: int) -> Generator[SavedState]:
-        """Yield everything that was saved up to a position, the latest first."""
         for seq, tally, state, n_summary, in_pieces in self.each(_STATES, (experiment, until)):
             blob = self._joined(experiment, seq, state) if in_pieces else state
             yield SavedState(seq, tally, *split_state(blob, n_summary))
 
     def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
-        """Return the experiment and position of every snapshot up to a position."""
         return self.rows("select experiment, seq from snapshot where seq <= ?", (until,))
 
     def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
-        """Return the state of one snapshot."""
         query = "select state, summary from snapshot where experiment = ? and seq = ?"
         ((last, n_summary),) = self.rows(query, (experiment, seq))
         return split_state(self._joined(experiment, seq, last), n_summary)[0]
@@ -652,19 +451,20 @@ class SqliteStore:
     def _joined(self, experiment: int, seq: int, last: bytes) -> bytes:
         return b"".join([*(piece for (piece,) in self.each(_PIECES, (experiment, seq))), last])
 
+    def last_snapshot(self, experiment: int) -> int:
+        ((last,),) = self.rows("select ifnull(max(seq), 0) from snapshot where experiment = ?", (experiment,))
+        return int(last)
+
     def save(self, position: int, row: Snapshot | SnapshotPiece) -> None:
-        """Write a snapshot or a piece of one; old snapshots beyond those kept are removed."""
         removal: list[Statement] = []
         if isinstance(row, Snapshot):
             removal = [(_REMOVE_OLD_SNAPSHOTS, [(row.experiment, SNAPSHOTS_KEPT)])]
         self.append(position, position, {type(row): [row]}, removal)
 
     def has_unused_piece(self) -> bool:
-        """Return whether a snapshot piece belongs to no snapshot."""
         return bool(self.rows(_UNUSED_PIECE))
 
     def remove_unused_piece(self, position: int) -> bool:
-        """Remove one snapshot piece that belongs to no snapshot; return whether there was one."""
         unused = self.rows(_UNUSED_PIECE)
         if unused:
             self.append(position, position, {}, [(_REMOVE_PIECE, unused)])
@@ -732,7 +532,6 @@ class SqliteStore:
             raise Mismatch(f"{self.path} is damaged: {found}.")
 
     def events_per_position(self, start: int, end: int) -> NDArray[np.int64]:
-        """Return how many events each position after `start` and up to `end` has."""
         found = np.zeros(end - start, dtype=np.int64)
         for table in EVENT_TABLES:
             seqs = self.numbers(f"select seq from {table} where seq > ? and seq <= ?", 1, (start, end))[:, 0]
@@ -740,36 +539,78 @@ class SqliteStore:
         return found
 
     def event_outside(self, last: int) -> tuple[str, int] | None:
-        """Return the table and seq of an event whose position is not in [1, last], if there is one."""
         for table in EVENT_TABLES:
             for (seq,) in self.rows(f"select seq from {table} where seq <= 0 or seq > ? limit 1", (last,)):
                 return table, int(seq)
         return None
 
     def labelled_decisions(self) -> Iterator[tuple[Any, ...]]:
-        """Yield seq, id, experiment, context, both versions, checksum, whether the context has a row, and its label."""
         return self.each(_LABELLED_DECISIONS)
 
     def without_decision(self) -> tuple[str, int, int] | None:
-        """Return the table, seq and decision of the first event whose decision does not precede it, if there is one."""
         for table in ("activation", "reward", "late_reward"):
             for seq, decision in self.rows(_WITHOUT_DECISION.format(table=table)):
                 return table, seq, decision
         return None
 
     def unknown_source(self) -> tuple[int, str] | None:
-        """Return the seq and source of a reward whose source is none of `SOURCES`, if there is one."""
         query = "select seq, source from reward where source not in (select value from json_each(?)) limit 1"
         for seq, source in self.rows(query, (json.dumps(SOURCES),)):
             return seq, source
         return None
 
     def out_of_order(self) -> str | None:
-        """Describe an event that could not have been written at its position, if there is one."""
         for description, query in _OUT_OF_ORDER.items():
             for row in self.rows(query):
                 return description.format(*row)
         return None
+
+
+class SqliteKeys:
+    """The keys of the service in a file, over connections of their own: the engine of a service holds its lock.
+
+    A file that does not exist is created.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def close(self) -> None:
+        """Every method has a connection of its own."""
+
+    def all(self, timeout: float = BUSY) -> list[KeyRow]:
+        query = f"select {', '.join(KeyRow._fields)} from api_key order by created_at, id"
+        try:
+            uri = f"{self.path.absolute().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=timeout)) as connection:
+                return [KeyRow(*row) for row in connection.execute(query)]
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be read: {problem}") from problem
+
+    def add(self, key: KeyRow, *, instead_of: str | None = None, until: int | None = None) -> None:
+        marks = ", ".join("?" * len(key))
+        with self._writing() as connection:
+            connection.execute(f"insert into api_key ({', '.join(KeyRow._fields)}) values ({marks})", key)
+            if instead_of is not None:
+                connection.execute("update api_key set expires_at = ? where id = ?", (until, instead_of))
+
+    def revoke(self, id: str, at: int, by: str | None) -> None:
+        with self._writing() as connection:
+            revoked = "update api_key set revoked_at = ?, revoked_by = ? where id = ? and revoked_at is null"
+            connection.execute(revoked, (at, by, id))
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection with a transaction; a running service may write meanwhile."""
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=2 * BUSY)) as connection, connection:
+                connection.execute("pragma synchronous = full")
+                yield connection
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be written: {problem}") from problem
+
+    def check(self) -> None:
+        SqliteStore(self.path, read_only=self.path.exists()).close()
 
 
 def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> bool:
@@ -779,25 +620,6 @@ def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empt
     if application != APPLICATION and (tables or not may_be_empty):
         raise InvalidArgument("path", "a file that alphafair made", str(path), "Pass another file, or a new one.")
     return bool(application == APPLICATION)
-
-
-def commit_bytes(rows: Mapping[type, Sequence[Any]]) -> int:
-    """Return an upper bound of what a commit of these rows writes: each row, and one page of an index per row."""
-    fields = (field for events in rows.values() for event in events for field in event)
-    payload = sum(len(field) for field in fields if isinstance(field, str | bytes))
-    return (sum(map(len, rows.values())) + COMMIT_PAGES) * PAGE_BYTES + payload
-
-
-def _check_finite(path: Path, rows: Mapping[type, Sequence[Any]]) -> None:
-    for kind, columns in FLOATS.items():
-        events = rows.get(kind)
-        if not events:
-            continue
-        number, blob = (kind._fields.index(column) for column in columns)  # type: ignore[attr-defined]
-        finite = all(map(math.isfinite, [event[number] for event in events if event[number] is not None]))
-        blobs = b"".join([event[blob] for event in events if event[blob] is not None])
-        if not finite or (blobs and not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all()):
-            raise Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
 
 
 def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -> None:

@@ -1,0 +1,235 @@
+"""The engine of one ledger: one thread at a time writes, and answers all waiting requests in one commit."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from alphafair.engine.decisions import IdGenerator, RequestHandler
+from alphafair.engine.ledger import Behind, Ledger
+from alphafair.engine.live import LiveState
+from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
+from alphafair.engine.steps import Batch
+from alphafair.errors import InvalidArgument, RequestError, Unavailable
+
+MOST_REQUESTS = 5_000  # in one transaction
+ATTEMPTS: Final = 20  # to append before other processes do
+PAUSE: Final = 0.002  # seconds, at most, before the third and later attempts; other processes pause for other times
+Result = TypeVar("Result")
+Answer = Receipt | Outcome | RequestError
+
+
+class LedgerEngine:
+    """Requests and changes of the experiments in one ledger; many threads may call it.
+
+    Where other processes append to the same ledger, an append that comes too late writes nothing: what the others have
+    written is applied first, and then everything is answered again, with new draws.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Callable[[], int],
+        max_contexts: int | None,
+        chance: random.Random,
+        ids: IdGenerator,
+        n_experiments: Callable[[], int] | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.lock = threading.RLock()
+        self.waiting = Queue()
+        self._closed = False
+        self.live = LiveState(ledger, clock, max_contexts, n_experiments)
+        self.handler = RequestHandler(self.live, chance, ids)
+
+    def close(self) -> None:
+        """Answer waiting requests, and save snapshots so that opening is quick."""
+        with self.lock:
+            if self._closed:
+                return
+            try:
+                if not self.ledger.read_only:
+                    while self.waiting:
+                        self._serve()
+                    if not self.live.is_stale and self.live.problem is None and self.live.other_code is None:
+                        with contextlib.suppress(Unavailable):  # the log is enough to open it again
+                            self.live.take_snapshots(least=1)
+            finally:
+                self._closed = True
+
+    # turns
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[LiveState]:
+        """Keep writers out, with a state in memory that is the one of the log."""
+        with self.lock:
+            self._check_open()
+            self.live.refresh()
+            yield self.live
+
+    def write(self, work: Callable[[Batch], Result]) -> Result:
+        """Take the writer's turn, after all waiting requests are answered; `work` may be called several times.
+
+        It gets an empty batch; no boundary of a period lies before the moment of the batch.
+        """
+        with self.reading():
+            while self.waiting:
+                self._serve()
+            for attempt in range(ATTEMPTS):
+                begun, unavailable = False, None
+                try:
+                    self.live.recover()
+                    begun = True
+                    return work(self.live.begin_periods())
+                except InvalidArgument:
+                    raise
+                except Behind:
+                    self.live.abandon()
+                    self._catch_up(attempt)
+                except MemoryError as problem:
+                    unavailable = self.live.fail(problem, begun)
+                except BaseException as problem:
+                    if self.ledger.shared:
+                        self.live.abandon()
+                    self.live.fail(problem, begun)
+                    raise
+                if unavailable is not None:
+                    raise unavailable
+        raise AssertionError("the last attempt raises")
+
+    def _catch_up(self, attempt: int) -> None:
+        """Apply what others have written; after the last attempt, give up."""
+        if attempt == ATTEMPTS - 1:
+            raise Unavailable(f"{self.ledger.path}: other processes append to the same experiment all the time.")
+        if attempt > 1:
+            time.sleep(random.uniform(0.0, PAUSE))  # noqa: S311 - no secret
+        self.live.fold()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed()
+
+    # decisions and rewards
+
+    def submit(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer all requests in one transaction, once they are on the disk; a refusal is an answer too."""
+        ticket = Ticket(requests)
+        self.waiting.wait(ticket, self._lead)
+        if ticket.problem is not None:
+            raise ticket.problem
+        return ticket.answers or []
+
+    def _lead(self, ticket: Ticket) -> None:
+        with self.lock:
+            while not ticket.served:
+                self._serve()
+
+    def _serve(self) -> None:
+        """Answer all waiting tickets in one commit."""
+        tickets = self.waiting.take(MOST_REQUESTS)
+        try:
+            answers = self._answer(tickets)
+        except BaseException as problem:
+            answer = self.live.fail(problem, begun=False)
+            for ticket in tickets:
+                ticket.problem = answer
+                ticket.woken.set()
+            if not isinstance(problem, Exception):
+                raise
+            return
+        for ticket, own in zip(tickets, answers, strict=True):
+            ticket.answers = own
+            ticket.woken.set()
+        with contextlib.suppress(Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
+            self.live.take_snapshots()
+
+    def _answer(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
+        """Return the answers to all tickets, once they are on the disk."""
+        self._check_open()
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._attempt(tickets)
+            except Behind:
+                self._catch_up(attempt)
+        raise AssertionError("the last attempt raises")
+
+    def _attempt(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
+        live, batch = self.live, None
+        live.recover()
+        try:
+            ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
+            live.decisions.begin_batch([id for id in ids if id is not None])
+            batch = live.begin_periods()
+            self.handler.settle_overdue(batch)
+            answers = [self.handler.answer(ticket.requests, batch) for ticket in tickets]
+            if self.ledger.shared:
+                self._check_refusals(answers)
+            if batch.last > batch.start:
+                live.commit(batch)
+        except BaseException as problem:
+            if self.ledger.shared and isinstance(problem, Unavailable):
+                live.abandon(batch)
+            else:
+                live.is_stale = True
+            raise
+        return answers
+
+    def _check_refusals(self, answers: Sequence[Sequence[Answer]]) -> None:
+        """A refusal changes nothing, so no append finds out that it follows from an old state: ask."""
+        refused = any(isinstance(answer, RequestError) for own in answers for answer in own)
+        if refused and self.ledger.position != self.live.position:
+            raise Behind(f"{self.ledger.path} has other events.")
+
+    # work between requests
+
+    def maintain(self, clean: Callable[[], None] = lambda: None) -> bool:
+        """Settle overdue decisions, write snapshots, and `clean` up; return whether there is more to do."""
+        live = self.live
+
+        def work(batch: Batch) -> bool:
+            clean()
+            self._expire_page(batch)
+            with contextlib.suppress(Unavailable):
+                live.take_snapshots()
+            return live.deadlines.is_behind(live.now()) or live.snapshots.is_busy
+
+        if live.other_code is not None:
+            with self.reading():
+                live.record_upgrade()
+            if live.other_code is not None:
+                return False
+        return self.write(work)
+
+    def expire(self) -> int:
+        """Settle every overdue decision and return how many there were."""
+        n_settled, now = 0, self.live.now()
+        while True:
+            n_settled += self.write(self._expire_page)
+            if not self.live.deadlines.is_behind(now):
+                return n_settled
+
+    def _expire_page(self, batch: Batch) -> int:
+        n_settled = self.handler.settle_overdue(batch)
+        if n_settled:
+            self.live.commit(batch)
+        return n_settled
+
+    def try_to_recover(self) -> None:
+        """Find out whether requests can be served again."""
+        if self.lock.acquire(blocking=False):  # otherwise a request is being written, and its result sets the state
+            try:
+                self.live.recover(probe=True)
+            except Exception as problem:
+                self.live.fail(problem, begun=False)
+            finally:
+                self.lock.release()
+
+
+def closed() -> RequestError:
+    """Return the error of an engine that was closed."""
+    return RequestError("closed", "engine", "open", "closed", "Open it again with Engine.open.")

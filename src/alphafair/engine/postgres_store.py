@@ -1,0 +1,938 @@
+"""The event log in PostgreSQL: a ledger per experiment, which any number of processes append to.
+
+`append` is one statement and so one transaction: it moves the experiment's row in `position` only if that still has
+the expected position, and inserts events only if it has moved. So no process holds a lock while it thinks, and one that
+is stopped in the middle leaves nothing behind. When a connection is lost before the answer has arrived, the same rows
+are appended again: either that succeeds, or the rows at those positions tell whether they are the ones that were sent.
+
+All SQL for PostgreSQL is in this module and in `schema_postgres/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair import __version__
+from alphafair.engine.addresses import shown
+from alphafair.engine.ledger import (
+    EVENT_TABLES,
+    SNAPSHOTS_KEPT,
+    SOURCES,
+    TABLES,
+    Activated,
+    Behind,
+    Change,
+    Context,
+    Decided,
+    EventColumns,
+    FoundDecision,
+    FoundRow,
+    KeyRow,
+    Late,
+    SavedState,
+    Settled,
+    Snapshot,
+    SnapshotPiece,
+    Statement,
+    check_finite,
+    split_state,
+)
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.extras import needed_by
+
+with needed_by("A ledger in PostgreSQL", "postgres"):
+    import psycopg
+
+SCHEMA: Final = "alphafair"
+CONNECTIONS: Final = 10  # at a time
+WAIT: Final = 5.0  # seconds for one of them
+AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to append what may have been written
+FEW: Final = 4_000  # positions whose rows are read as rows; more are copied
+PAGE: Final = 50_000  # positions read at a time by `verify`
+DURABLE: Final = ("on", "remote_write", "remote_apply")  # of synchronous_commit
+CONNECTING: Final = {  # a server that no longer answers is noticed within some seconds
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "application_name": "alphafair",
+    "client_encoding": "UTF8",
+}
+SESSION: Final = {  # a process that is stopped does not hold up others
+    "synchronous_commit": "on",
+    "idle_in_transaction_session_timeout": "5s",
+    "lock_timeout": "5s",
+    "statement_timeout": "60s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, and so holds nobody up
+TYPES: Final[dict[Any, str]] = {  # of the columns of each table, in the order of its fields
+    Change: "bigint bigint text text bytea bigint text",
+    Context: "bigint bigint text",
+    Decided: "bigint text bigint bigint bigint float8 bigint bigint smallint bytea bytea bigint bigint",
+    Activated: "bigint bigint bigint",
+    Settled: "bigint bigint float8 text bytea bigint",
+    Late: "bigint bigint float8 bytea bigint",
+}
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+Result = TypeVar("Result")
+
+_SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
+_BETWEEN = "where experiment = {key} and seq > {start} and seq <= {end} order by seq"
+_DECIDED = """select seq::float8, experiment::float8, context::float8, arm::float8, propensity, at::float8,
+    deferred::float8 from decision """
+_ACTIVATED = "select seq::float8, decision::float8, at::float8 from activation "
+_SETTLED = f"""select seq::float8, decision::float8, at::float8, coalesce(reward, 0),
+    coalesce({_SOURCE_NUMBER}, 4)::float8 from reward """
+_EARLIER = "select r.seq::float8, d.experiment::float8, d.context::float8, d.arm::float8, d.propensity"
+_OF_EARLIER = """
+    where r.experiment = {key} and r.seq > {start} and r.seq <= {end} and r.decision <= {start} order by r.seq"""
+_ACTIVATED_EARLIER = f"""{_EARLIER} from activation r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision {_OF_EARLIER}"""
+_SETTLED_EARLIER = f"""{_EARLIER}, coalesce(a.at, d.at)::float8 from reward r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq {_OF_EARLIER}"""
+_FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision
+    where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
+_FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
+    d.deferred = 0 or a.seq is not null, coalesce(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
+    r.source, r.rewards, l.seq is not null from decision d
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq
+    left join reward r on r.experiment = d.experiment and r.decision = d.seq
+    left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = $1 and d.id = any($2::text[])"""
+_OPEN_COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabilities"
+_IS_OPEN = "not exists (select 1 from reward r where r.experiment = d.experiment and r.decision = d.seq)"
+_WAITING_SINCE_DECIDED = f"""select d.seq, d.at, (d.deferred = 0)::int, {_OPEN_COLUMNS} from decision d
+    where d.experiment = $1 and d.seq > $2 and d.seq <= $3 and {_IS_OPEN} and not (d.deferred = 1 and exists
+    (select 1 from activation a where a.experiment = d.experiment and a.decision = d.seq)) order by d.seq"""
+_WAITING_SINCE_ACTIVATED = f"""select a.seq, a.at, 1, {_OPEN_COLUMNS} from activation a
+    join decision d on d.experiment = a.experiment and d.seq = a.decision
+    where a.experiment = $1 and a.seq > $2 and a.seq <= $3 and {_IS_OPEN} order by a.seq"""
+_OPEN_AFTER = f"""select d.id from decision d
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq
+    where d.experiment = $1 and greatest(d.seq, coalesce(a.seq, 0)) > $2 and {_IS_OPEN} order by d.seq"""
+_SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision d
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq
+    join reward r on r.experiment = d.experiment and r.decision = d.seq
+    where d.experiment = $1 and d.seq <= $2 and (d.deferred = 0 or a.seq <= $2) and r.seq > $2 and r.seq < $3
+    order by d.seq"""
+_EARNED = """select d.arm, r.reward, r.rewards from reward r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision
+    where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.source in ('client', 'default') order by r.seq"""
+_STATES = """select seq, true from snapshot where experiment = $1 and seq <= $2
+    union all select seq, false from change
+    where experiment = $1 and seq <= $2 and kind in ('rollback', 'upgrade') order by 1 desc"""
+_CHANGE_STATE = """select body::json ->> 'tally', state, (body::json ->> 'summary')::bigint from change
+    where experiment = $1 and seq = $2"""
+_SAVE = """insert into snapshot (experiment, seq, code_version, tally, state, summary, node)
+    values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing"""
+_SAVE_PIECE = """insert into snapshot_piece (experiment, seq, node, number, bytes) values ($1, $2, $3, $4, $5)
+    on conflict (experiment, seq, node, number) do update set bytes = excluded.bytes"""
+_OLDEST_KEPT = "(select min(seq) from (select seq from snapshot where experiment = $1 order by seq desc limit $2) kept)"
+_EXPORTED = """select d.seq, d.id, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
+    r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
+    left join reward r on r.experiment = d.experiment and r.decision = d.seq and r.seq <= $3
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = $1 and d.seq > $2 and d.seq <= $3 order by d.seq limit $4"""
+_REWARDED = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
+    from decision d join reward r on r.experiment = d.experiment and r.decision = d.seq
+    where d.experiment = $1 and (r.reward is not null or r.rewards is not null) order by d.seq desc limit $2"""
+_LOG_ROW = """select d.seq, d.id, d.at, d.context, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity,
+    d.deferred, a.at, r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version,
+    d.policy_version, l.reward, l.rewards, l.at from decision d
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq
+    left join reward r on r.experiment = d.experiment and r.decision = d.seq
+    left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = $1"""
+_LOG_FILTERS = """ and d.seq > $2 and d.seq <= $3 and ($5::bigint is null or d.context = $5)
+    and ($6::bigint is null or d.arm = $6) and ($7::text is null or case
+        when r.source is not null then r.source
+        when d.deferred = 1 and a.seq is null then 'deferred' else 'pending' end = $7)
+    order by d.seq desc limit $4"""
+_LABELLED_DECISIONS = """select d.seq, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
+    c.number is not null, c.label from decision d
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = $1 and d.seq > $2 and d.seq <= $3 order by d.seq"""
+_WITHOUT_DECISION = """select e.seq, e.decision from {table} e
+    left join decision d on d.experiment = e.experiment and d.seq = e.decision and d.seq < e.seq
+    where e.experiment = $1 and d.seq is null order by e.seq limit 1"""
+_OUT_OF_ORDER = {  # the first event of each kind that could not have been written at its position
+    "activation {} belongs to decision {}, which was not deferred": """select a.seq, a.decision from activation a
+        join decision d on d.experiment = a.experiment and d.seq = a.decision
+        where a.experiment = $1 and d.deferred = 0 order by a.seq limit 1""",
+    "reward {} belongs to decision {}, which was not activated before it": """select r.seq, r.decision from reward r
+        join decision d on d.experiment = r.experiment and d.seq = r.decision
+        left join activation a on a.experiment = d.experiment and a.decision = d.seq and a.seq < r.seq
+        where r.experiment = $1 and d.deferred = 1 and a.seq is null
+        and r.source in ('client', 'default', 'expired') order by r.seq limit 1""",
+    "late_reward {} belongs to decision {}, which was not closed before it": """select l.seq, l.decision
+        from late_reward l left join reward r on r.experiment = l.experiment and r.decision = l.decision
+        and r.seq < l.seq and r.source <> 'client'
+        where l.experiment = $1 and r.seq is null order by l.seq limit 1""",
+}
+
+
+class ConnectionLost(Unavailable):
+    """The connection ended before the answer arrived: what was sent may have been done."""
+
+
+# connections
+
+
+class Connections:
+    """Connections to one database: idle ones are used again, dead ones are replaced."""
+
+    def __init__(self, url: str, *, read_only: bool, most: int = CONNECTIONS) -> None:
+        self.path = shown(url)
+        self.schema, self._arguments = _connection_arguments(url, read_only)
+        self._read_only = read_only
+        self._idle: deque[psycopg.Connection[Any]] = deque()
+        self._free = threading.BoundedSemaphore(most)
+        self._most, self._closed = most, False
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection; it is kept for the next use unless it is broken."""
+        if not self._free.acquire(timeout=WAIT):
+            raise Unavailable(f"{self.path}: all {self._most} connections are in use.")
+        try:
+            connection = self._live_one()
+            try:
+                yield connection
+            finally:
+                if (
+                    connection.closed
+                    or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+                    or self._closed
+                ):
+                    connection.close()
+                else:
+                    self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    def _live_one(self) -> psycopg.Connection[Any]:
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        return self.new()
+
+    def new(self) -> psycopg.Connection[Any]:
+        """Open a connection of its own."""
+        try:
+            connection = psycopg.connect(**self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor)
+            try:
+                ((durable, is_standby),) = connection.execute(
+                    "select current_setting('synchronous_commit'), pg_is_in_recovery()"
+                ).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+        except psycopg.Error as problem:
+            raise Unavailable(f"{self.path} cannot be reached: {_message(problem)}") from None
+        if not self._read_only and (is_standby or durable not in DURABLE):
+            connection.close()
+            if is_standby:
+                raise Unavailable(f"{self.path} is a standby, which cannot be written to.")
+            repair = "Remove it from the address: every answer must be on the disk."
+            raise InvalidArgument("synchronous_commit", f"one of {', '.join(DURABLE)}", durable, repair)
+        return connection
+
+    def run(self, work: Callable[[psycopg.Connection[Any]], Result], *, again: bool = False) -> Result:
+        """Run statements on a connection; `again`: they may be repeated on another one if the first is lost."""
+        try:
+            with self.one() as connection, self.translated(connection):
+                return work(connection)
+        except ConnectionLost:
+            self.drop_idle()
+            if not again:
+                raise
+        with self.one() as connection, self.translated(connection):
+            return work(connection)
+
+    @contextlib.contextmanager
+    def translated(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Raise `Unavailable` for what PostgreSQL reports, and `ConnectionLost` where it can no longer report."""
+        try:
+            yield
+        except psycopg.Error as problem:
+            if connection.closed:
+                raise ConnectionLost(f"{self.path}: the connection was lost: {_message(problem)}") from problem
+            raise Unavailable(f"{self.path}: {_message(problem)}") from problem
+
+    def drop_idle(self) -> None:
+        """Close connections that are not in use: the server may have ended all of them."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop_idle()
+
+
+def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any]]:
+    """Return the schema and the arguments of libpq: those of the URL, and ours where it has none."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    schema = next((value for name, value in query if name == "schema"), SCHEMA)
+    if not _NAME.fullmatch(schema):
+        allowed = "lower-case letters, digits and underscores, beginning with a letter"
+        raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
+    rest = urlencode([(name, value) for name, value in query if name != "schema"])
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(parts._replace(query=rest).geturl())
+    except psycopg.Error:  # its message may quote the password
+        allowed = "a URL that libpq understands, such as postgresql://user@host/database?sslmode=verify-full"
+        raise InvalidArgument("address", allowed, shown(url), "See PostgreSQL's page on connection strings.") from None
+    session = {**SESSION, "search_path": schema}
+    if read_only:
+        session["default_transaction_read_only"] = "on"
+    options = " ".join(f"-c {name}={value}" for name, value in session.items())
+    arguments = {**CONNECTING, **given}
+    arguments["options"] = f"{options} {given.get('options') or ''}".strip()
+    return schema, arguments
+
+
+def _message(problem: Exception) -> str:
+    """Return the first line of an error of PostgreSQL."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+
+
+# the schema
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """Return the numbered SQL files: number, name, text."""
+    folder = resources.files("alphafair.engine").joinpath("schema_postgres")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
+
+
+def _lock_number(*names: str) -> int:
+    """Return the number of an advisory lock."""
+    return int.from_bytes(hashlib.sha256("\0".join(("alphafair", *names)).encode()).digest()[:8], "big", signed=True)
+
+
+def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
+    """Bring the tables to the current version, one process at a time; return whether there were none."""
+    known = migrations()
+    with connection.transaction():
+        if not read_only:
+            connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
+        ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.migration",)).fetchall()
+        done, newest = 0, known[-1][0]
+        if table is not None:
+            ((done, version),) = connection.execute(
+                "select number, code_version from migration order by number desc limit 1"
+            ).fetchall()
+            if done > newest:
+                allowed, repair = f"a database of version {newest} or older", f"Install alphafair {version} or later."
+                raise InvalidArgument("address", allowed, done, repair)
+        if read_only:
+            if done < newest:
+                raise InvalidArgument(
+                    "address", f"a database of version {newest}", done, "Open it for writing once, which migrates it."
+                )
+            return False
+        if table is None:
+            connection.execute(f"create schema if not exists {schema}")
+            connection.execute(
+                "create table migration (number bigint primary key, name text, code_version text, at bigint)"
+            )
+        for number, name, text in known:
+            if number > done:
+                connection.execute(text)
+                row = (number, name, __version__, time.time_ns() // 1000)
+                connection.execute("insert into migration values ($1, $2, $3, $4)", row)
+        return table is None
+
+
+# the store
+
+
+class PostgresStore:
+    """A database with a ledger per experiment."""
+
+    readable_by_others: Final = False
+    n_erasures: Final = 0  # vacuuming removes old rows
+    n_bytes: Final = 0
+
+    def __init__(self, url: str, *, read_only: bool = False, create: bool = True) -> None:
+        self.address, self.read_only, self.path = url, read_only, shown(url)
+        self.connections = Connections(url, read_only=read_only)
+        self.schema = self.connections.schema
+        self.node = secrets.token_hex(8)
+        self._session: psycopg.Connection[Any] | None = None  # holds the lock that announces this process
+        self._announced: str | None = None
+
+        def prepare(connection: psycopg.Connection[Any]) -> bool:
+            ((table,),) = connection.execute("select to_regclass($1)::text", (f"{self.schema}.migration",)).fetchall()
+            if table is None and (read_only or not create):
+                allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
+                raise InvalidArgument("address", allowed, self.path, repair)
+            return migrate(connection, self.schema, read_only=read_only)
+
+        try:
+            self.was_empty = self.connections.run(prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.path!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self.connections.close()
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return all rows of a query that only reads."""
+        return self.connections.run(lambda connection: connection.execute(query, values).fetchall(), again=True)
+
+    def check(self) -> None:
+        """Raise `Unavailable` if the database does not answer, or can no longer be written to."""
+        ((is_standby,),) = self.rows("select pg_is_in_recovery()")
+        if is_standby and not self.read_only:
+            raise Unavailable(f"{self.path} is a standby, which cannot be written to.")
+
+    def announce(self, code: str) -> None:
+        session = self._session
+        if session is not None and self._announced == code:
+            with contextlib.suppress(psycopg.Error):
+                session.execute("select 1")
+                return
+            session.close()
+        self._session = self.connections.new()
+        with self.connections.translated(self._session):
+            self._session.execute("select pg_advisory_lock_shared($1)", (_lock_number("code", self.schema, code),))
+        self._announced = code
+
+    def positions(self) -> dict[str, tuple[int, int]]:
+        return {
+            name: (key, last)
+            for name, key, last in self.rows("select name, experiment, last from position order by experiment")
+        }
+
+    def ledger(self, name: str, key: int | None = None) -> PostgresLedger:
+        if key is None:
+            ((key,),) = self.rows("select nextval('experiment_key')")
+        return PostgresLedger(self, name, int(key or 0))
+
+    def owners(self, ids: Sequence[str]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for id, key in self.rows("select id, experiment from decision where id = any($1::text[])", (_texts(ids),)):
+            found.setdefault(id, []).append(key)
+        return found
+
+    def remove_keys(self) -> None:
+        self.connections.run(lambda connection: connection.execute("delete from api_key"))
+
+    def clear_erasures(self) -> None:
+        """There is nothing to clear."""
+
+    def checkpoint(self) -> bool:
+        return True
+
+    def rewrite(self) -> bool:
+        return True
+
+
+class PostgresLedger:
+    """The log of one experiment."""
+
+    shared: Final = True
+
+    def __init__(self, store: PostgresStore, name: str, key: int) -> None:
+        self.store, self.name, self.key, self.path, self.read_only = store, name, key, store.path, store.read_only
+        self._pinned: psycopg.Connection[Any] | None = None  # of a transaction that reads
+        self._pin = threading.RLock()
+        self._at = 0
+
+    def reader(self) -> PostgresLedger:
+        return PostgresLedger(self.store, self.name, self.key)
+
+    def close(self) -> None:
+        """The store closes the connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    # how statements are run
+
+    def _read(self, work: Callable[[psycopg.Connection[Any]], Result]) -> Result:
+        connections = self.store.connections
+        with self._pin:
+            if self._pinned is not None:
+                with connections.translated(self._pinned):
+                    return work(self._pinned)
+        return connections.run(work, again=True)
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return all rows of a query."""
+        return self._read(lambda connection: connection.execute(query, values, binary=True).fetchall())
+
+    def each(self, query: str, values: Sequence[Any] = ()) -> Generator[Any]:
+        yield from self.rows(query, values)
+
+    def numbers(self, query: str, width: int, start: int, end: int) -> NDArray[np.float64]:
+        """Return rows of `width` float8 as one array; positions are exact up to 2^53."""
+        text = query.format(key=self.key, start=int(start), end=int(end))
+        if end - start <= FEW:
+            return np.array(self.rows(text), dtype=np.float64).reshape(-1, width)
+
+        def copied(connection: psycopg.Connection[Any]) -> NDArray[np.float64]:
+            with connection.cursor() as cursor, cursor.copy(f"copy ({text}) to stdout (format binary)") as copy:
+                return _parsed(b"".join(copy), width)
+
+        return self._read(copied)
+
+    @contextlib.contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        connections = self.store.connections
+        with connections.one() as connection:
+            with connections.translated(connection):
+                connection.execute("begin isolation level repeatable read read only")
+                connection.execute(f"set local idle_in_transaction_session_timeout = '{LONG_READ}'")
+            self._pinned = connection
+            try:
+                yield
+            finally:
+                with self._pin:
+                    self._pinned = None
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("commit")
+
+    # append at an expected position
+
+    @property
+    def position(self) -> int:
+        found = self.rows("select last, at from position where experiment = $1", (self.key,))
+        last, self._at = found[0] if found else (0, 0)
+        return int(last)
+
+    def last_time(self) -> int:
+        """Return the time of the event at the position that was read last."""
+        return self._at
+
+    def append(
+        self, expected: int, last: int, rows: Mapping[type, Sequence[Any]], statements: Sequence[Statement] = ()
+    ) -> None:
+        check_finite(self.path, rows)
+        kinds = tuple(kind for kind in TYPES if rows.get(kind))
+        at = max(rows[kind][0][kind._fields.index("at")] for kind in kinds if "at" in kind._fields)
+        values: list[Any] = [self.key, last, at, self.name if expected == 0 else expected]
+        for kind in kinds:
+            columns = zip(*rows[kind], strict=True)
+            values += [ARRAYS[type_](column) for type_, column in zip(TYPES[kind].split(), columns, strict=True)]
+        text, problem = _append_text(kinds, expected == 0), ConnectionLost("")
+        is_uncertain = False
+        for pause in AGAIN:
+            time.sleep(pause)
+            try:
+                if self._write(text, values, statements) or (is_uncertain and self._has(rows)):
+                    return
+            except ConnectionLost as lost:
+                problem, is_uncertain = lost, True
+            except Unavailable as failed:
+                if not is_uncertain:
+                    raise
+                problem = ConnectionLost(str(failed))
+            else:
+                if expected == 0:
+                    repair = "Choose another, or use the existing one."
+                    raise RequestError("experiment_exists", "name", "new", self.name, repair)
+                raise Behind(f"{self.path}: {self.name} is no longer at position {expected}.")
+        raise problem
+
+    def _write(self, text: str, values: Sequence[Any], statements: Sequence[Statement]) -> bool:
+        """Write in one transaction if the position is the expected one; return whether it was."""
+
+        def work(connection: psycopg.Connection[Any]) -> bool:
+            if not statements:
+                return self._executed(connection, text, values)
+            with connection.transaction() as transaction:
+                if not self._executed(connection, text, values):
+                    raise psycopg.Rollback(transaction)
+                for statement, batch in statements:
+                    with connection.cursor() as cursor:
+                        cursor.executemany(statement, list(batch))
+                return True
+            return False
+
+        return self.store.connections.run(work)
+
+    def _executed(self, connection: psycopg.Connection[Any], text: str, values: Sequence[Any]) -> bool:
+        ((moved,),) = connection.execute(text, values, prepare=True).fetchall()
+        return bool(moved)
+
+    def _has(self, rows: Mapping[type, Sequence[Any]]) -> bool:
+        """Return whether exactly these events are in the log."""
+        for kind in TYPES:
+            events = rows.get(kind)
+            if not events or kind is Context:
+                continue
+            fields = ", ".join(kind._fields)
+            query = f"select {fields} from {TABLES[kind]} where experiment = $1 and seq between $2 and $3 order by seq"
+            found = self.rows(query, (self.key, events[0][0], events[-1][0]))
+            if [tuple(row) for row in found] != [tuple(event) for event in events]:
+                return False
+        return True
+
+    def probe(self, n_bytes: int) -> None:
+        """Find out whether the database answers and can be written to."""
+        self.store.check()
+
+    @contextlib.contextmanager
+    def alone_with(self, codes: Sequence[str]) -> Iterator[bool]:
+        connections = self.store.connections
+        numbers = [_lock_number("code", self.store.schema, code) for code in codes]
+        with connections.one() as connection, connections.translated(connection):
+            taken = []
+            try:
+                for number in numbers:
+                    ((got,),) = connection.execute("select pg_try_advisory_lock($1)", (number,)).fetchall()
+                    if got:
+                        taken.append(number)
+                yield len(taken) == len(numbers)
+            finally:
+                for number in taken:
+                    connection.execute("select pg_advisory_unlock($1)", (number,))
+
+    # the event log
+
+    def changes(self, until: int, experiment: int | None = None, after: int = 0) -> list[Change]:
+        query = f"""select {", ".join(Change._fields)} from change
+            where experiment = $1 and seq > $2 and seq <= $3 order by seq"""
+        return [Change(*row) for row in self.rows(query, (self.key, after, until))]
+
+    def contexts(self, experiment: int | None = None, first: int = 0) -> Iterator[Context]:
+        query = "select experiment, number, label from context where experiment = $1 and number >= $2 order by number"
+        for row in self.each(query, (self.key, first)):
+            yield Context(*row)
+
+    def labels(self, experiment: int) -> list[str]:
+        query = "select coalesce(label, 'erased-' || number) from context where experiment = $1 order by number"
+        return [label for (label,) in self.rows(query, (self.key,))]
+
+    def columns(self, start: int, end: int) -> EventColumns:
+        return EventColumns(
+            self.numbers(_DECIDED + _BETWEEN, 7, start, end),
+            self.numbers(_ACTIVATED + _BETWEEN, 3, start, end),
+            self.numbers(_SETTLED + _BETWEEN, 5, start, end),
+            self.numbers(_ACTIVATED_EARLIER, 5, start, end),
+            self.numbers(_SETTLED_EARLIER, 6, start, end),
+        )
+
+    def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
+        return self.numbers(f"select state_version::float8 from decision {_BETWEEN}", 1, start, end)[:, 0]
+
+    def least_state_version(self, start: int, end: int) -> int | None:
+        query = "select min(state_version) from decision where experiment = $1 and seq > $2 and seq <= $3"
+        ((least,),) = self.rows(query, (self.key, start, end))
+        return None if least is None else int(least)
+
+    def masks(self, start: int, end: int) -> dict[int, bytes]:
+        query = """select seq, available from decision
+            where experiment = $1 and seq > $2 and seq <= $3 and available is not null"""
+        return dict(self.rows(query, (self.key, start, end)))
+
+    def full_rewards(self, start: int, end: int) -> dict[int, tuple[bytes, bytes]]:
+        return {seq: (used, rewards) for seq, used, rewards in self.rows(_FULL_REWARDS, (self.key, start, end))}
+
+    def has_full_information(self, experiment: int) -> bool:
+        first = self.rows("select probabilities is not null from decision where experiment = $1 limit 1", (self.key,))
+        return bool(first and first[0][0])
+
+    def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
+        for arm, reward, rewards in self.each(_EARNED, (self.key, after, until)):
+            yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    # decisions
+
+    def find(self, ids: Sequence[str]) -> list[FoundDecision]:
+        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts(ids)))] if ids else []
+
+    def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
+        values = (self.key, start, end)
+        return self.each(_WAITING_SINCE_DECIDED, values), self.each(_WAITING_SINCE_ACTIVATED, values)
+
+    def open_after(self, experiment: int, position: int) -> list[str]:
+        return [id for (id,) in self.rows(_OPEN_AFTER, (self.key, position))]
+
+    def settled_between(self, experiment: int, position: int, end: int) -> list[tuple[int, int, int, float]]:
+        return self.rows(_SETTLED_BETWEEN, (self.key, position, end))
+
+    def erasure(self, experiment: int, context: int, new_id: Callable[[], str]) -> list[Statement]:
+        query = "select seq from decision where experiment = $1 and context = $2"
+        ids = [(f"erased-{new_id()}", self.key, seq) for (seq,) in self.rows(query, (self.key, context))]
+        label = "update context set label = null where experiment = $1 and number = $2"
+        return [
+            (label, [(self.key, context)]),
+            ("update decision set id = $1, checksum = null where experiment = $2 and seq = $3", ids),
+        ]
+
+    def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
+        return self.rows(_EXPORTED, (self.key, after, until, limit))
+
+    def log_rows(
+        self,
+        experiment: int,
+        after: int,
+        until: int,
+        limit: int,
+        context: int | None = None,
+        arm: int | None = None,
+        state: str | None = None,
+    ) -> list[FoundRow]:
+        values = (self.key, after, until, limit, context, arm, state)
+        return [FoundRow(*row) for row in self.rows(_LOG_ROW + _LOG_FILTERS, values)]
+
+    def log_row(self, experiment: int, id: str) -> FoundRow | None:
+        for row in self.rows(f"{_LOG_ROW} and d.id = $2", (self.key, id)):
+            return FoundRow(*row)
+        return None
+
+    def decision_time(self, position: int) -> int | None:
+        query = "select at from decision where experiment = $1 and seq <= $2 order by seq desc limit 1"
+        for (at,) in self.rows(query, (self.key, position)):
+            return int(at)
+        return None
+
+    def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+        return self.rows(_REWARDED, (self.key, latest))[::-1]
+
+    # snapshots: each process has its own pieces, and a snapshot is complete once its row is there
+
+    def states(self, experiment: int, until: int) -> Generator[SavedState]:
+        for seq, in_pieces in self.rows(_STATES, (self.key, until)):
+            if in_pieces:
+                query = "select tally, summary from snapshot where experiment = $1 and seq = $2"
+                for tally, n_summary in self.rows(query, (self.key, seq)):  # none if it was removed meanwhile
+                    yield SavedState(seq, tally, *split_state(self._joined(seq), n_summary))
+            else:
+                for tally, state, n_summary in self.rows(_CHANGE_STATE, (self.key, seq)):
+                    yield SavedState(seq, tally, *split_state(state, n_summary))
+
+    def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
+        query = "select experiment, seq from snapshot where experiment = $1 and seq <= $2"
+        return self.rows(query, (self.key, until))
+
+    def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
+        ((n_summary,),) = self.rows("select summary from snapshot where experiment = $1 and seq = $2", (self.key, seq))
+        return split_state(self._joined(seq), n_summary)[0]
+
+    def _joined(self, seq: int) -> bytes:
+        ((last, node),) = self.rows(
+            "select state, node from snapshot where experiment = $1 and seq = $2", (self.key, seq)
+        )
+        pieces = """select bytes from snapshot_piece
+            where experiment = $1 and seq = $2 and node = $3 order by number"""
+        return b"".join([*(piece for (piece,) in self.each(pieces, (self.key, seq, node))), last])
+
+    def last_snapshot(self, experiment: int) -> int:
+        ((last,),) = self.rows("select coalesce(max(seq), 0) from snapshot where experiment = $1", (self.key,))
+        return int(last)
+
+    def save(self, position: int, row: Snapshot | SnapshotPiece) -> None:
+        """Write without a condition: a state follows from the log up to its position, whatever comes after it."""
+        node = self.store.node
+
+        def work(connection: psycopg.Connection[Any]) -> None:
+            if isinstance(row, SnapshotPiece):
+                connection.execute(_SAVE_PIECE, (row.experiment, row.seq, node, row.number, row.bytes))
+                return
+            connection.execute(_SAVE, (*row, node))
+            for table in ("snapshot", "snapshot_piece"):
+                query = f"delete from {table} where experiment = $1 and seq < {_OLDEST_KEPT}"
+                connection.execute(query, (self.key, SNAPSHOTS_KEPT))
+
+        self.store.connections.run(work)
+
+    def has_unused_piece(self) -> bool:
+        return False  # they go with the snapshots after them
+
+    def remove_unused_piece(self, position: int) -> bool:
+        return False
+
+    # queries for `verify`
+
+    def check_pages(self) -> None:
+        """Raise `Mismatch` if there are events of an experiment that does not exist."""
+        for table in (*EVENT_TABLES, "context"):
+            query = f"""select experiment from {table} e
+                where not exists (select 1 from position p where p.experiment = e.experiment) limit 1"""
+            for (key,) in self.rows(query):
+                raise Mismatch(f"{self.path}: a {table} belongs to experiment {key}, which was not created.")
+
+    def events_per_position(self, start: int, end: int) -> NDArray[np.int64]:
+        found = np.zeros(end - start, dtype=np.int64)
+        for table in EVENT_TABLES:
+            seqs = self.numbers(f"select seq::float8 from {table} {_BETWEEN}", 1, start, end)[:, 0]
+            found += np.bincount(seqs.astype(np.int64) - start - 1, minlength=end - start)
+        return found
+
+    def event_outside(self, last: int) -> tuple[str, int] | None:
+        for table in EVENT_TABLES:
+            query = f"select seq from {table} where experiment = $1 and (seq <= 0 or seq > $2) limit 1"
+            for (seq,) in self.rows(query, (self.key, last)):
+                return table, int(seq)
+        return None
+
+    def labelled_decisions(self) -> Iterator[tuple[Any, ...]]:
+        for start in range(0, self.position, PAGE):
+            yield from self.rows(_LABELLED_DECISIONS, (self.key, start, start + PAGE))
+
+    def without_decision(self) -> tuple[str, int, int] | None:
+        for table in ("activation", "reward", "late_reward"):
+            for seq, decision in self.rows(_WITHOUT_DECISION.format(table=table), (self.key,)):
+                return table, seq, decision
+        return None
+
+    def unknown_source(self) -> tuple[int, str] | None:
+        query = "select seq, source from reward where experiment = $1 and source <> all($2::text[]) limit 1"
+        for seq, source in self.rows(query, (self.key, _texts(SOURCES))):
+            return seq, source
+        return None
+
+    def out_of_order(self) -> str | None:
+        for description, query in _OUT_OF_ORDER.items():
+            for row in self.rows(query, (self.key,)):
+                return description.format(*row)
+        return None
+
+
+# rows as arrays, and arrays as rows
+
+
+@functools.cache
+def _append_text(kinds: tuple[Any, ...], is_new: bool) -> str:
+    """Return the statement that moves the position and inserts rows of these types if it has moved."""
+    if is_new:
+        moved = "insert into position (experiment, name, last, at) values ($1, $4, $2, $3) on conflict do nothing"
+    else:
+        moved = "update position set last = $2, at = $3 where experiment = $1 and last = $4"
+    parts, number = [f"moved as ({moved} returning 1)"], 5
+    for kind in kinds:
+        types = TYPES[kind].split()
+        arrays = ", ".join(f"${number + k}::{type_}[]" for k, type_ in enumerate(types))
+        number += len(types)
+        fields = ", ".join(kind._fields)
+        key, own = ("", "") if "experiment" in kind._fields else ("experiment, ", "$1::bigint, ")
+        parts.append(
+            f"{TABLES[kind]}_rows as (insert into {TABLES[kind]} ({key}{fields}) select {own}new.* "
+            f"from unnest({arrays}) as new where exists (select 1 from moved))"
+        )
+    return f"with {', '.join(parts)} select count(*) from moved"
+
+
+def _numbers(values: Sequence[Any]) -> str:
+    return "{" + ",".join(["NULL" if value is None else repr(value) for value in values]) + "}"
+
+
+def _texts(values: Sequence[Any]) -> str:
+    quoted = [
+        "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values
+    ]
+    return "{" + ",".join(quoted) + "}"
+
+
+def _blobs(values: Sequence[Any]) -> str:
+    return "{" + ",".join(["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]) + "}"
+
+
+ARRAYS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {
+    "bigint": _numbers,
+    "smallint": _numbers,
+    "float8": _numbers,
+    "text": _texts,
+    "bytea": _blobs,
+}
+
+
+def _parsed(copied: bytes, width: int) -> NDArray[np.float64]:
+    """Return the rows of a binary COPY: a header of 19 bytes; per row a count, per field a length and eight bytes."""
+    fields = [("count", ">i2")]
+    for k in range(width):
+        fields += [(f"length{k}", ">i4"), (f"value{k}", ">f8")]
+    rows = np.frombuffer(copied, dtype=np.dtype(fields), offset=19, count=(len(copied) - 21) // (2 + 12 * width))
+    parsed = np.empty((len(rows), width))
+    for k in range(width):
+        parsed[:, k] = rows[f"value{k}"]
+    return parsed
+
+
+# keys of the service
+
+
+class PostgresKeys:
+    """The keys of the service in a database, over a connection of their own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: PostgresStore | None = None
+
+    def _opened(self) -> PostgresStore:
+        if self._store is None:
+            self._store = PostgresStore(self._url)
+        return self._store
+
+    def check(self) -> None:
+        self._opened()
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def all(self) -> list[KeyRow]:
+        query = f"select {', '.join(KeyRow._fields)} from api_key order by created_at, id"
+        return [KeyRow(*row) for row in self._opened().rows(query)]
+
+    def add(self, key: KeyRow, *, instead_of: str | None = None, until: int | None = None) -> None:
+        marks = ", ".join(f"${k + 1}" for k in range(len(key)))
+
+        def work(connection: psycopg.Connection[Any]) -> None:
+            with connection.transaction():
+                connection.execute(f"insert into api_key ({', '.join(KeyRow._fields)}) values ({marks})", key)
+                if instead_of is not None:
+                    connection.execute("update api_key set expires_at = $1 where id = $2", (until, instead_of))
+
+        self._opened().connections.run(work)
+
+    def revoke(self, id: str, at: int, by: str | None) -> None:
+        revoked = "update api_key set revoked_at = $1, revoked_by = $2 where id = $3 and revoked_at is null"
+        self._opened().connections.run(lambda connection: connection.execute(revoked, (at, by, id)))

@@ -1,0 +1,123 @@
+"""A PostgreSQL server for tests: Debian's package, on a free port of this machine, in a temporary folder.
+
+PostgreSQL refuses to run as root, so root starts it as another user. Nothing is left of it afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+SETTINGS = {
+    "fsync": "off",  # no test takes the power away
+    "full_page_writes": "off",
+    "max_connections": "80",
+    "shared_buffers": "32MB",
+    "unix_socket_directories": "",
+    "listen_addresses": "127.0.0.1",
+    "autovacuum": "off",
+    "log_min_messages": "fatal",
+}
+
+
+def missing() -> str | None:
+    """Why there is no server, in a sentence; None where there is one."""
+    return None if PROGRAMS else "PostgreSQL is not installed: apt install postgresql"
+
+
+class Server:
+    """A running server; `restart` and `stop` end it as a crash would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, PROGRAMS[-1].parent
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self._user: list[str] = []
+        if os.getuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+            ids = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+            self._user = ["setpriv", *ids]
+        self._names = itertools.count()
+        self.data = folder / "data"
+        made = ["initdb", "-D", str(self.data), "-U", "shop", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
+        self._run(*made)
+        self.start()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = [*self._user, str(self.programs / program), *arguments]
+        subprocess.run(done, check=True, capture_output=True, cwd=self.folder, timeout=60)
+
+    def start(self) -> None:
+        settings = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*self._user, str(self.programs / "postgres"), "-D", str(self.data), f"-p{self.port}", *settings],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 60
+        while not self._answers():
+            assert self.process.poll() is None, "the server has ended"
+            assert time.monotonic() < until, "the server does not answer"
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self.url(None), connect_timeout=2):
+            return True
+        return False
+
+    def stop(self) -> None:
+        """End it at once, as `pg_ctl stop -m immediate` does: what was not committed is lost, connections break."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(60)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def url(self, schema: str | None = "", host: str = "127.0.0.1", port: int | None = None) -> str:
+        """An address; every call without a schema gives a new one."""
+        base = f"postgresql://shop@{host}:{port or self.port}/postgres"
+        if schema is None:
+            return base
+        return f"{base}?schema={schema or f'shop_{next(self._names)}'}"
+
+    def execute(self, statement: str, schema: str = "public") -> list[Any]:
+        """Run a statement behind the back of all engines."""
+        import psycopg
+
+        options = f"-c search_path={schema}"
+        with psycopg.connect(self.url(None), autocommit=True, options=options) as connection:
+            done = connection.execute(statement)  # type: ignore[arg-type]
+            return done.fetchall() if done.description else []
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="alphafair-postgres-"))
+    folder.chmod(0o755)
+    server = None
+    try:
+        server = Server(folder)
+        yield server
+    finally:
+        if server is not None and server.process.poll() is None:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
