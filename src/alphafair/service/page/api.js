@@ -22,7 +22,19 @@ export class Problem extends Error {
   }
 }
 
-export const session = { signed_in: false, needs_key: false, name: null, role: null, roles: [], csrf: null, version: "" };
+/** A problem in words, and how to repair it if the message does not say so. */
+export const explained = ({ message, repair }) =>
+  repair && !message.includes(repair) ? `${message} ${repair}` : message;
+
+export const session = {
+  signed_in: false,
+  needs_key: false,
+  name: null,
+  role: null,
+  roles: [],
+  csrf: null,
+  version: "",
+};
 
 export const may = (role) => session.roles.includes(role);
 
@@ -52,10 +64,20 @@ async function request(method, path, body, { signal } = {}) {
   if (method !== "GET" && session.csrf) headers["x-alphafair-csrf"] = session.csrf;
   let answer;
   try {
-    answer = await fetch(path, { method, headers, signal, credentials: "same-origin", body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(path, {
+      method,
+      headers,
+      signal,
+      credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new Problem(0, { code: "no_connection", message: "The service does not answer.", repair: "Check that it runs, then try again." });
+    throw new Problem(0, {
+      code: "no_connection",
+      message: "The service does not answer.",
+      repair: "Check that it runs, then try again.",
+    });
   }
   const text = await answer.text();
   let read = null;
@@ -66,7 +88,10 @@ async function request(method, path, body, { signal } = {}) {
   }
   if (answer.ok) return read;
   if (answer.status === 401 && !path.startsWith(address("/session"))) return signIn();
-  throw new Problem(answer.status, read?.error ?? { code: "bad_answer", message: `The service answered with status ${answer.status}.` });
+  throw new Problem(
+    answer.status,
+    read?.error ?? { code: "bad_answer", message: `The service answered with status ${answer.status}.` },
+  );
 }
 
 /**

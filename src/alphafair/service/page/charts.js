@@ -21,7 +21,8 @@ export function colour(name) {
 }
 
 /** The same colour, more transparent. */
-export const faded = (name, part) => colour(name).replace(/^rgb\((.*)\)$/, (_, inner) => `rgb(${inner.replaceAll(",", " ")} / ${part})`);
+export const faded = (name, part) =>
+  colour(name).replace(/^rgb\((.*)\)$/, (_, inner) => `rgb(${inner.replaceAll(",", " ")} / ${part})`);
 
 /**
  * The colour of every arm or group. Up to eight have one each, in their order; of more, the seven with the most weight
@@ -65,22 +66,37 @@ export function card(title, { sub, aside, id, span = "" } = {}, ...body) {
 export function segments(name, choices, chosen, onchoose) {
   const group = h("div", { class: "segments", role: "group", "aria-label": name });
   const buttons = choices.map(([value, text]) =>
-    h("button", {
-      type: "button",
-      "aria-pressed": String(value === chosen),
-      onclick: () => {
-        for (const [k, button] of buttons.entries()) button.setAttribute("aria-pressed", String(choices[k][0] === value));
-        onchoose(value);
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(value === chosen),
+        onclick: () => {
+          for (const [k, button] of buttons.entries())
+            button.setAttribute("aria-pressed", String(choices[k][0] === value));
+          onchoose(value);
+        },
       },
-    }, text),
+      text,
+    ),
   );
   return put(group, buttons);
 }
 
 /** The numbers of a chart as a table, built when it is opened and kept up to date while it is open. */
 export function asTable(build) {
-  const holder = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The numbers of this chart" });
-  const details = h("details", { class: "as-table", ontoggle: () => details.open && put(holder, build()) }, h("summary", {}, "Show as table"), holder);
+  const holder = h("div", {
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "The numbers of this chart",
+  });
+  const details = h(
+    "details",
+    { class: "as-table", ontoggle: () => details.open && put(holder, build()) },
+    h("summary", {}, "Show as table"),
+    holder,
+  );
   details.renew = () => details.open && put(holder, build());
   return details;
 }
@@ -90,7 +106,16 @@ export function legend(entries) {
     "ul",
     { class: "legend" },
     entries.map(({ text, name, faint, kind = "line" }) =>
-      h("li", {}, h("span", { class: `key ${kind} ${faint ? "faint" : ""}`, style: { "--colour": `var(--${name})` }, "aria-hidden": "true" }), label(text)),
+      h(
+        "li",
+        {},
+        h("span", {
+          class: `key ${kind} ${faint ? "faint" : ""}`,
+          style: { "--colour": `var(--${name})` },
+          "aria-hidden": "true",
+        }),
+        label(text),
+      ),
     ),
   );
 }
@@ -98,6 +123,7 @@ export function legend(entries) {
 // charts over time
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const SHORTEST = 20; // seconds on the axis of time
 const ROWS = 240; // of the table of a chart: more would only slow down a screen reader
 
 /**
@@ -107,7 +133,13 @@ const ROWS = 240; // of the table of a chart: more would only slow down a screen
  */
 export function lines(options) {
   const { format, height = innerWidth >= 2200 ? 280 : 220, sync, empty = "No data yet.", linear = null } = options;
-  const plot = h("div", { class: "plot", role: "img", tabindex: "0", "aria-label": options.title, style: { height: `${height}px` } });
+  const plot = h("div", {
+    class: "plot",
+    role: "img",
+    tabindex: "0",
+    "aria-label": options.title,
+    style: { height: `${height}px` },
+  });
   const nothing = h("p", { class: "nothing" }, empty);
   const tip = h("div", { class: "tip", hidden: true });
   const numbers = asTable(() => numbersOf());
@@ -119,13 +151,23 @@ export function lines(options) {
   function numbersOf() {
     const [x, ...columns] = data;
     const stride = Math.max(1, Math.ceil(x.length / ROWS));
-    const picked = x.map((_, k) => k).filter((k) => (x.length - 1 - k) % stride === 0);
+    const picked = x
+      .map((_, k) => k)
+      .filter((k) => (x.length - 1 - k) % stride === 0 && columns.some((column) => column[k] !== null));
     if (!linear) picked.reverse();
     return table(
       options.title,
       [
-        { title: linear ? linear.title : "Time", cell: (k) => (linear ? linear.format(x[k], k) : time(x[k])), rowHead: true },
-        ...specification.map((line, column) => ({ title: label(line.text), number: true, cell: (k) => format(columns[column][k]) })),
+        {
+          title: linear ? linear.title : "Time",
+          cell: (k) => (linear ? linear.format(x[k], k) : time(x[k])),
+          rowHead: true,
+        },
+        ...specification.map((line, column) => ({
+          title: label(line.text),
+          number: true,
+          cell: (k) => format(columns[column][k]),
+        })),
       ],
       picked,
     );
@@ -147,10 +189,29 @@ export function lines(options) {
         padding: [10, 22, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: sync && { key: sync } },
-        scales: { x: linear ? { time: false, range: linear.range } : { time: true }, y: { range: (_, low, high) => options.range(...(options.settle ? settled(low, high) : [low, high])) } },
+        scales: {
+          x: linear
+            ? { time: false, range: linear.range }
+            : { time: true, range: (_, low, high) => (high - low < SHORTEST ? [low, low + SHORTEST] : [low, high]) },
+          y: { range: (_, low, high) => options.range(...(options.settle ? settled(low, high) : [low, high])) },
+        },
         axes: [
-          { ...axis, space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 62), ...(linear ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) } : { values: TIME_VALUES }), gap: 6, size: 30 },
-          { ...axis, size: 54, gap: 6, space: 32, values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)) },
+          {
+            ...axis,
+            space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 62),
+            ...(linear
+              ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) }
+              : { values: TIME_VALUES }),
+            gap: 6,
+            size: 30,
+          },
+          {
+            ...axis,
+            size: 54,
+            gap: 6,
+            space: 32,
+            values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)),
+          },
         ],
         series: [
           {},
@@ -160,7 +221,11 @@ export function lines(options) {
             width: line.hidden ? 0 : (line.width ?? 2),
             dash: line.dash,
             fill: line.fill ? () => faded(line.name, 0.13) : undefined,
-            points: { show: line.points ?? false, size: 6, fill: () => colour(line.name) },
+            points: {
+              show: line.points ?? ((plot) => plot.data[0].length < 4),
+              size: 6,
+              fill: () => colour(line.name),
+            },
             paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
             spanGaps: true,
           })),
@@ -197,7 +262,10 @@ export function lines(options) {
     const width = chart.over.clientWidth;
     for (const change of changes) {
       const left = chart.valToPos(seconds(change.at), "x");
-      if (left >= -1 && left <= width + 1) chart.over.prepend(h("div", { class: "change-mark", style: { left: `${left}px` }, data: { kind: change.kind } }));
+      if (left >= -1 && left <= width + 1)
+        chart.over.prepend(
+          h("div", { class: "change-mark", style: { left: `${left}px` }, data: { kind: change.kind } }),
+        );
     }
     options.marks?.(chart);
   }
@@ -219,9 +287,17 @@ export function lines(options) {
     put(
       tip,
       h("div", { class: "when" }, linear ? linear.tip(data[0][idx], idx) : fullTime(data[0][idx])),
-      rows.slice(0, 9).map(({ line, value }) =>
-        h("div", { class: "row" }, h("span", { class: "key mark", style: { "--colour": `var(--${line.name})` } }), label(line.text), h("b", {}, format(value))),
-      ),
+      rows
+        .slice(0, 9)
+        .map(({ line, value }) =>
+          h(
+            "div",
+            { class: "row" },
+            h("span", { class: "key mark", style: { "--colour": `var(--${line.name})` } }),
+            label(line.text),
+            h("b", {}, format(value)),
+          ),
+        ),
       more > 0 && h("div", { class: "when" }, `and ${more} more`),
       near.map((each) => h("div", { class: "change" }, changeText(each))),
     );
@@ -233,7 +309,8 @@ export function lines(options) {
   }
 
   new ResizeObserver(() => {
-    if (chart && plot.clientWidth && plot.clientWidth !== chart.width) chart.setSize({ width: plot.clientWidth, height });
+    if (chart && plot.clientWidth && plot.clientWidth !== chart.width)
+      chart.setSize({ width: plot.clientWidth, height });
   }).observe(plot);
 
   plot.addEventListener("keydown", (event) => {
@@ -258,6 +335,7 @@ export function lines(options) {
       const same = chart && JSON.stringify(newLines) === JSON.stringify(specification);
       specification = newLines;
       data = [x, ...columns];
+      if (x.length === 1 && !linear) data = [[x[0] - 1, x[0]], ...columns.map((column) => [null, column[0]])]; // uPlot would show years
       changes = newChanges;
       plot.dataset.points = x.length;
       if (x.length === 0) {
@@ -294,10 +372,19 @@ export function sparkline(values, title) {
   const width = 240;
   const height = 48;
   const most = Math.max(...values, 1e-9);
-  const points = values.map((value, k) => `${((k * width) / Math.max(1, values.length - 1)).toFixed(1)},${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`);
+  const points = values.map(
+    (value, k) =>
+      `${((k * width) / Math.max(1, values.length - 1)).toFixed(1)},${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`,
+  );
   return s(
     "svg",
-    { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": title },
+    {
+      class: "spark",
+      viewBox: `0 0 ${width} ${height}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": title,
+    },
     s("line", { class: "base", x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5 }),
     s("polygon", { class: "area", points: `0,${height} ${points.join(" ")} ${width},${height}` }),
     s("polyline", { class: "stroke", points: points.join(" ") }),
@@ -316,7 +403,9 @@ export function delayBars(delays, wait) {
     if (last < counts.length - 1 && last - first < 5) last += 1;
   }
   const most = Math.max(...counts);
-  const shown = counts.slice(first, last + 1).map((count, k) => ({ count, upper: bounds[first + k] ?? null, lower: bounds[first + k - 1] ?? 0 }));
+  const shown = counts
+    .slice(first, last + 1)
+    .map((count, k) => ({ count, upper: bounds[first + k] ?? null, lower: bounds[first + k - 1] ?? 0 }));
   const name = ({ lower, upper }) => (upper === null ? `over ${duration(lower)}` : `up to ${duration(upper)}`);
   const stride = Math.ceil(shown.length / 5);
   return h(
@@ -324,12 +413,29 @@ export function delayBars(delays, wait) {
     {},
     h(
       "div",
-      { class: "bars", role: "img", "aria-label": `Delay of rewards: ${shown.map((each) => `${name(each)}: ${each.count}`).join(", ")}` },
+      {
+        class: "bars",
+        role: "img",
+        "aria-label": `Delay of rewards: ${shown.map((each) => `${name(each)}: ${each.count}`).join(", ")}`,
+      },
       shown.map((each) =>
-        h("div", { class: `col ${wait && each.upper && each.upper > wait ? "late" : ""}`, title: `${name(each)}: ${each.count} (${((100 * each.count) / total).toFixed(1)}%)` }, h("i", { style: { "--part": String(each.count / most) } })),
+        h(
+          "div",
+          {
+            class: `col ${wait && each.upper && each.upper > wait ? "late" : ""}`,
+            title: `${name(each)}: ${each.count} (${((100 * each.count) / total).toFixed(1)}%)`,
+          },
+          h("i", { style: { "--part": String(each.count / most) } }),
+        ),
       ),
     ),
-    h("div", { class: "bar-axis", "aria-hidden": "true" }, shown.map((each, k) => h("span", {}, k % stride === 0 ? (each.upper === null ? "more" : duration(each.upper)) : ""))),
+    h(
+      "div",
+      { class: "bar-axis", "aria-hidden": "true" },
+      shown.map((each, k) =>
+        h("span", {}, k % stride === 0 ? (each.upper === null ? "more" : duration(each.upper)) : ""),
+      ),
+    ),
   );
 }
 

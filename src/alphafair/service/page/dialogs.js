@@ -1,5 +1,6 @@
 // A dialog that says what will be recorded and what it does to the guarantee before anything is sent.
 
+import { explained } from "./api.js";
 import { announce, h, icon, put, setText } from "./dom.js";
 
 let count = 0;
@@ -9,10 +10,21 @@ export function field(name, text, { kind = "text", hint, choices, value = "", ..
   const id = `field-${(count += 1)}`;
   const common = { id, name, "aria-describedby": hint ? `${id}-hint` : null, ...props };
   let input;
-  if (kind === "select") input = h("select", common, choices.map(([each, shown]) => h("option", { value: each, selected: each === value }, shown)));
+  if (kind === "select")
+    input = h(
+      "select",
+      common,
+      choices.map(([each, shown]) => h("option", { value: each, selected: each === value }, shown)),
+    );
   else if (kind === "textarea") input = h("textarea", { ...common, value, spellcheck: "false" });
   else input = h("input", { ...common, type: kind, value, autocomplete: "off", spellcheck: "false" });
-  return h("div", { class: "field" }, h("label", { for: id }, text), input, hint && h("p", { class: "hint", id: `${id}-hint` }, hint));
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: id }, text),
+    input,
+    hint && h("p", { class: "hint", id: `${id}-hint` }, hint),
+  );
 }
 
 /**
@@ -31,13 +43,36 @@ export function ask({ title, fields = [], lead, recorded, guarantee, confirm, da
   const form = h(
     "form",
     { method: "dialog", onsubmit: submit, oninput: describe },
-    h("header", {}, h("h2", { id: "dialog-title" }, title), h("button", { type: "button", class: "quiet square close", "aria-label": "Close", onclick: () => dialog.close() }, icon("close"))),
+    h(
+      "header",
+      {},
+      h("h2", { id: "dialog-title" }, title),
+      h(
+        "button",
+        { type: "button", class: "quiet square close", "aria-label": "Close", onclick: () => dialog.close() },
+        icon("close"),
+      ),
+    ),
     lead && h("p", { class: "muted" }, lead),
     fields.length > 0 && h("div", { class: "fields" }, fields),
-    entries.length > 0 && h("div", { class: "consequence" }, h("dl", {}, entries.map(([name], k) => h("div", {}, h("dt", {}, name), texts[k])))),
+    entries.length > 0 &&
+      h(
+        "div",
+        { class: "consequence" },
+        h(
+          "dl",
+          {},
+          entries.map(([name], k) => h("div", {}, h("dt", {}, name), texts[k])),
+        ),
+      ),
     danger && h("label", { class: "agree" }, agreed, h("span", {}, danger)),
     problem,
-    h("div", { class: "buttons" }, h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"), button),
+    h(
+      "div",
+      { class: "buttons" },
+      h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"),
+      button,
+    ),
   );
   const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() }, form);
 
@@ -58,7 +93,7 @@ export function ask({ title, fields = [], lead, recorded, guarantee, confirm, da
       if (done) done(answer, dialog, form);
       else dialog.close();
     } catch (failure) {
-      setText(problem, [failure.message, failure.repair].filter(Boolean).join(" "));
+      setText(problem, explained(failure));
     } finally {
       button.disabled = false;
     }
@@ -74,7 +109,12 @@ export function ask({ title, fields = [], lead, recorded, guarantee, confirm, da
 /** A button that opens a list of actions; arrows move, Escape closes. */
 export function menu(text, items) {
   const list = h("ul", { role: "menu", hidden: true });
-  const button = h("button", { type: "button", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggle() }, icon("sliders"), text);
+  const button = h(
+    "button",
+    { type: "button", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggle() },
+    icon("sliders"),
+    text,
+  );
   const holder = h("div", { class: "menu" }, button, list);
 
   function toggle(open = list.hidden) {
@@ -84,7 +124,16 @@ export function menu(text, items) {
         items().map((item) =>
           item === null
             ? h("li", { class: "rule", role: "separator" })
-            : h("li", { role: "none" }, h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: () => (toggle(false), item.act()) }, icon(item.icon), item.text)),
+            : h(
+                "li",
+                { role: "none" },
+                h(
+                  "button",
+                  { type: "button", role: "menuitem", tabindex: "-1", onclick: () => (toggle(false), item.act()) },
+                  icon(item.icon),
+                  item.text,
+                ),
+              ),
         ),
       );
     }

@@ -2,7 +2,13 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const moment = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const moment = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+});
 const dayOnly = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "long" });
 
@@ -10,7 +16,8 @@ export const NONE = "–";
 
 export const integer = (value) => (value === null || value === undefined ? NONE : whole.format(value));
 
-export const compact = (value) => (value === null || value === undefined ? NONE : value < 10000 ? whole.format(value) : short.format(value));
+export const compact = (value) =>
+  value === null || value === undefined ? NONE : value < 10000 ? whole.format(value) : short.format(value);
 
 /** Three significant digits, without exponents where a person would write none. */
 export function number(value, digits = 3) {
@@ -26,16 +33,24 @@ export function number(value, digits = 3) {
 }
 
 /** The shortest form of three digits: for axes and settings. */
-export const plain = (value) => (Math.abs(value) >= 10000 ? short.format(value) : String(Number(value.toPrecision(3)))).replace("-", "−");
+export const plain = (value) =>
+  (Math.abs(value) >= 10000 ? short.format(value) : String(Number(value.toPrecision(3)))).replace("-", "−");
 
-export const fixed = (value, decimals) => (value === null || value === undefined ? NONE : value.toFixed(decimals).replace("-", "−"));
+export const fixed = (value, decimals) =>
+  value === null || value === undefined ? NONE : value.toFixed(decimals).replace("-", "−");
 
-export const percent = (value, decimals = 1) => (value === null || value === undefined ? NONE : `${(100 * value).toFixed(decimals).replace("-", "−")}%`);
+export const percent = (value, decimals = 1) =>
+  value === null || value === undefined ? NONE : `${(100 * value).toFixed(decimals).replace("-", "−")}%`;
 
-export const alpha = (value) => (value === null || value === undefined ? NONE : value === "inf" || value === Infinity ? "∞" : String(value));
+export const alpha = (value) =>
+  value === null || value === undefined ? NONE : value === "inf" || value === Infinity ? "∞" : String(value);
 
 export const rate = (perSecond) =>
-  perSecond >= 0.95 || perSecond === 0 ? `${number(perSecond, 2)}/s` : perSecond * 60 >= 0.95 ? `${number(60 * perSecond, 2)}/min` : `${number(3600 * perSecond, 2)}/h`;
+  perSecond >= 0.95 || perSecond === 0
+    ? `${number(perSecond, 2)}/s`
+    : perSecond * 60 >= 0.95
+      ? `${number(60 * perSecond, 2)}/min`
+      : `${number(3600 * perSecond, 2)}/h`;
 
 // a unit in seconds, its name, and up to how many seconds it is used
 const UNITS = [
@@ -87,7 +102,9 @@ export function change({ kind, details }) {
     case "set_alpha":
       return `α set to ${alpha(details.alpha)}`;
     case "add_arm":
-      return details.group === undefined || details.group === null ? `Arm ${arm} added` : `Arm ${arm} added to ${quoted(String(details.group))}`;
+      return details.group === undefined || details.group === null
+        ? `Arm ${arm} added`
+        : `Arm ${arm} added to ${quoted(String(details.group))}`;
     case "retire_arm":
       return `Arm ${arm} retired`;
     case "mask_arm":
@@ -97,7 +114,9 @@ export function change({ kind, details }) {
     case "new_period":
       return "New period";
     case "set_period":
-      return details.period === null || details.period === undefined ? "Periods end by hand" : `Periods of ${duration(details.period)}`;
+      return details.period === null || details.period === undefined
+        ? "Periods end by hand"
+        : `Periods of ${duration(details.period)}`;
     case "pause":
       return "Paused";
     case "resume":

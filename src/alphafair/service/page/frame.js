@@ -11,7 +11,11 @@ export function crumbs(name, page) {
       h(
         "ol",
         {},
-        h("li", {}, page ? h("a", { href: pageOf(name, "live") }, label(name)) : label(name, { "aria-current": "page" })),
+        h(
+          "li",
+          {},
+          page ? h("a", { href: pageOf(name, "live") }, label(name)) : label(name, { "aria-current": "page" }),
+        ),
         page && h("li", { "aria-current": "page", class: "nowrap" }, page),
       ),
   );
@@ -26,7 +30,9 @@ export function tabs(name, current) {
   return h(
     "nav",
     { class: "tabs", "aria-label": "Pages of this experiment" },
-    pages.map(([page, text]) => h("a", { href: pageOf(name, page), "aria-current": page === current ? "page" : null }, text)),
+    pages.map(([page, text]) =>
+      h("a", { href: pageOf(name, page), "aria-current": page === current ? "page" : null }, text),
+    ),
   );
 }
 

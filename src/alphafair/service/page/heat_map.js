@@ -1,6 +1,6 @@
 // Contexts by arms: the current probabilities, the most frequent contexts first, searchable.
 
-import { get, may, pageOf } from "./api.js";
+import { explained, get, may, pageOf } from "./api.js";
 import { card } from "./charts.js";
 import { h, icon, label, put, setText } from "./dom.js";
 import { compact, integer, percent } from "./format.js";
@@ -9,10 +9,25 @@ const ROWS = 12; // contexts at first; "more" adds as many again
 const COLUMNS = 30; // arms with a column of their own
 
 export function heatMap(name, span) {
-  const holder = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Probabilities of arms by context" });
+  const holder = h("div", {
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "Probabilities of arms by context",
+  });
   const found = h("span", { class: "muted small", role: "status" });
-  const more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => ((limit += ROWS), refresh()) }, "Show more contexts");
-  const input = h("input", { type: "search", placeholder: "Search contexts", "aria-label": "Search contexts", autocomplete: "off", spellcheck: "false" });
+  const more = h(
+    "button",
+    { type: "button", class: "quiet", hidden: true, onclick: () => ((limit += ROWS), refresh()) },
+    "Show more contexts",
+  );
+  const input = h("input", {
+    type: "search",
+    placeholder: "Search contexts",
+    "aria-label": "Search contexts",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const top = h("span", {}, "100%");
   let limit = ROWS;
   let timer = 0;
@@ -27,7 +42,14 @@ export function heatMap(name, span) {
 
   async function refresh() {
     if (!may("log")) {
-      put(holder, h("p", { class: "muted" }, "Contexts have labels, which may be personal: a key of the role log or admin sees them."));
+      put(
+        holder,
+        h(
+          "p",
+          { class: "muted" },
+          "Contexts have labels, which may be personal: a key of the role log or admin sees them.",
+        ),
+      );
       return;
     }
     waiting?.abort();
@@ -37,7 +59,7 @@ export function heatMap(name, span) {
       draw(await get(`${pageOf(name, "contexts.json")}?${query}`, { signal: waiting.signal }));
       stamp = performance.now();
     } catch (problem) {
-      if (problem.name !== "AbortError" && problem.status) put(holder, h("p", { class: "muted" }, [problem.message, problem.repair].filter(Boolean).join(" ")));
+      if (problem.name !== "AbortError" && problem.status) put(holder, h("p", { class: "muted" }, explained(problem)));
     }
   }
 
@@ -46,10 +68,18 @@ export function heatMap(name, span) {
     setText(found, `${integer(items.length)} of ${compact(total)}${input.value.trim() ? " that match" : ""}`);
     more.hidden = items.length >= total || limit >= 200;
     if (items.length === 0) {
-      put(holder, h("p", { class: "muted" }, input.value.trim() ? "No context matches." : "No context has been seen yet."));
+      put(
+        holder,
+        h("p", { class: "muted" }, input.value.trim() ? "No context matches." : "No context has been seen yet."),
+      );
       return;
     }
-    const most = Math.max(0.05, ...items.flatMap((row) => columns.filter((column) => !column.sum).map((column) => column.of(row.probabilities) ?? 0)));
+    const most = Math.max(
+      0.05,
+      ...items.flatMap((row) =>
+        columns.filter((column) => !column.sum).map((column) => column.of(row.probabilities) ?? 0),
+      ),
+    );
     setText(top, percent(most, 0));
     put(
       holder,
@@ -60,13 +90,25 @@ export function heatMap(name, span) {
         h(
           "thead",
           {},
-          h("tr", {}, h("th", { scope: "col" }, "Context"), columns.map((column) => h("th", { scope: "col" }, label(column.text))), h("th", { scope: "col", class: "n" }, "Decisions")),
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "Context"),
+            columns.map((column) => h("th", { scope: "col" }, label(column.text))),
+            h("th", { scope: "col", class: "n" }, "Decisions"),
+          ),
         ),
         h(
           "tbody",
           {},
           items.map((row) =>
-            h("tr", {}, h("th", { scope: "row" }, label(row.label)), columns.map((column) => cell(column.of(row.probabilities), most)), h("td", { class: "seen" }, compact(row.decisions))),
+            h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, label(row.label)),
+              columns.map((column) => cell(column.of(row.probabilities), most)),
+              h("td", { class: "seen" }, compact(row.decisions)),
+            ),
           ),
         ),
       ),
@@ -106,11 +148,19 @@ function columnsOf(arms, items) {
   const others = arms.map((_, k) => k).filter((k) => !kept.has(k));
   return [
     ...every.filter((_, k) => kept.has(k)),
-    { text: `${others.length} others`, sum: true, of: (row) => (row[others[0]] === null ? null : others.reduce((sum, k) => sum + row[k], 0)) },
+    {
+      text: `${others.length} others`,
+      sum: true,
+      of: (row) => (row[others[0]] === null ? null : others.reduce((sum, k) => sum + row[k], 0)),
+    },
   ];
 }
 
 function cell(value, most) {
   if (value === null) return h("td", { class: "p none" }, "–");
-  return h("td", { class: "p", style: { "--p": String(Math.min(1, value / most)) }, title: percent(value, 2) }, value === 0 ? "0" : value < 0.005 ? "<1%" : percent(value, 0));
+  return h(
+    "td",
+    { class: "p", style: { "--p": String(Math.min(1, value / most)) }, title: percent(value, 2) },
+    value === 0 ? "0" : value < 0.005 ? "<1%" : percent(value, 0),
+  );
 }

@@ -1,6 +1,6 @@
 // The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
 
-import { address, loadSession, may, root, send, session, signIn } from "./api.js";
+import { address, explained, loadSession, may, root, send, session, signIn } from "./api.js";
 import { h, icon, label, put } from "./dom.js";
 
 const VIEWS = [
@@ -35,7 +35,15 @@ async function start() {
 
 function notFound() {
   document.title = "Not found · alphafair";
-  put(content, h("div", { class: "empty" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: address("/") }, "See all experiments"))));
+  put(
+    content,
+    h(
+      "div",
+      { class: "empty" },
+      h("h1", {}, "There is no such page"),
+      h("p", {}, h("a", { href: address("/") }, "See all experiments")),
+    ),
+  );
 }
 
 /** Show why a view cannot be shown, and how to repair it. */
@@ -46,9 +54,23 @@ function failed(problem) {
     h(
       "div",
       { class: "empty" },
-      h("h1", {}, problem.status === 404 ? "There is no such experiment or decision" : problem.status === 403 ? "This key may not see this page" : "This page cannot be shown"),
-      h("p", { class: "lead" }, [problem.message, problem.repair].filter(Boolean).join(" ")),
-      h("p", {}, h("button", { type: "button", onclick: () => location.reload() }, "Try again"), " ", h("a", { class: "button quiet", href: address("/") }, "See all experiments")),
+      h(
+        "h1",
+        {},
+        problem.status === 404
+          ? "There is no such experiment or decision"
+          : problem.status === 403
+            ? "This key may not see this page"
+            : "This page cannot be shown",
+      ),
+      h("p", { class: "lead" }, explained(problem)),
+      h(
+        "p",
+        {},
+        h("button", { type: "button", onclick: () => location.reload() }, "Try again"),
+        " ",
+        h("a", { class: "button quiet", href: address("/") }, "See all experiments"),
+      ),
     ),
   );
   if (!problem.status && problem.code !== "no_connection") console.error(problem);
@@ -58,9 +80,15 @@ function tools() {
   put(
     document.getElementById("tools"),
     h("span", { id: "connection", class: "connection", hidden: true }),
-    may("admin") && session.experiments === null && h("a", { class: "button quiet", href: address("/keys") }, icon("key"), h("span", { class: "text" }, "Keys")),
+    may("admin") &&
+      session.experiments === null &&
+      h("a", { class: "button quiet", href: address("/keys") }, icon("key"), h("span", { class: "text" }, "Keys")),
     theme(),
-    session.needs_key && session.signed_in && [label(session.name ?? "", { class: "who" }), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out")],
+    session.needs_key &&
+      session.signed_in && [
+        label(session.name ?? "", { class: "who" }),
+        h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"),
+      ],
   );
 }
 

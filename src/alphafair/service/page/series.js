@@ -5,13 +5,18 @@ export function updated(live, update) {
   const { first } = update.series;
   const joined = (old, fresh) => [...old.slice(0, first), ...fresh];
   const series = { ...live.series };
-  for (const name of ["decisions", "rewards", "reward_sums", "expired", "jain_index", "welfare"]) series[name] = joined(live.series[name], update.series[name]);
-  for (const name of ["arm_decisions", "arm_reward_sums"]) series[name] = live.series[name].map((old, k) => joined(old, update.series[name][k]));
+  for (const name of ["decisions", "rewards", "reward_sums", "expired", "jain_index", "welfare"])
+    series[name] = joined(live.series[name], update.series[name]);
+  for (const name of ["arm_decisions", "arm_reward_sums"])
+    series[name] = live.series[name].map((old, k) => joined(old, update.series[name][k]));
   return { ...live, ...update, series, changes: [...live.changes, ...update.changes] };
 }
 
 /** The end of every bucket, the last one now. */
-export const times = ({ series, at }) => series.decisions.map((_, k) => Math.min(series.start + (k + 1) * series.width, Math.max(at, series.start + k * series.width + 1e-3)));
+export const times = ({ series, at }) =>
+  series.decisions.map((_, k) =>
+    Math.min(series.start + (k + 1) * series.width, Math.max(at, series.start + k * series.width + 1e-3)),
+  );
 
 /** Values hold until the next one. */
 export function held(column) {

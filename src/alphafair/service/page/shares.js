@@ -10,7 +10,15 @@ const FEW = 12; // rows before "show all"
 export function sharesTable() {
   const body = h("tbody");
   const more = h("button", { type: "button", class: "quiet", onclick: () => ((all = !all), draw(...last)) });
-  const order = segments("Order", [["most", "Most first"], ["least", "Least first"]], "most", (value) => ((first = value), draw(...last)));
+  const order = segments(
+    "Order",
+    [
+      ["most", "Most first"],
+      ["least", "Least first"],
+    ],
+    "most",
+    (value) => ((first = value), draw(...last)),
+  );
   const foot = h("div", { class: "shares-foot" }, more, order);
   const unit = h("th", { scope: "col", class: "who" }, "Arm");
   const element = h(
@@ -20,7 +28,17 @@ export function sharesTable() {
       "table",
       { class: "shares" },
       h("caption", { class: "visually-hidden" }, "Shares of reward and of decisions against entitlements"),
-      h("thead", {}, h("tr", {}, unit, h("th", { scope: "col" }, "Share of reward"), h("th", { scope: "col" }, "Share of decisions"))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          unit,
+          h("th", { scope: "col" }, "Share of reward"),
+          h("th", { scope: "col" }, "Share of decisions"),
+        ),
+      ),
       body,
     ),
     foot,
@@ -34,9 +52,11 @@ export function sharesTable() {
     last = [kind, shares, colours];
     setText(unit, kind);
     const sign = first === "most" ? 1 : -1;
-    const sorted = shares.length > FEW ? [...shares].sort((a, b) => sign * ((b.rewards ?? 0) - (a.rewards ?? 0))) : shares;
+    const sorted =
+      shares.length > FEW ? [...shares].sort((a, b) => sign * ((b.rewards ?? 0) - (a.rewards ?? 0))) : shares;
     const shown = all ? sorted : sorted.slice(0, FEW);
-    const scale = 1.08 * Math.max(1e-9, ...shown.flatMap((each) => [each.rewards ?? 0, each.decisions, each.entitled ?? 0]));
+    const scale =
+      1.08 * Math.max(1e-9, ...shown.flatMap((each) => [each.rewards ?? 0, each.decisions, each.entitled ?? 0]));
     for (const [name, row] of rows) {
       if (!shown.some((each) => each.label === name)) {
         row.element.remove();
@@ -76,7 +96,13 @@ function shareRow(name) {
       setText(tag, state);
       tag.hidden = !state;
       const due = share.entitled ? `entitled to ${percent(share.entitled)}` : "";
-      reward.set(share.rewards, share.entitled, scale, colour, [`${number(share.reward_sum, 4)} in all`, due].filter(Boolean).join(", "));
+      reward.set(
+        share.rewards,
+        share.entitled,
+        scale,
+        colour,
+        [`${number(share.reward_sum, 4)} in all`, due].filter(Boolean).join(", "),
+      );
       decisions.set(share.decisions, null, scale, colour, integer(share.n_decisions));
       reward.element.dataset.sum = share.reward_sum;
       decisions.element.dataset.count = share.n_decisions;

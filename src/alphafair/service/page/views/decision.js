@@ -3,7 +3,18 @@
 import { decisionLink, get, pageOf } from "../api.js";
 import { card } from "../charts.js";
 import { h, icon, label, put, table } from "../dom.js";
-import { alpha, change as changeText, duration, fixed, fullTime, integer, number, percent, plural, time } from "../format.js";
+import {
+  alpha,
+  change as changeText,
+  duration,
+  fixed,
+  fullTime,
+  integer,
+  number,
+  percent,
+  plural,
+  time,
+} from "../format.js";
 import { crumbs, tabs } from "../frame.js";
 import { stateChip } from "./log.js";
 
@@ -26,7 +37,11 @@ function draw(content, name, story) {
   const { row, settings } = story;
   put(
     content,
-    h("div", { class: "view-head" }, h("div", { class: "titles" }, h("h1", {}, label(name)), h("p", { class: "lead" }, ...sentence(story)))),
+    h(
+      "div",
+      { class: "view-head" },
+      h("div", { class: "titles" }, h("h1", {}, label(name)), h("p", { class: "lead" }, ...sentence(story))),
+    ),
     tabs(name, "log"),
     h(
       "div",
@@ -45,8 +60,20 @@ function draw(content, name, story) {
           ["Reward", number(row.reward, 6)],
           ["Settled", row.rewarded_at === null ? "not yet" : time(row.rewarded_at)],
           row.rewarded_at !== null && ["After", duration(row.rewarded_at - row.at)],
-          story.source && ["Settled by", { client: "the client", default: "the default reward", expired: "the end of its waiting time", lapsed: "lapse: never activated", rollback: "a rollback" }[story.source] ?? story.source],
-          story.late_reward !== null && ["Late reward, not learned from", `${number(story.late_reward, 6)}, ${time(story.late_reward_at)}`],
+          story.source && [
+            "Settled by",
+            {
+              client: "the client",
+              default: "the default reward",
+              expired: "the end of its waiting time",
+              lapsed: "lapse: never activated",
+              rollback: "a rollback",
+            }[story.source] ?? story.source,
+          ],
+          story.late_reward !== null && [
+            "Late reward, not learned from",
+            `${number(story.late_reward, 6)}, ${time(story.late_reward_at)}`,
+          ],
         ]),
         h("p", {}, h("br"), h("a", { href: decisionLink(name, row.id) }, icon("link"), " Permanent link")),
       ),
@@ -59,7 +86,11 @@ function draw(content, name, story) {
           table(
             "Arms at the moment of the decision",
             [
-              { title: "Arm", rowHead: true, cell: (each) => [label(each.arm), each.drawn && [" ", h("span", { class: "chip accent" }, "drawn")]] },
+              {
+                title: "Arm",
+                rowHead: true,
+                cell: (each) => [label(each.arm), each.drawn && [" ", h("span", { class: "chip accent" }, "drawn")]],
+              },
               { title: "Available", cell: (each) => (each.available ? "yes" : "no") },
               { title: "Probability", cell: (each) => bar(each.probability) },
               { title: "Reward", number: true, cell: (each) => number(each.reward) },
@@ -76,7 +107,10 @@ function draw(content, name, story) {
           ["α", alpha(settings.alpha)],
           ["Policy", settings.policy],
           ["Arms", integer(settings.arms.length)],
-          ["Masked", settings.masked_arms.length ? settings.masked_arms.map((each, k) => [k > 0 && ", ", label(each)]) : "none"],
+          [
+            "Masked",
+            settings.masked_arms.length ? settings.masked_arms.map((each, k) => [k > 0 && ", ", label(each)]) : "none",
+          ],
           ["Period", integer(settings.period)],
           ["Last change at position", integer(settings.version)],
           ["Had learned up to position", integer(story.state_version)],
@@ -91,7 +125,13 @@ function draw(content, name, story) {
               "ol",
               { class: "timeline" },
               story.changes_since.map((each) =>
-                h("li", {}, h("span", { class: "what" }, changeText(each)), h("time", { datetime: each.at, title: fullTime(each.at) }, time(each.at)), h("span", { class: "by" }, each.by ? ["by ", label(each.by)] : "author not recorded")),
+                h(
+                  "li",
+                  {},
+                  h("span", { class: "what" }, changeText(each)),
+                  h("time", { datetime: each.at, title: fullTime(each.at) }, time(each.at)),
+                  h("span", { class: "by" }, each.by ? ["by ", label(each.by)] : "author not recorded"),
+                ),
               ),
             ),
       ),
@@ -101,9 +141,17 @@ function draw(content, name, story) {
 
 /** The story in one sentence; labels stay elements of their own. */
 function sentence({ row, deferred }) {
-  const parts = ["For ", h("strong", {}, label(row.context)), " the policy drew ", h("strong", {}, label(row.arm)), ` with probability ${percent(row.propensity)}`];
+  const parts = [
+    "For ",
+    h("strong", {}, label(row.context)),
+    " the policy drew ",
+    h("strong", {}, label(row.arm)),
+    ` with probability ${percent(row.propensity)}`,
+  ];
   const ends = {
-    rewarded: [`, and a reward of ${number(row.reward)} arrived ${row.rewarded_at === null ? "" : `${duration(row.rewarded_at - row.at)} later`}.`],
+    rewarded: [
+      `, and a reward of ${number(row.reward)} arrived ${row.rewarded_at === null ? "" : `${duration(row.rewarded_at - row.at)} later`}.`,
+    ],
     defaulted: [`; no reward arrived in time, so it counts as ${number(row.reward)}.`],
     expired: ["; no reward arrived in time, and it was closed without one."],
     lapsed: ["; it was never carried out, and does not count."],
@@ -115,10 +163,23 @@ function sentence({ row, deferred }) {
 }
 
 function pairs(entries) {
-  return h("dl", { class: "pairs" }, entries.filter(Boolean).map(([title, value]) => [h("dt", {}, title), h("dd", {}, value)]));
+  return h(
+    "dl",
+    { class: "pairs" },
+    entries.filter(Boolean).map(([title, value]) => [h("dt", {}, title), h("dd", {}, value)]),
+  );
 }
 
 function bar(value) {
   if (value === null) return "–";
-  return h("div", { class: "cell-bar" }, h("div", { class: "track", style: { "--share": String(value), "--colour": "var(--accent)" } }, h("div", { class: "bar" })), h("span", { class: "n" }, percent(value, 2)));
+  return h(
+    "div",
+    { class: "cell-bar" },
+    h(
+      "div",
+      { class: "track", style: { "--share": String(value), "--colour": "var(--accent)" } },
+      h("div", { class: "bar" }),
+    ),
+    h("span", { class: "n" }, percent(value, 2)),
+  );
 }

@@ -42,7 +42,17 @@ export async function show(content) {
     "div",
     { class: "view-head" },
     h("div", { class: "titles" }, h("h1", {}, "Experiments"), count),
-    h("div", { class: "acts" }, may("admin") && h("button", { type: "button", class: "primary", onclick: () => createExperiment() }, icon("plus"), "New experiment")),
+    h(
+      "div",
+      { class: "acts" },
+      may("admin") &&
+        h(
+          "button",
+          { type: "button", class: "primary", onclick: () => createExperiment() },
+          icon("plus"),
+          "New experiment",
+        ),
+    ),
   );
   const answer = await get(address("/index.json"));
   put(content, head, marks, list);
@@ -56,7 +66,12 @@ function experiment(item, now) {
   return h(
     "li",
     { class: "card experiment", data: { name: item.name } },
-    h("div", { class: "name" }, h("h2", {}, h("a", { href: pageOf(item.name, "live") }, label(item.name))), state(item)),
+    h(
+      "div",
+      { class: "name" },
+      h("h2", {}, h("a", { href: pageOf(item.name, "live") }, label(item.name))),
+      state(item),
+    ),
     item.marks.filter((mark) => mark.code !== "paused").map(notice),
     h(
       "dl",
@@ -66,11 +81,18 @@ function experiment(item, now) {
       pair("Welfare", number(item.welfare)),
       pair("Jain’s index", fixed(item.jain_index, 3)),
     ),
-    sparkline(spark.decisions, `Decisions over the last ${span}: ${compact(spark.decisions.reduce((sum, each) => sum + each, 0))}`),
+    sparkline(
+      spark.decisions,
+      `Decisions over the last ${span}: ${compact(spark.decisions.reduce((sum, each) => sum + each, 0))}`,
+    ),
     h(
       "p",
       { class: "last" },
-      h("span", {}, `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`),
+      h(
+        "span",
+        {},
+        `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
+      ),
       h("span", { class: "nowrap" }, `· ${ago(item.last_event, now)}`),
     ),
   );
@@ -94,12 +116,26 @@ function empty() {
     "div",
     { class: "empty" },
     h("h1", {}, "No experiments yet"),
-    h("p", { class: "lead" }, "An experiment divides decisions among arms (sellers, creators, genres) and keeps what they earn fair over time."),
+    h(
+      "p",
+      { class: "lead" },
+      "An experiment divides decisions among arms (sellers, creators, genres) and keeps what they earn fair over time.",
+    ),
     may("admin") && [
-      h("button", { type: "button", class: "primary", onclick: () => createExperiment() }, icon("plus"), "Create the first experiment"),
+      h(
+        "button",
+        { type: "button", class: "primary", onclick: () => createExperiment() },
+        icon("plus"),
+        "Create the first experiment",
+      ),
       h("p", { class: "or" }, "or from a shell"),
     ],
     h("pre", { tabindex: "0" }, h("code", {}, example)),
-    h("p", { class: "or" }, "then ask for decisions and report rewards: ", h("a", { href: address("/docs") }, "the API")),
+    h(
+      "p",
+      { class: "or" },
+      "then ask for decisions and report rewards: ",
+      h("a", { href: address("/docs") }, "the API"),
+    ),
   );
 }

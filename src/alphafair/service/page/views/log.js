@@ -16,7 +16,8 @@ export const STATES = {
   rolled_back: ["Rolled back", "bad"],
 };
 
-export const stateChip = (state) => h("span", { class: `chip ${STATES[state]?.[1] ?? ""}`, data: { state } }, STATES[state]?.[0] ?? state);
+export const stateChip = (state) =>
+  h("span", { class: `chip ${STATES[state]?.[1] ?? ""}`, data: { state } }, STATES[state]?.[0] ?? state);
 
 export async function show(content, name) {
   crumbs(name, "Log");
@@ -29,7 +30,12 @@ export async function show(content, name) {
     h(
       "div",
       { class: "view-head" },
-      h("div", { class: "titles" }, h("h1", {}, label(name)), h("p", { class: "lead" }, "Every decision, the newest first. Each has a permanent link that tells its story.")),
+      h(
+        "div",
+        { class: "titles" },
+        h("h1", {}, label(name)),
+        h("p", { class: "lead" }, "Every decision, the newest first. Each has a permanent link that tells its story."),
+      ),
       h("div", { class: "acts" }, may("log") && exports(name)),
     ),
     tabs(name, "log"),
@@ -38,8 +44,16 @@ export async function show(content, name) {
   put(
     rows,
     answer.items.length > 0
-      ? table("Decisions", columns(name), answer.items, { class: "log" })
-      : h("p", { class: "muted" }, filtered ? (answer.next === null ? "No decision matches." : "No decision matches among those searched so far.") : "No decision has been made yet."),
+      ? table("Decisions", columns(name), answer.items, { class: "log decisions" })
+      : h(
+          "p",
+          { class: "muted" },
+          filtered
+            ? answer.next === null
+              ? "No decision matches."
+              : "No decision matches among those searched so far."
+            : "No decision has been made yet.",
+        ),
   );
 }
 
@@ -47,20 +61,29 @@ export async function show(content, name) {
 function asked(query) {
   const found = new URLSearchParams();
   for (const each of ["context", "arm", "state", "before"]) if (query.get(each)) found.set(each, query.get(each));
-  for (const each of ["since", "until"]) if (query.get(each)) found.set(each, String(Date.parse(query.get(each)) / 1000));
+  for (const each of ["since", "until"])
+    if (query.get(each)) found.set(each, String(Date.parse(query.get(each)) / 1000));
   found.set("limit", "50");
   return found;
 }
 
 function columns(name) {
   return [
-    { title: "Decided", rowHead: true, cell: (row) => h("a", { href: decisionLink(name, row.id), title: fullTime(row.at) }, time(row.at)) },
+    {
+      title: "Decided",
+      rowHead: true,
+      cell: (row) => h("a", { href: decisionLink(name, row.id), title: fullTime(row.at) }, time(row.at)),
+    },
     { title: "Context", cell: (row) => label(row.context) },
     { title: "Arm", cell: (row) => label(row.arm) },
     { title: "Propensity", number: true, cell: (row) => fixed(row.propensity, 3) },
     { title: "State", cell: (row) => stateChip(row.state) },
     { title: "Reward", number: true, cell: (row) => number(row.reward) },
-    { title: "After", number: true, cell: (row) => (row.rewarded_at === null ? "–" : duration(row.rewarded_at - row.at)) },
+    {
+      title: "After",
+      number: true,
+      cell: (row) => (row.rewarded_at === null ? "–" : duration(row.rewarded_at - row.at)),
+    },
     { title: "Id", cell: (row) => label(row.id, { class: "mono small muted" }) },
     { title: "Position", number: true, cell: (row) => integer(row.position) },
   ];
@@ -85,7 +108,12 @@ function filters(name, query, filtered) {
     field("state", "State", { kind: "select", choices: states, value: query.get("state") ?? "" }),
     field("since", "From", { kind: "datetime-local", step: 1, value: query.get("since") ?? "" }),
     field("until", "Until", { kind: "datetime-local", step: 1, value: query.get("until") ?? "" }),
-    h("div", { class: "go" }, h("button", { type: "submit", class: "primary" }, "Filter"), filtered && h("a", { class: "button quiet", href: pageOf(name, "log") }, "Clear")),
+    h(
+      "div",
+      { class: "go" },
+      h("button", { type: "submit", class: "primary" }, "Filter"),
+      filtered && h("a", { class: "button quiet", href: pageOf(name, "log") }, "Clear"),
+    ),
   );
 }
 
@@ -94,7 +122,11 @@ function pager(name, query, answer) {
   if (answer.next !== null) older.set("before", String(answer.next));
   const newest = new URLSearchParams(query);
   newest.delete("before");
-  const text = answer.items.length ? `Positions ${integer(answer.items.at(-1).position)} to ${integer(answer.items[0].position)}` : answer.next === null ? "" : `Searched back to position ${integer(answer.searched_to)}`;
+  const text = answer.items.length
+    ? `Positions ${integer(answer.items.at(-1).position)} to ${integer(answer.items[0].position)}`
+    : answer.next === null
+      ? ""
+      : `Searched back to position ${integer(answer.searched_to)}`;
   return h(
     "nav",
     { class: "pager", "aria-label": "Pages of the log" },
@@ -103,7 +135,12 @@ function pager(name, query, answer) {
       "span",
       { class: "turn" },
       query.get("before") && h("a", { class: "button", href: `${pageOf(name, "log")}?${newest}` }, "Newest"),
-      answer.next !== null && h("a", { class: "button", rel: "next", href: `${pageOf(name, "log")}?${older}` }, answer.items.length ? "Older" : "Search further back"),
+      answer.next !== null &&
+        h(
+          "a",
+          { class: "button", rel: "next", href: `${pageOf(name, "log")}?${older}` },
+          answer.items.length ? "Older" : "Search further back",
+        ),
     ),
   );
 }
@@ -113,5 +150,12 @@ function exports(name) {
     ["parquet", "Parquet"],
     ["csv", "CSV"],
     ["jsonl", "JSON lines"],
-  ].map(([format, text]) => h("a", { class: "button", href: `${routeOf(name, "/log")}?format=${format}`, download: true }, icon("download"), text));
+  ].map(([format, text]) =>
+    h(
+      "a",
+      { class: "button", href: `${routeOf(name, "/log")}?format=${format}`, download: true },
+      icon("download"),
+      text,
+    ),
+  );
 }
