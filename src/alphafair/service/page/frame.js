@@ -1,6 +1,6 @@
 // What views of one experiment share: the heading with its facts, tabs, marks, and the state of the connection.
 
-import { pageOf } from "./api.js";
+import { may, pageOf } from "./api.js";
 import { announce, h, icon, label, put, setText } from "./dom.js";
 
 export function crumbs(name, page) {
@@ -25,7 +25,7 @@ export function tabs(name, current) {
   const pages = [
     ["live", "Live"],
     ["what-if", "What if"],
-    ["log", "Log"],
+    ...(may("log") ? [["log", "Log"]] : []), // labels of contexts may be personal
   ];
   return h(
     "nav",
