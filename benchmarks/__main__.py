@@ -26,6 +26,7 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "page",
     "client",
     "stalls",
     "crashes",
