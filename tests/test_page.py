@@ -1,4 +1,4 @@
-"""The page without a browser: its twins have the ledger's numbers, its events miss nothing, strangers stay outside."""
+"""The page without a browser: its JSON has the ledger's numbers, its events miss nothing, strangers stay outside."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def get(shop: Running, path: str, **options: Any) -> Any:
     return answer.json()
 
 
-# the twins
+# the JSON of every view
 
 
 def test_all_experiments_at_a_glance(shop: Running) -> None:
@@ -390,13 +390,13 @@ def applied(state: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_current(shop: Running, state: dict[str, Any]) -> None:
-    """What a browser has is what the twin says, apart from rates and the time."""
+    """What a browser has is what the JSON says, apart from rates and the time."""
     now = get(shop, "/experiments/home/live.json")
     for name in ("position", "experiment", "series", "changes", "shares", "delays", "last_event"):
         assert state[name] == now[name], name
 
 
-def test_events_lead_to_the_state_of_the_twin(shop: Running) -> None:
+def test_events_lead_to_the_state_of_the_json(shop: Running) -> None:
     play(shop.engine, "home", 30)
     with watching(shop, "/experiments/home/events") as answer:
         events = Events(answer)

@@ -70,7 +70,7 @@ def test_every_process_has_the_same_summary(address: str) -> None:
         assert_same(found, summary_of(reader))
 
 
-def test_the_twins_have_the_numbers_of_the_ledger(shop: Running) -> None:
+def test_the_json_has_the_numbers_of_the_ledger(shop: Running) -> None:
     play(shop.engine, 20, 1)
     shop.engine.create("second", arms=ARMS)
     live = get(shop, "/experiments/home/live.json")

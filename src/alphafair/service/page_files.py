@@ -1,7 +1,7 @@
 """The files of the page: HTML, style and scripts in the folder `page` of this package, each with its hash.
 
 A browser keeps files and asks every time whether they have changed, so a new version of the service never meets old
-scripts. The shell is the same for every address of the page; scripts fill it from the JSON twins.
+scripts. The shell is the same for every address of the page; scripts fill it from JSON.
 """
 
 from __future__ import annotations

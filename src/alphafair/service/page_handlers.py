@@ -1,4 +1,4 @@
-"""What the routes of the page do: the shell, its files, signing in, the JSON twins, and streams of events."""
+"""What the routes of the page do: the shell, its files, signing in, its numbers as JSON, and streams of events."""
 
 from __future__ import annotations
 

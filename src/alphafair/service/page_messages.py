@@ -1,4 +1,4 @@
-"""The JSON twins of the page: one struct per address, which the page reads and programs may read too.
+"""The JSON of the page: one struct per address, which the page reads and programs may read too.
 
 Times are seconds since 1970 as numbers, unless a field says that it is a date. Numbers that are not known are null.
 Every label is an arbitrary string of up to 200 characters.

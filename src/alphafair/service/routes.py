@@ -211,7 +211,7 @@ CONTEXTS = Route("GET", "/experiments/{name}/contexts.json", "log", pages.contex
 WHAT_IF = Route("GET", "/experiments/{name}/what-if.json", "read", pages.what_if, _PAGE,
     "Show the price of fairness, computed in the background from the experiment's own log.", WhatIfAnswer,
     query=WhatIfQuery, busy=True)
-LOG_TWIN = Route("GET", "/experiments/{name}/log.json", "log", pages.log_page, _PAGE,
+LOG_ROWS = Route("GET", "/experiments/{name}/log.json", "log", pages.log_page, _PAGE,
     "List decisions, the newest first, with filters; `next` is the `before` of the next page.", LogAnswer,
     query=LogPageQuery, busy=True)
 DECISION = Route("GET", "/experiments/{name}/decision.json", "log", pages.decision, _PAGE,

@@ -170,7 +170,7 @@ class Watchers:
         """
         if self.n_watching >= MAX_WATCHERS:
             message = f"{MAX_WATCHERS} pages are watching, the most at a time."
-            repair = "Close some, or read the JSON twin."
+            repair = "Close some, or ask for the JSON now and then."
             raise failure(503, "too_many_watchers", message, repair=repair, retry_after="5")
         topic = self._topics.get(name)
         if topic is None:
