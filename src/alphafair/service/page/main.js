@@ -133,11 +133,11 @@ function foot() {
     document.getElementById("foot"),
     h("span", {}, `alphafair ${session.version}`),
     session.signed_in && h("a", { href: address("/docs") }, "The API"),
-    h("a", { href: twin() }, "This page as JSON"),
+    h("a", { href: jsonAddress() }, "This page as JSON"),
   );
 }
 
-function twin() {
+function jsonAddress() {
   const path = location.pathname.slice(root.length);
   const names = { "/": "/index.json", "/sign-in": "/session.json", "/keys": "/v1/keys" };
   return address((names[path || "/"] ?? `${path}.json`) + (path === "/sign-in" ? "" : location.search));
