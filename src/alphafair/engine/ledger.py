@@ -182,6 +182,17 @@ class FoundRow(NamedTuple):
     late_at: int | None
 
 
+class LogSearch(NamedTuple):
+    """Which decisions to read: the last ones after a position and up to another; None stands for all."""
+
+    after: int
+    until: int
+    limit: int
+    context: int | None = None
+    arm: int | None = None
+    state: str | None = None  # "pending", "deferred" or one of SOURCES
+
+
 class OpenDecision(NamedTuple):
     """A decision without a reward, and the event from which its waiting time counts."""
 
@@ -365,20 +376,8 @@ class Ledger(Protocol):
         """Return the next decisions after a position, with their rewards up to `until`, for an export."""
         ...
 
-    def log_rows(
-        self,
-        experiment: int,
-        after: int,
-        until: int,
-        limit: int,
-        context: int | None = None,
-        arm: int | None = None,
-        state: str | None = None,
-    ) -> list[FoundRow]:
-        """Return the last decisions after a position and up to another, the newest first.
-
-        `state` is "pending", "deferred" or one of SOURCES; None stands for all, as it does for `context` and `arm`.
-        """
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        """Return decisions of an experiment, the newest first."""
         ...
 
     def log_row(self, experiment: int, id: str) -> FoundRow | None:

@@ -43,6 +43,7 @@ from alphafair.engine.ledger import (
     FoundRow,
     KeyRow,
     Late,
+    LogSearch,
     SavedState,
     Settled,
     Snapshot,
@@ -709,18 +710,8 @@ class PostgresLedger:
     def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
         return self.rows(_EXPORTED, (self.key, after, until, limit))
 
-    def log_rows(
-        self,
-        experiment: int,
-        after: int,
-        until: int,
-        limit: int,
-        context: int | None = None,
-        arm: int | None = None,
-        state: str | None = None,
-    ) -> list[FoundRow]:
-        values = (self.key, after, until, limit, context, arm, state)
-        return [FoundRow(*row) for row in self.rows(_LOG_ROW + _LOG_FILTERS, values)]
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        return [FoundRow(*row) for row in self.rows(_LOG_ROW + _LOG_FILTERS, (self.key, *wanted))]
 
     def log_row(self, experiment: int, id: str) -> FoundRow | None:
         for row in self.rows(f"{_LOG_ROW} and d.id = $2", (self.key, id)):

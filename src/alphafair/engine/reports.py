@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphafair import metrics
 from alphafair.engine.experiment import Experiment
-from alphafair.engine.ledger import FoundRow, Ledger
+from alphafair.engine.ledger import FoundRow, Ledger, LogSearch
 from alphafair.engine.requests import ChangeRecord, Status
 from alphafair.engine.summary import Fairness, Summary
 from alphafair.values import Feedback, Vector
@@ -185,7 +185,7 @@ def log_page(store: Ledger, experiment: Experiment, wanted: LogFilter, last: int
     stop = time.monotonic() + SEARCH_SECONDS
     while end > begin and len(rows) < limit:
         start = max(begin, end - STRETCH)
-        rows += store.log_rows(experiment.key, start, end, limit - len(rows), context, arm, state)
+        rows += store.log_rows(experiment.key, LogSearch(start, end, limit - len(rows), context, arm, state))
         end = rows[-1].seq - 1 if len(rows) >= limit else start
         if time.monotonic() > stop:
             break

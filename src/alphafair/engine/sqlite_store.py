@@ -31,6 +31,7 @@ from alphafair.engine.ledger import (
     FoundDecision,
     FoundRow,
     KeyRow,
+    LogSearch,
     SavedState,
     Snapshot,
     SnapshotPiece,
@@ -402,22 +403,12 @@ class SqliteStore:
     def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
         return self.rows(_EXPORTED, (experiment, after, until, limit))
 
-    def log_rows(
-        self,
-        experiment: int,
-        after: int,
-        until: int,
-        limit: int,
-        context: int | None = None,
-        arm: int | None = None,
-        state: str | None = None,
-    ) -> list[FoundRow]:
-        wanted, values = _STATE_FILTERS.get(state or "", ""), list[Any]([experiment, after, until, context, arm])
-        if state in SOURCES:
-            wanted = "and r.source = ?"
-            values.append(state)
-        query = _LOG_ROW + _LOG_FILTERS.format(state=wanted)
-        return [FoundRow(*row) for row in self.rows(query, (*values, limit))]
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        after, until, limit, context, arm, state = wanted
+        condition = _STATE_FILTERS.get(state or "", "and r.source = ?" if state else "")
+        values = [experiment, after, until, context, arm, *([state] if "?" in condition else []), limit]
+        query = _LOG_ROW + _LOG_FILTERS.format(state=condition)
+        return [FoundRow(*row) for row in self.rows(query, values)]
 
     def log_row(self, experiment: int, id: str) -> FoundRow | None:
         for row in self.rows(f"{_LOG_ROW} where d.id = ? and d.experiment = ?", (id, experiment)):

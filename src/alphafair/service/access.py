@@ -39,25 +39,14 @@ class Access:
         role: Role | None,
         experiment: str | None = None,
         method: str = "GET",
+        *,
+        counted: bool = True,
     ) -> Caller | None:
         """Return the caller of a request, or raise the failure that it gets.
 
         `role` is what the route needs. If it is None, the route is open to everybody: a caller without a key is None.
+        A request that is not `counted` does not count for the caller's rate.
         """
-        caller = self.check(headers, address, role, experiment, method)
-        if self.rate is not None and caller is not None and (role is not None or b"cookie" not in headers):
-            self._count(caller.id, self.rate)
-        return caller
-
-    def check(
-        self,
-        headers: Mapping[bytes, bytes],
-        address: str,
-        role: Role | None,
-        experiment: str | None = None,
-        method: str = "GET",
-    ) -> Caller | None:
-        """Do the same without counting the request."""
         if self.keyring.any_created:
             caller = self._owner(headers, role, method)
             if caller is None:
@@ -75,6 +64,8 @@ class Access:
         else:
             _check_local(headers.get(b"host", b"localhost"), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
             caller = Caller(address, LOCAL, "admin")
+        if self.rate is not None and counted:
+            self._count(caller.id, self.rate)
         return caller
 
     def _owner(self, headers: Mapping[bytes, bytes], role: Role | None, method: str) -> Caller | None:

@@ -164,7 +164,7 @@ async def events(service: Service, request: Request, name: str) -> Response:
 
 def _stream(service: Service, request: Request, name: str) -> Response:
     def check() -> object:
-        return service.access.check(request.headers, request.address, "read", name or None)
+        return service.access.admit(request.headers, request.address, "read", name or None, counted=False)
 
     last_id = request.headers.get(b"last-event-id", b"").decode("latin-1")
     stream = service.watchers.watch(name, caller_of(request), last_id, check)

@@ -196,7 +196,7 @@ SIGN_IN_PAGE = Route("GET", "/sign-in", None, pages.page, _PAGE, "Sign in with a
 STATIC = Route("GET", "/static/{file...}", None, pages.static_file, _PAGE,
     "Load a file of the page.", "application/octet-stream", in_api=False, busy=True, uncounted=True)
 SESSION = Route("GET", "/session.json", None, pages.session, _PAGE,
-    "Show who the caller is and what it may do.", SessionAnswer, busy=True)
+    "Show who the caller is and what it may do.", SessionAnswer, busy=True, uncounted=True)
 SIGN_IN = Route("POST", "/session", None, pages.sign_in, _PAGE,
     "Sign in: a key in, a cookie out, which stands for the key for twelve hours.", SessionAnswer,
     SignIn, {"key": "af_12345678_..."}, status=201, repeatable=False)

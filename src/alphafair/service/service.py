@@ -126,8 +126,10 @@ class Service:
             request.route = route
             role = "metrics" if route is None else route.role  # which every key includes
             name = request.parameters.get("name")
-            admit = self.access.check if route is not None and route.uncounted else self.access.admit
-            request.caller = admit(request.headers, request.address, role, name, request.method)
+            counted = route is None or not route.uncounted
+            request.caller = self.access.admit(
+                request.headers, request.address, role, name, request.method, counted=counted
+            )
             if route is None and not methods:
                 raise http_failure(404, repair=SEE_DOCS)
             if route is None and request.method != "OPTIONS":
