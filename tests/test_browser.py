@@ -139,6 +139,15 @@ def test_an_experiment_is_created_driven_and_watched(browser: Any, shop: Running
         expect(figure(page, "decisions")).to_have_text("800")
         expect(chart).not_to_have_attribute("data-last", first)  # the chart moves
         shown_now(page, shop.engine, "home")
+        page.get_by_role("button", name="Traffic").click()
+        page.locator("#reward summary").click()
+        use(shop.engine, "home", ["music"], 60, seed=2)
+        expect(figure(page, "decisions")).to_have_text("860")
+        shown = page.locator("#reward tbody td:nth-child(2)").all_inner_texts()  # per second, the newest first
+        kept = page.request.get("/experiments/home/live.json").json()["series"]
+        assert kept["width"] == 1.0
+        assert list(map(int, reversed(shown))) == kept["decisions"]
+        assert sum(kept["decisions"]) == 860
 
 
 def shown_now(page: Any, engine: Engine, name: str) -> None:
