@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alphafair.engine.sqlite_store import SqliteStore
 
 from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
 from tests.browsers import Clock, chromium, faults, watched
