@@ -13,7 +13,10 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
+import numpy as np
+
 from alphafair import validate
+from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
@@ -33,6 +36,7 @@ from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
 from alphafair.engine.live import LiveState, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
 from alphafair.engine.steps import Batch
 from alphafair.engine.verify import check_rows, check_states
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
-NOT_IN_HISTORY = ("books", "code", "tally")  # fields of a change that only the engine uses
+NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
 Result = TypeVar("Result")
 
 
@@ -582,8 +586,10 @@ class Engine:
             with _as_policy_failure(experiment, f"rolling back to position {target}"):
                 policy = rolled_back(ledger, experiment, policy, target, seq)
                 state = state_bytes(policy)
-            body = json.dumps({"position": target, "closed": len(still_open), "tally": experiment.tally.to_json()})
-            change = Change(seq, experiment.key, "rollback", body, state, batch.at, self._actor.get())
+            summary = experiment.summary_at(batch.at)
+            counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
+            body = json.dumps({"position": target, **counts})
+            change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
             batch.change(experiment, change)
             for id in still_open:
                 record = live.decisions.find(id)
@@ -640,16 +646,67 @@ class Engine:
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
         with self._reading(name) as (_, experiment):
-            return [
-                ChangeRecord(
-                    change.seq,
-                    datetime.fromtimestamp(change.at / 1e6, UTC),
-                    change.kind,
-                    change.by,
-                    _details(experiment, change),
-                )
-                for change in experiment.changes
-            ]
+            return _history(experiment)
+
+    # reports
+
+    def overview(self, name: str) -> Overview:
+        """Return an experiment at one moment, with what happened over time and all of its changes."""
+        with self._reading(name) as (live, experiment):
+            return _overview(live, experiment, _history(experiment))
+
+    def overviews(self) -> list[Overview]:
+        """Return all experiments, each at one moment, without their changes."""
+        found: list[Overview] = []
+        for name in self.experiments():
+            with self._reading(name) as (live, experiment):
+                found.append(_overview(live, experiment, []))
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
+        return any(name in each.live.experiments for each in self._engines())
+
+    def frequent_contexts(
+        self, name: str, search: str = "", limit: int = 40, offset: int = 0
+    ) -> tuple[list[str], int, list[ContextProbabilities]]:
+        """Return the live arms, the number of contexts that match, and some: those with the most decisions first.
+
+        A context matches if its label contains `search`, in any case.
+        """
+        with self._reading(name) as (_, experiment):
+            arms, n_contexts = experiment.live_arms, experiment.n_contexts
+            experiment.summary.flush()
+            counts, items = experiment.summary.contexts.copy(), list(experiment.contexts.items())
+        numbers = reports.matching(items, search) if search else np.arange(n_contexts)
+        wanted = reports.most_frequent(numbers, counts, offset, limit).tolist()
+        labels = reports.labels_of(items, wanted)
+        found: list[ContextProbabilities] = []
+        for first in range(0, len(wanted), reports.AT_ONCE):
+            some = wanted[first : first + reports.AT_ONCE]
+            with self._reading(name) as (_, experiment):
+                probabilities = reports.probabilities(experiment, some)
+            decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
+            found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
+        return arms, len(numbers), found
+
+    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
+        """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
+        with self._reading(name) as (live, experiment):
+            ledger, last = live.store, live.position
+        with ledger.reader() as reader:
+            return reports.log_page(reader, experiment, wanted, last, limit)
+
+    def decision_story(self, name: str, id: str) -> DecisionStory:
+        """Return one decision, with the settings of its experiment at that time and the changes since."""
+        with self._reading(name) as (live, experiment):
+            ledger, position, changes = live.store, live.position, _history(experiment)
+        with ledger.reader() as reader:
+            row = reader.log_row(experiment.key, checked_label("id", id))
+        if row is None:
+            repair = "Check the id. Ids of erased contexts are removed."
+            raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
+        return reports.story(experiment, row, changes, position)
 
     # logs, copies and proof
 
@@ -677,6 +734,22 @@ class Engine:
             until = live.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
+
+    def calculation_job(self, name: str) -> dict[str, Any]:
+        """Return what another process needs to read the log of an experiment as it is now, as plain values."""
+        with self._reading(name) as (live, experiment):
+            groups = experiment.policy.groups if experiment.has_policy else None
+            return {
+                "address": self._store.address,
+                "experiment": experiment.key,
+                "name": name,
+                "full": experiment.full,
+                "position": live.position,
+                "rewards": experiment.tally.rewards + experiment.tally.defaulted,
+                "reward_range": [experiment.low, experiment.high],
+                "alpha": experiment.alpha,
+                "groups": None if groups is None or groups.is_default else groups.settings(),
+            }
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.
@@ -768,6 +841,23 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     except Exception as problem:
         what = f"{doing}: {type(problem).__name__}: {problem}"
         raise PolicyFailed(experiment.name, what) from problem
+
+
+def _overview(live: LiveState, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
+    return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
+
+
+def _history(experiment: Experiment) -> list[ChangeRecord]:
+    return [
+        ChangeRecord(
+            change.seq,
+            datetime.fromtimestamp(change.at / 1e6, UTC),
+            change.kind,
+            change.by,
+            _details(experiment, change),
+        )
+        for change in experiment.changes
+    ]
 
 
 def _details(experiment: Experiment, change: Change) -> dict[str, Any]:

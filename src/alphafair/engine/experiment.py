@@ -24,6 +24,7 @@ from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.ledger import Change
 from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
+from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
@@ -74,6 +75,7 @@ class Experiment:
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
+        self.playable_since = [created.at] * len(self.arms)  # when each arm was added or last unmasked
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
@@ -98,6 +100,7 @@ class Experiment:
         self.n_contexts: int = body["n_contexts"]
         self.tally = Tally()
         self.tally.add_arms(len(self.arms))
+        self.summary = Summary(created.at, len(self.arms))
         self.policy_name: str = body["policy"]
         self.alpha: float | None = _alpha_of(body["settings"])
         self.full, self.only_draws = False, False
@@ -237,6 +240,12 @@ class Experiment:
         """Return a copy of the policy's state, to be written later; None while it is unhealthy, or cannot be saved."""
         return self._while_saving(lambda policy: policy.snapshot())
 
+    def summary_at(self, at: int) -> bytes:
+        """Return the summary as a change at this time finds it."""
+        summary = self.summary.copy()
+        summary.advance(at, self.fairness)
+        return summary.to_bytes()
+
     def _while_saving(self, use: Callable[[BasePolicy], Saved]) -> Saved | None:
         if not self.has_policy or self.problems.keys() - {SAVING, REPORTING}:
             return None
@@ -289,16 +298,20 @@ class Experiment:
         """Make a change, except for what it does to the policy."""
         body = json.loads(change.body)
         self._playable = None
+        self.summary.advance(change.at, self.fairness)
         if change.kind == "add_arm":
             self.arm_numbers[body["arm"]] = len(self.arms)
             self.arms.append(body["arm"])
             self.tally.add_arms(len(self.arms))
+            self.summary.add_arm()
+            self.playable_since.append(change.at)
         elif change.kind == "retire_arm":
             self.retired.add(body["arm"])
         elif change.kind == "mask_arm":
             self.masked.add(body["arm"])
         elif change.kind == "unmask_arm":
             self.masked.discard(body["arm"])
+            self.playable_since[body["arm"]] = change.at
         elif change.kind == "set_alpha":
             self.alpha = _alpha_of(body)
         elif change.kind in ("pause", "resume"):
@@ -456,9 +469,24 @@ class Experiment:
         """Return the welfare of accounts, weighted by entitlements; None without accounts or alpha."""
         if not accounts or self.policy.alpha is None:
             return None
+        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=self._entitled()))
+
+    def fairness(self) -> Fairness:
+        """Return Jain's index and the welfare of the accounts; nan where the policy keeps none, or fails."""
+        try:
+            accounts = self.accounts if self.has_policy else {}
+            welfare = self._welfare(accounts)
+            return unknown() if welfare is None else (self._jain_index(accounts), welfare)
+        except Exception:  # `status` tells what is wrong
+            return unknown()
+
+    def _jain_index(self, accounts: dict[str, float]) -> float:
+        return float(metrics.jain_index([*accounts.values()], groups=self._entitled()))
+
+    def _entitled(self) -> Groups | None:
+        """Return the entitlements of the accounts; None where they are equal."""
         groups = self.policy.groups
-        entitled = None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
-        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=entitled))
+        return None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
 
     @property
     def groups(self) -> GroupStatus | None:

@@ -117,12 +117,15 @@ def _period_numbers(experiment: Exported) -> Callable[[int], int]:
     return lambda position: numbers[bisect.bisect_right(since, position)]
 
 
-def read_log(store: Ledger, experiment: Exported) -> Log:
-    """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm."""
+def read_log(store: Ledger, experiment: Exported, latest: int | None = None) -> Log:
+    """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm.
+
+    With `latest`, only so many of them, the last ones.
+    """
     from alphafair.values import Log
 
     with store.reader() as reader:
-        rows, labels = reader.rewarded(experiment.key), reader.labels(experiment.key)
+        rows, labels = reader.rewarded(experiment.key, latest), reader.labels(experiment.key)
     if not rows:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
@@ -245,13 +248,15 @@ class ExportJob(NamedTuple):
         try:
             ledger = ledger_of(store, self.name, self.experiment)
             changes = [change._replace(state=None) for change in ledger.changes(self.until, self.experiment)]
-            experiment = _Experiment(self.experiment, self.name, self.full, changes)
+            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes)
             write_log(ledger, experiment, self.until, target, self.format)
         finally:
             store.close()
 
 
-class _Experiment(NamedTuple):
+class ExperimentRecord(NamedTuple):
+    """What an export needs of an experiment, read from the file."""
+
     key: int
     name: str
     full: bool

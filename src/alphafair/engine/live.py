@@ -130,8 +130,10 @@ class LiveState:
         batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
-                body = json.dumps({"code": CODE, "version": __version__, "tally": experiment.tally.to_json()})
-                change = Change(batch.next(), experiment.key, "upgrade", body, state, batch.at)
+                summary = experiment.summary_at(batch.at)
+                counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
+                body = json.dumps({"code": CODE, "version": __version__, **counts})
+                change = Change(batch.next(), experiment.key, "upgrade", body, state + summary, batch.at)
                 batch.change(experiment, change)
                 upgraded.append((experiment, change))
         if upgraded:

@@ -182,6 +182,8 @@ def check_states(
         counted, expected = experiment.tally.to_dict(), again.tally.to_dict()
         if counted != expected:
             raise Mismatch(f"{experiment.name}: counted {counted}, but the log leads to {expected}.")
+        if not experiment.summary.same_counts(again.summary):
+            raise Mismatch(f"{experiment.name}: its summary over time is not what the log leads to.")
         if key not in replay.unproved and experiment.has_policy and again.has_policy:
             compare_state(again, experiment.policy.snapshot(), "the state in memory")
         else:
