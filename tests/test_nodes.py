@@ -430,7 +430,7 @@ def test_all_connections_are_in_use(nodes: Nodes) -> None:
         held = [connections.one() for _ in range(postgres_store.CONNECTIONS)]
         for each in held:
             each.__enter__()
-        with pytest.raises(Unavailable, match="all 10 connections are in use"):
+        with pytest.raises(Unavailable, match="all 20 connections are in use"):
             first.decide("home", "v", id="x")
         for each in held:
             each.__exit__(None, None, None)

@@ -2,8 +2,11 @@
 
 `append` is one statement and so one transaction: it moves the experiment's row in `position` only if that still has
 the expected position, and inserts events only if it has moved. So no process holds a lock while it thinks, and one that
-is stopped in the middle leaves nothing behind. When a connection is lost before the answer has arrived, the same rows
-are appended again: either that succeeds, or the rows at those positions tell whether they are the ones that were sent.
+is stopped in the middle leaves nothing behind. Only a process that was too late keeps the row locked for its next
+attempt, which could otherwise be too late again and again; the server ends such a transaction after a second.
+
+When a connection is lost before the answer has arrived, the same rows are appended again: either that succeeds, or the
+rows at those positions tell whether they are the ones that were sent.
 
 All SQL for PostgreSQL is in this module and in `schema_postgres/`.
 """
@@ -60,10 +63,9 @@ with needed_by("A ledger in PostgreSQL", "postgres"):
     import psycopg
 
 SCHEMA: Final = "alphafair"
-CONNECTIONS: Final = 10  # at a time
+CONNECTIONS: Final = 20  # at a time
 WAIT: Final = 5.0  # seconds for one of them
 AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to append what may have been written
-FEW: Final = 4_000  # positions whose rows are read as rows; more are copied
 PAGE: Final = 50_000  # positions read at a time by `verify`
 DURABLE: Final = ("on", "remote_write", "remote_apply")  # of synchronous_commit
 CONNECTING: Final = {  # a server that no longer answers is noticed within some seconds
@@ -81,11 +83,16 @@ SESSION: Final = {  # a process that is stopped does not hold up others
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "5s",
     "statement_timeout": "60s",
+    # every query has its index, but a plan that was made while a table was small, or had no statistics, may not use it
+    "plan_cache_mode": "force_custom_plan",
+    "join_collapse_limit": "1",  # in the order in which they are written
+    **{f"enable_{each}": "off" for each in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "material")},
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+TURN: Final = "1s"  # others wait so long for a process that was stopped in its turn
 LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, and so holds nobody up
 TYPES: Final[dict[Any, str]] = {  # of the columns of each table, in the order of its fields
     Change: "bigint bigint text text bytea bigint text",
@@ -116,14 +123,18 @@ _SETTLED_EARLIER = f"""{_EARLIER}, coalesce(a.at, d.at)::float8 from reward r
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
+# `offset 0`: one id after the other by their index, never by going through the experiment
 _FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
     d.deferred = 0 or a.seq is not null, coalesce(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
-    r.source, r.rewards, l.seq is not null from decision d
+    r.source, r.rewards, l.seq is not null
+    from unnest($2::text[]) as wanted(id) cross join lateral
+    (select * from decision where id = wanted.id and experiment = $1 offset 0) d
     left join activation a on a.experiment = d.experiment and a.decision = d.seq
     left join reward r on r.experiment = d.experiment and r.decision = d.seq
     left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
-    left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.experiment = $1 and d.id = any($2::text[])"""
+    left join context c on c.experiment = d.experiment and c.number = d.context"""
+_OWNERS = """select d.id, d.experiment from unnest($1::text[]) as wanted(id) cross join lateral
+    (select id, experiment from decision where id = wanted.id offset 0) d"""
 _OPEN_COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabilities"
 _IS_OPEN = "not exists (select 1 from reward r where r.experiment = d.experiment and r.decision = d.seq)"
 _WAITING_SINCE_DECIDED = f"""select d.seq, d.at, (d.deferred = 0)::int, {_OPEN_COLUMNS} from decision d
@@ -464,7 +475,7 @@ class PostgresStore:
 
     def owners(self, ids: Sequence[str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for id, key in self.rows("select id, experiment from decision where id = any($1::text[])", (_texts(ids),)):
+        for id, key in self.rows(_OWNERS, (_texts([*dict.fromkeys(ids)]),)):
             found.setdefault(id, []).append(key)
         return found
 
@@ -519,6 +530,7 @@ class PostgresLedger:
         self.store, self.name, self.key, self.path, self.read_only = store, name, key, store.path, store.read_only
         self._pinned: psycopg.Connection[Any] | None = None  # of a transaction that reads
         self._pin = threading.RLock()
+        self._turn: psycopg.Connection[Any] | None = None  # of a transaction that others wait for
         self._at = 0
 
     def reader(self) -> PostgresLedger:
@@ -552,15 +564,16 @@ class PostgresLedger:
 
     def numbers(self, query: str, width: int, start: int, end: int) -> NDArray[np.float64]:
         """Return rows of `width` float8 as one array; positions are exact up to 2^53."""
-        text = query.format(key=self.key, start=int(start), end=int(end))
-        if end - start <= FEW:
-            return np.array(self.rows(text), dtype=np.float64).reshape(-1, width)
+        columns = [f"c{k}" for k in range(width)]
+        arrays = ", ".join(f"array_agg({column})" for column in columns)
+        text = query.format(key="$1", start="$2::bigint", end="$3::bigint")
+        text = f"select {arrays} from ({text}) as found({', '.join(columns)})"
 
-        def copied(connection: psycopg.Connection[Any]) -> NDArray[np.float64]:
-            with connection.cursor() as cursor, cursor.copy(f"copy ({text}) to stdout (format binary)") as copy:
-                return _parsed(b"".join(copy), width)
+        def read(connection: psycopg.Connection[Any]) -> NDArray[np.float64]:
+            result = connection.execute(text, (self.key, start, end), binary=True).pgresult
+            return _parsed([None if result is None else result.get_value(0, k) for k in range(width)])
 
-        return self._read(copied)
+        return self._read(read)
 
     @contextlib.contextmanager
     def at_one_moment(self) -> Iterator[None]:
@@ -603,7 +616,8 @@ class PostgresLedger:
         text, problem = _append_text(kinds, expected == 0), ConnectionLost("")
         is_uncertain = False
         for pause in AGAIN:
-            time.sleep(pause)
+            if pause:
+                time.sleep(pause)
             try:
                 if self._write(text, values, statements) or (is_uncertain and self._has(rows)):
                     return
@@ -635,7 +649,30 @@ class PostgresLedger:
                 return True
             return False
 
-        return self.store.connections.run(work)
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return self.store.connections.run(work)
+        with self.store.connections.translated(turn):
+            is_written = work(turn)
+            turn.execute("commit")
+            return is_written
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        connections = self.store.connections
+        with connections.one() as connection:
+            with connections.translated(connection):
+                connection.execute("begin")
+                connection.execute(f"set local idle_in_transaction_session_timeout = '{TURN}'")
+                connection.execute("select last from position where experiment = $1 for update", (self.key,))
+            self._turn = connection
+            try:
+                yield
+            finally:
+                self._turn = None
+                if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                    with contextlib.suppress(psycopg.Error):
+                        connection.execute("rollback")
 
     def _executed(self, connection: psycopg.Connection[Any], text: str, values: Sequence[Any]) -> bool:
         ((moved,),) = connection.execute(text, values, prepare=True).fetchall()
@@ -736,7 +773,9 @@ class PostgresLedger:
     # decisions
 
     def find(self, ids: Sequence[str]) -> list[FoundDecision]:
-        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts(ids)))] if ids else []
+        if not ids:
+            return []
+        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts([*dict.fromkeys(ids)])))]
 
     def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
         values = (self.key, start, end)
@@ -925,15 +964,14 @@ ARRAYS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {
 }
 
 
-def _parsed(copied: bytes, width: int) -> NDArray[np.float64]:
-    """Return the rows of a binary COPY: a header of 19 bytes; per row a count, per field a length and eight bytes."""
-    fields = [("count", ">i2")]
-    for k in range(width):
-        fields += [(f"length{k}", ">i4"), (f"value{k}", ">f8")]
-    rows = np.frombuffer(copied, dtype=np.dtype(fields), offset=19, count=(len(copied) - 21) // (2 + 12 * width))
-    parsed = np.empty((len(rows), width))
-    for k in range(width):
-        parsed[:, k] = rows[f"value{k}"]
+def _parsed(arrays: Sequence[bytes | None]) -> NDArray[np.float64]:
+    """Return rows from binary arrays of float8: a header of 20 bytes, and per element its length and eight bytes."""
+    if arrays[0] is None:
+        return np.empty((0, len(arrays)))
+    element = np.dtype([("length", ">i4"), ("value", ">f8")])
+    parsed = np.empty(((len(arrays[0]) - 20) // element.itemsize, len(arrays)))
+    for k, array in enumerate(arrays):
+        parsed[:, k] = np.frombuffer(array or b"", dtype=element, offset=20)["value"]
     return parsed
 
 
