@@ -34,7 +34,8 @@ def test_the_shop_prints_the_address_and_a_clean_table(tmp_path: Path) -> None:
                 os.killpg(shop.pid, signal.SIGINT)  # Ctrl-C reaches the service too
     assert lines.count(f"The page of the service: http://127.0.0.1:{port}/") == 1
     heading = lines.index(next(line for line in lines if line.startswith("visitors")))
-    assert [line.split()[0] for line in lines[heading + 1 : heading + 4]] == ["100", "200", "300"]
+    assert [line.split()[0] for line in lines[heading + 1 : heading + 5]] == ["100", "100", "200", "300"]
+    assert lines[heading + 2].endswith("alpha is 2 from here on")
     assert not any(line.startswith(("{", "Traceback")) for line in lines)
     assert lines[-1] == "Stopped. All decisions and rewards are in shop.db."
     with Engine.open(tmp_path / "shop.db", read_only=True) as engine:

@@ -33,7 +33,15 @@ def main() -> None:
             if not options.no_browser and has_screen():
                 webbrowser.open(f"{url}/")
             shop = Path(__file__).with_name("shop.py")
-            arguments = ["--url", url, "--visitors", str(options.visitors), "--seconds", str(options.seconds)]
+            arguments = [
+                "--url",
+                url,
+                "--visitors",
+                str(options.visitors),
+                "--seconds",
+                str(options.seconds),
+                "--greedy-first",
+            ]
             subprocess.run([sys.executable, str(shop), *arguments], check=True)
             print(f"\nThe service is still running: {url}/. Press Ctrl-C to stop it.", flush=True)
             service.wait()

@@ -198,7 +198,7 @@ export function lines(options) {
         axes: [
           {
             ...axis,
-            space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 62),
+            space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 74),
             ...(linear
               ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) }
               : { values: TIME_VALUES }),
