@@ -15,6 +15,7 @@ SECTIONS = (
     "memory",
     "engine",
     "evaluation",
+    "executors",
     "movielens",
     "offline",
     "simulation",
@@ -26,9 +27,12 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "page",
     "client",
     "stalls",
     "crashes",
+    "postgres",
+    "faults",
 )
 
 

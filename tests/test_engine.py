@@ -401,6 +401,7 @@ def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) 
         "reward_source",
         "decided_at",
         "rewarded_at",
+        "period",
         "policy_version",
         "available",
     ]

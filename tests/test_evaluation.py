@@ -152,20 +152,20 @@ def test_sums_of_parts_merge_in_order_to_the_same_bits(monkeypatch: Any) -> None
     folds, model = np.arange(5000) % 2, fit(survey(log).cells)
     policies = np.stack([target, logging])
 
-    def sums() -> list[Any]:
+    def sums(log: Log) -> list[Any]:
         scoring = Scoring(policies, ESTIMATORS["dr"], model, folds)
         return [ScoreSums(scoring, log), FoldCells(folds, 3, 4, 1.0), SituationCounts(5000, 4)]
 
     monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", 5000)
     whole, parts = add_up(log, sums), {}
     for number, rows in batches(log):
-        for each in parts.setdefault(number, sums()):
+        for each in parts.setdefault(number, sums(log)):
             each.add(rows)
     assert len(parts) == 8
     first = parts.pop(0)
     for number in sorted(parts):
         for each, later in zip(first, parts[number], strict=True):
-            each.merge(later)
+            each.merge(later.sums)
     for one, other in zip(whole[0].tally, first[0].tally, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(whole[1].table, first[1].table)

@@ -23,13 +23,15 @@ from typer.testing import CliRunner
 import alphafair
 from alphafair import figures, streams
 from alphafair.cli import app
+from alphafair.code_version import REPORTED_CODE, code_digest
+from alphafair.executors import run_tasks
 from alphafair.lab import arena, measure, paper, report, reproduction, runner
 from alphafair.lab.claims import OPEN
 from alphafair.lab.plan import Contender, Experiment, FromRatings, Generated, Plan, Simulation, Task, stream_digest
 from alphafair.lab.reproduction import Data, reproduce
 from alphafair.lab.results import Results, plain
 from alphafair.lab.runner import Run, run_plan
-from alphafair.pages import REPORTED_CODE, atomic_write, code_digest
+from alphafair.pages import atomic_write
 from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
 
@@ -155,7 +157,7 @@ class Counting(Executor):
         try:
             if len(self.done) == self.most:
                 raise KeyboardInterrupt
-            future.set_result(task())
+            future.set_result(task(*arguments))
             self.done.append(task)
         except BaseException as problem:
             future.set_exception(problem)
@@ -194,7 +196,7 @@ def test_an_interrupted_run_continues_and_a_second_run_reuses_everything(
     folder = tmp_path / f"{experiment.name}-{found.digest}"
     settings = json.loads((folder / "experiment.json").read_text())
     assert settings == json.loads(json.dumps(experiment.settings(found.stream)))
-    run(experiment, given, tmp_path / "other", jobs=2)
+    run(experiment, given, tmp_path / "other", executor=ThreadPoolExecutor(2))
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "other" / folder.name).iterdir()}
     assert len(files) == n_tasks + 1
@@ -228,7 +230,7 @@ def test_an_error_in_a_task_is_raised_after_finished_results_are_kept(stream: St
 
     def collect() -> None:
         with ThreadPoolExecutor(1) as pool:
-            done.extend(runner.run_tasks({"one": lambda: 1, "two": fail}, pool))
+            done.extend(run_tasks({"one": lambda: 1, "two": fail}, pool))
 
     with pytest.raises(ValueError, match="no"):
         collect()
@@ -352,7 +354,7 @@ def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
-    reproduce(Data(), other, smoke=True, jobs=1)
+    reproduce(Data(), other, smoke=True, executor=ThreadPoolExecutor(1))
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()
     assert [str(name) for name in first if first[name] != second[name]] == []
@@ -360,16 +362,17 @@ def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 LATE = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from alphafair.lab import runner
 from alphafair.lab.reproduction import PLAN, Data, measure_all
 
-runner.compile_plan(PLAN.smoke(), jobs=1)
+runner.compile_plan(PLAN.smoke(), workers=1)
 late, compile = [], Dispatcher.compile
 Dispatcher.compile = lambda self, signature: late.append(self.py_func.__name__) or compile(self, signature)
 runner.compile_plan = lambda plan, **options: None
-measure_all(Data(), Path(sys.argv[1]), smoke=True, jobs=1)
+measure_all(Data(), Path(sys.argv[1]), smoke=True, executor=ThreadPoolExecutor(1))
 print(late)
 """
 
@@ -391,9 +394,9 @@ def test_helper_processes_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(runner, "_compile_elsewhere", failing)
     parts = runner.compile_tasks(plan)
-    for jobs, helpers in ((2, [parts["fair-cb"], parts["optimum"]]), (1, [])):
+    for workers, helpers in ((2, [parts["fair-cb"], parts["optimum"]]), (1, [])):
         told: list[int] = []
-        runner.compile_plan(plan, jobs=jobs, progress=lambda title, total, told=told: told.append)
+        runner.compile_plan(plan, workers=workers, progress=lambda title, total, told=told: told.append)
         assert (started, told) == (helpers, [1] * len(parts))
         started.clear()
 
@@ -461,7 +464,7 @@ def test_the_counts_of_the_paper_are_checked_for_complete_data_only(
 def test_a_part_of_a_data_set_is_marked_in_all_output(tmp_path: Path) -> None:
     """The terminal, results.json and the page: its name, and how many ratings of how many."""
     folder, output = small_copy(tmp_path / "ml-25m"), tmp_path / "report"
-    words = ["reproduce", "--smoke", "--jobs", "1", "--data", str(folder), "--output", str(output)]
+    words = ["reproduce", "--smoke", "--workers", "1", "--data", str(folder), "--output", str(output)]
     answer = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     assert "A part of MovieLens 25M: 65 of its 25,000,095 ratings were found." in answer.stdout
@@ -489,7 +492,7 @@ def first_ratings(folder: Path, count: int, genres: int) -> Path:
 def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path) -> None:
     """Two genres and three users need 100 rounds, nineteen need 285: only 200 ratings of the former decide anything."""
     data = Data(first_ratings(tmp_path / "ratings", count, genres))
-    found = reproduction.measure_all(data, tmp_path / "runs", smoke=True, jobs=1)
+    found = reproduction.measure_all(data, tmp_path / "runs", smoke=True, executor=ThreadPoolExecutor(1))
     verdicts = {claim.id: claim.verdict for claim in found.claims if claim.data == found.data.name}
     assert len(verdicts) == 18
     assert (set(verdicts.values()) == {OPEN}) == ((count, genres) != (200, 2))
@@ -499,7 +502,7 @@ def test_too_few_ratings_decide_nothing(count: int, genres: int, tmp_path: Path)
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_rating_gives_a_report(count: int, tmp_path: Path) -> None:
     data = Data(first_ratings(tmp_path / "ratings", count, 2))
-    found = reproduce(data, tmp_path / "report", smoke=True, jobs=1)
+    found = reproduce(data, tmp_path / "report", smoke=True, executor=ThreadPoolExecutor(1))
     assert {claim.verdict for claim in found.claims if claim.data == "ratings"} == {OPEN}
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     for names in ("A and B", "C"):
@@ -511,7 +514,7 @@ def test_equal_rewards_of_all_arms_decide_nothing(tmp_path: Path) -> None:
     folder = first_ratings(tmp_path / "ratings", 200, 3)
     movies = [f"{k},title,one|two|three" for k in range(3)]
     (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
-    found = reproduction.measure_all(Data(folder), tmp_path / "runs", smoke=True, jobs=1)
+    found = reproduction.measure_all(Data(folder), tmp_path / "runs", smoke=True, executor=ThreadPoolExecutor(1))
     about = [claim for claim in found.claims if claim.data == "ratings"]
     assert {claim.verdict for claim in about} == {OPEN}
     assert {claim.measured.rpartition("; ")[2] for claim in about} == {
@@ -589,7 +592,7 @@ PACKAGE = Path(alphafair.__file__).parent
 SHOWS = ("figures.py", "formatting.py", "validate.py", "pages.py", "cli/reproduce.py", "templates/page.html")
 SHOWS += ("templates/report.css", *(f"lab/{name}.py" for name in ("paper", "claims", "measure", "results", "report")))
 PLAYS = ("math/simplex.py", "algorithms/hedge.py", "streams/synthetic.py", "run.py", "policy/base.py", "jit.py")
-PLAYS += ("offline/interior_point.py", "metrics.py", "values/stream.py", "lab/plan.py", "lab/rivals.py")
+PLAYS += ("offline/interior_point.py", "metrics.py", "values/stream.py", "lab/plan.py", "lab/rivals/ucb.py")
 
 
 def test_code_that_computes_names_results_and_code_that_shows_does_not(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def rounds(stream: Stream) -> naive_results.Rounds:
 @pytest.mark.compiled
 def test_every_number_is_the_oracles(tmp_path: Path) -> None:
     """OPT is checked by two certificates, ours and the oracle's; all that depends on it is recomputed from it."""
-    found = plain(measure_all(Data(), tmp_path, smoke=True, jobs=1))
+    found = plain(measure_all(Data(), tmp_path, smoke=True, executor=ThreadPoolExecutor(1)))
     matches = found["experiments"].pop("arena")  # recomputed in test_arena.py
     assert [f"arena-{each['name']}" for each in matches] == [scenario.name for scenario in arena.SHORT]
     for claim in found["claims"]:

@@ -359,7 +359,7 @@ def test_a_line_with_too_many_fields_is_found_in_every_text_file(tmp_path: Path)
 def test_missing_and_unsupported_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a.csv must be a file; got 'a path that does not exist'. Correct the path"):
         table(tmp_path / "a.csv")
-    with pytest.raises(ValueError, match=r" must be a file; got 'a folder'. Correct the path"):
+    with pytest.raises(ValueError, match=r" must be a file, or a folder of Parquet files; got 'a folder'. "):
         table(tmp_path)
     (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(ValueError, match=r"a.xlsx must be a file that ends in .csv, .*; got '.xlsx'"):

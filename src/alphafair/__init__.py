@@ -13,7 +13,7 @@ _NAMES = {
     "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
     "groups": ("Groups",),
     "values": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
-    "run": ("simulate", "simulate_against"),
+    "run": ("simulate", "simulate_all", "simulate_against"),
     "offline": (
         "offline_optimum",
         "offline_curve",
@@ -35,6 +35,7 @@ _MODULES = (
     "engine",
     "errors",
     "evaluation",
+    "executors",
     "extend",
     "figures",
     "metrics",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from alphafair import data as data
     from alphafair import engine as engine
     from alphafair import evaluation as evaluation
+    from alphafair import executors as executors
     from alphafair import extend as extend
     from alphafair import figures as figures
     from alphafair import metrics as metrics
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from alphafair.preprocessing import rescale_rewards as rescale_rewards
     from alphafair.run import simulate as simulate
     from alphafair.run import simulate_against as simulate_against
+    from alphafair.run import simulate_all as simulate_all
     from alphafair.service.client import AsyncClient as AsyncClient
     from alphafair.service.client import Client as Client
     from alphafair.service.client import ServiceError as ServiceError

@@ -73,6 +73,10 @@ class Mismatch(Exception):
     """The event log and what follows from it differ: the file was changed by another program, or is damaged."""
 
 
+class WorkerFailed(RuntimeError):
+    """The workers of an executor cannot be used: they run other code, or die again and again."""
+
+
 class MissingExtra(ImportError):
     """A function or command whose optional dependency is not installed; the message has the command that installs it.
 

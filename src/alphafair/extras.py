@@ -19,6 +19,7 @@ PACKAGES = {  # what each extra of pyproject.toml installs, by the name that Pyt
     "client": ("h11", "msgspec"),
     "features": ("sklearn",),
     "postgres": ("psycopg",),
+    "dask": ("distributed",),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from base64 import b64encode
@@ -12,14 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import alphafair
+from alphafair.code_version import code_digest
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
     from matplotlib.figure import Figure
-
-PACKAGE = Path(alphafair.__file__).parent
-REPORTED_CODE = ("**/*.py", "*.mplstyle", "templates/*")  # all code that a report may depend on
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
@@ -30,15 +27,6 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@cache
-def code_digest(patterns: tuple[str, ...] = REPORTED_CODE, package: Path = PACKAGE) -> str:
-    """The first sixteen digits of a hash over the names and contents of the package's files that match."""
-    found = hashlib.sha256()
-    for path in sorted({path for pattern in patterns for path in package.glob(pattern) if path.is_file()}):
-        found.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

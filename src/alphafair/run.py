@@ -1,7 +1,7 @@
 """Run policies over a stream, against an adversary and over a log, step by step or compiled.
 
-`simulate` and `simulate_against` validate their arguments, play all rounds and return a `Trace`. `over_stream`,
-`against`, `over_log`, `over_matches` and `over_full_log` are the only loops over rounds.
+`simulate`, `simulate_all` and `simulate_against` validate their arguments, play all rounds and return a `Trace`.
+`over_stream`, `against`, `over_log`, `over_matches` and `over_full_log` are the only loops over rounds.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 import heapq
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -20,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.executors import in_order
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
 from alphafair.policy.base import BasePolicy, feature_table
@@ -129,6 +132,48 @@ def simulate(
     for check in after_simulate:
         check(policy, stream, delays, trace)
     return trace
+
+
+def simulate_all(
+    policies: Iterable[Policy],
+    stream: Stream,
+    *,
+    seeds: Iterable[int] = (0,),
+    executor: Executor | None = None,
+    progress: bool | Callable[[int], None] = False,
+    **options: Any,
+) -> list[list[Trace]]:
+    """Play all rounds of a stream with several policies and several seeds: a list of traces per policy, one per seed.
+
+    Parameters
+    ----------
+    policies
+        Each starts afresh for every seed, and is not changed.
+    seeds
+        Seeds of the uniform numbers; every policy gets the same.
+    executor
+        Runs one simulation per policy and seed in its workers, see `alphafair.executors`; traces are the same to the
+        last bit. None: in this thread.
+    progress
+        Show a progress bar of simulations; or a function that is called with the number of them since its last call.
+    options
+        Those of `simulate`, such as `record_every`.
+
+    >>> from alphafair import AlphaFairAdaptive, Uniform, streams
+    >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
+    >>> traces = simulate_all([AlphaFairAdaptive(3, 4, alpha=0.5), Uniform(3, 4)], stream, seeds=range(5))
+    >>> len(traces), len(traces[0])
+    (2, 5)
+    """
+    validate.stream("stream", stream)
+    chosen = [validate.integer("seeds", seed, low=0) for seed in seeds]
+    tasks = [partial(simulate, policy.fresh(), stream, seed=seed, **options) for policy in policies for seed in chosen]
+    found = []
+    with _bar("Simulating", len(tasks), progress) as advance:
+        for trace in in_order(tasks, executor, shared=(stream,)):
+            found.append(trace)
+            advance(1)
+    return [found[first : first + len(chosen)] for first in range(0, len(found), max(1, len(chosen)))]
 
 
 def simulate_against(

@@ -218,10 +218,13 @@ class Table(NamedTuple):
                 repair = "Save it with commas between the columns."
             raise InvalidArgument(f"{self.label}: columns", f"names with {name!r} among them", found, repair)
 
-    def select(self, *names: str, row_numbers: bool = False) -> Table:
-        """Some of the columns, with the number of each row where asked for."""
-        rows = self.rows.select(names)
-        return self._replace(rows=rows.with_row_index(ROW) if row_numbers else rows)
+    def select(self, *names: str, row_numbers: bool = False, first: int = 0, n_rows: int | None = None) -> Table:
+        """Some of the columns, with the number of each row where asked for; all rows, or `n_rows` from `first` on.
+
+        Of a Parquet file, other rows are not read.
+        """
+        rows = (self.rows if n_rows is None else self.rows.slice(first, n_rows)).select(names)
+        return self._replace(rows=rows.with_row_index(ROW, offset=first) if row_numbers else rows)
 
     def read(self) -> pl.DataFrame:
         """Read the whole table; refused beforehand where there is no memory for it.
@@ -258,9 +261,13 @@ class Table(NamedTuple):
 
 
 def open_table(source: Any) -> Table:
-    """A table from a path (its extension is its format), a polars or pandas frame, an Arrow table or a mapping."""
+    """A table from a path (its extension is its format), a polars or pandas frame, an Arrow table or a mapping.
+
+    A folder of Parquet files is the table of all their rows, in the order of their names.
+    """
     if isinstance(source, str | os.PathLike):
-        return _open_file(Path(source))
+        path = Path(source)
+        return _open_folder(path) if path.is_dir() else _open_file(path)
     is_frame = isinstance(source, pl.DataFrame | pl.LazyFrame)
     try:
         frame = source if is_frame else pl.DataFrame(_plain(source), strict=False)
@@ -312,11 +319,50 @@ def unescape_table(table: Table, columns: Sequence[str]) -> Table:
 # Files
 
 
+def table_files(path: Path) -> list[Path]:
+    """The file itself, or the Parquet files of a folder and its subfolders, in the order of their names.
+
+    Names that begin with a dot or an underscore are left out: programs that write such folders mark their own so.
+    """
+    if not path.is_dir():
+        return [path]
+    named = ((each.relative_to(path), each) for each in path.rglob("*.parquet") if each.is_file())
+    found = [each for name, each in sorted(named) if not any(part.startswith((".", "_")) for part in name.parts)]
+    if not found:
+        raise InvalidArgument(str(path), "a file, or a folder of Parquet files", "a folder", "Correct the path.")
+    return found
+
+
+def _open_folder(path: Path) -> Table:
+    """All rows of a folder's files, which must have the same columns."""
+    tables = [_open_file(each) for each in table_files(path)]
+    for table in tables[1:]:
+        refuse_other_columns(table, tables[0])
+    rows = pl.concat([table.rows for table in tables], how="vertical_relaxed")
+    return Table(rows, str(path), partial(place, path))
+
+
+def refuse_other_columns(table: Table, first: Table) -> None:
+    """Refuse a file of a folder that lacks columns of the first, or has others."""
+    if sorted(table.columns) != sorted(first.columns):
+        repair = "Write all files of the folder with the same columns."
+        raise InvalidArgument(f"{table.label}: columns", f"those of {first.label}", table.columns, repair)
+
+
+def count_rows(path: Path) -> int | None:
+    """The number of rows that a Parquet file states; None for other files, which must be read to count them."""
+    if path.suffix.lower() != ".parquet":
+        return None
+    table = _open_file(path)
+    with table._readable():
+        n_rows: int = table.rows.select(pl.len()).collect().item()
+    return n_rows
+
+
 def _open_file(path: Path) -> Table:
     """A file, opened by its extension; the columns of a text file are strings."""
     if not path.is_file():
-        got = "a folder" if path.is_dir() else "a path that does not exist"
-        raise InvalidArgument(str(path), "a file", got, "Correct the path.")
+        raise InvalidArgument(str(path), "a file", "a path that does not exist", "Correct the path.")
     if not path.name.lower().endswith(_FORMATS):
         allowed = f"a file that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
         raise InvalidArgument(str(path), allowed, path.suffix, "Save it in one of these formats.")

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 File = Annotated[
     Path,
     typer.Argument(
-        metavar="LOG", help="CSV, Parquet, Arrow or JSON lines: one row per decision, as alphafair export writes."
+        metavar="LOG",
+        help="CSV, Parquet, Arrow or JSON lines, or a folder of Parquet files: one row per decision, as alphafair "
+        "export writes.",
     ),
 ]
 Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]

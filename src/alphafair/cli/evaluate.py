@@ -12,7 +12,17 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
-from alphafair.cli._shared import Alpha, AsJson
+from alphafair.cli._shared import (
+    Alpha,
+    AsJson,
+    Dask,
+    DaskCa,
+    DaskCert,
+    DaskKey,
+    Insecure,
+    Workers,
+    chosen_executor,
+)
 from alphafair.errors import InvalidArgument
 from alphafair.formatting import json_alpha
 
@@ -53,6 +63,12 @@ def command(
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_ca: DaskCa = None,
+    dask_cert: DaskCert = None,
+    dask_key: DaskKey = None,
+    insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -70,24 +86,27 @@ def command(
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
-    source: AnyLog = (Log.from_table if learning else LogFile)(log, **columns, available=available or None)
-    groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)
-    unaffected = list(_unaffected(ctx, names, learning, groups))
-    common: dict[str, Any] = {"alpha": alpha, "groups": groups, "confidence": confidence, "seed": seed}
-    tables = {
-        name: name if name in FIXED else read_distributions(Path(name), source) for name in names if _is_fixed(name)
-    }
-    fixed = (
-        evaluate_all(source, tables, **common, estimator=estimator, n_replicates=replicates, progress=True)
-        if tables
-        else {}
-    )
-    found: dict[str, Measured] = {}
-    for name in names:
-        if name in fixed:
-            found[name] = fixed[name]
-        else:
-            found |= _learned(name, source, _make_policy(learning[name], source, alpha, groups), common)
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        read = Log.from_table if learning else partial(LogFile, executor=executor)
+        source: AnyLog = read(log, **columns, available=available or None)
+        groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)
+        unaffected = list(_unaffected(ctx, names, learning, groups))
+        common: dict[str, Any] = {"alpha": alpha, "groups": groups, "confidence": confidence, "seed": seed}
+        common["executor"] = executor
+        tables = {
+            name: name if name in FIXED else read_distributions(Path(name), source) for name in names if _is_fixed(name)
+        }
+        fixed = (
+            evaluate_all(source, tables, **common, estimator=estimator, n_replicates=replicates, progress=True)
+            if tables
+            else {}
+        )
+        found: dict[str, Measured] = {}
+        for name in names:
+            if name in fixed:
+                found[name] = fixed[name]
+            else:
+                found |= _learned(name, source, _make_policy(learning[name], source, alpha, groups), common)
     sizes = _logs.sizes(source, groups)
     reasons = [
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons

@@ -10,7 +10,7 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
-from alphafair.cli._shared import AsJson
+from alphafair.cli._shared import AsJson, Dask, DaskCa, DaskCert, DaskKey, Insecure, Workers, chosen_executor
 
 CURVES = {
     "welfare": "welfare",
@@ -62,6 +62,12 @@ def command(
     confidence: _logs.Confidence = 0.95,
     replicates: _logs.Replicates = 1000,
     seed: _logs.Seed = 0,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_ca: DaskCa = None,
+    dask_cert: DaskCert = None,
+    dask_key: DaskKey = None,
+    insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,12 +85,13 @@ def command(
     from alphafair.values import Interval
 
     validate.choice("--optimum", optimum, OPTIMA)
-    columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
-    file = LogFile(log, **columns, user=user, available=available or None)
+    columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
-    groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
-    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "groups": groups}
-    found = frontier(file, alphas, optimum=optimum, **settings, progress=True)
+    settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
+        groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
+        found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)
     worst = found.regrets[alphas.index(0.9) if 0.9 in alphas else -1]
     answers = {}
     if least_share is not None:

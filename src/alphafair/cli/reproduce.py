@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphafair.cli._shared import Jobs, Show, make_page, plain_table
+from alphafair.cli._shared import (
+    Dask,
+    DaskCa,
+    DaskCert,
+    DaskKey,
+    Insecure,
+    Show,
+    Workers,
+    chosen_executor,
+    make_page,
+    plain_table,
+)
 from alphafair.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,7 +36,12 @@ def command(
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the report and the runs.")] = Path(
         "report"
     ),
-    jobs: Jobs = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_ca: DaskCa = None,
+    dask_cert: DaskCert = None,
+    dask_key: DaskKey = None,
+    insecure: Insecure = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Use only a few hundred ratings, synthetic ones without --data.")
     ] = False,
@@ -38,18 +54,17 @@ def command(
 
     Without --data the ratings are MovieLens latest-small: the repository's copy, or a download (1 MB, once).
     """
-    from alphafair import validate
     from alphafair.data.downloads import LICENCE
     from alphafair.lab.reproduction import Data, reproduce
 
-    if jobs is not None:
-        validate.integer("--jobs", jobs, low=1)
     if data is not None and not data.exists():
         raise InvalidArgument("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
     if data is None and not smoke:
         typer.echo(LICENCE, err=True)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
-    make_page(partial(reproduce, Data(data), smoke=smoke, jobs=jobs), _print_claims, output, words, show)
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        make = partial(reproduce, Data(data), smoke=smoke, executor=executor)
+        make_page(make, _print_claims, output, words, show)
 
 
 def _print_claims(console: Console, results: Results) -> None:

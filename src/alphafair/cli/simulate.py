@@ -17,8 +17,15 @@ from alphafair.cli._shared import (
     Arms,
     AsJson,
     Context,
+    Dask,
+    DaskCa,
+    DaskCert,
+    DaskKey,
+    Insecure,
     RewardRange,
     Time,
+    Workers,
+    chosen_executor,
     output_folder,
     plain_table,
     read_rounds,
@@ -27,6 +34,8 @@ from alphafair.errors import InvalidArgument
 from alphafair.formatting import amount, counted, fixed, json_alpha
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from rich.table import Table
 
     from alphafair.groups import ArmGroups
@@ -50,7 +59,8 @@ def command(
         str,
         typer.Option(
             metavar="NAME",
-            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility.",
+            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms, impossibility, purchases, "
+            "lognormal-rewards or pareto-rewards.",
         ),
     ] = "ratings",
     data: Annotated[
@@ -85,6 +95,12 @@ def command(
         Path | None,
         typer.Option(metavar="FOLDER", help="The folder for overview.png and results.json; default: output."),
     ] = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_ca: DaskCa = None,
+    dask_cert: DaskCert = None,
+    dask_key: DaskKey = None,
+    insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare policies: how much arms earn, and how fairly.
@@ -127,7 +143,8 @@ def command(
                 raise
             typer.echo(f"left out: {error}", err=True)
     options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry}
-    policies, traces = _simulate_all(made, played, options)
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        policies, traces = _simulate_all(made, played, options, executor)
     scores = hindsight(played, alpha, groups, period)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
@@ -186,7 +203,8 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     from alphafair.run import accepted
 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
-    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
+    modules = (streams.synthetic.__name__, streams.heavy_tails.__name__)
+    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ in modules}
     maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
     offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}
     return maker(**accepted(maker, offered))
@@ -364,24 +382,30 @@ def certificates(
         }
 
 
-def _simulate_all(
-    policies: Sequence[Policy], stream: Stream, options: Mapping[str, Any]
-) -> tuple[list[Policy], list[Trace]]:
-    """The policies in their final states, and their traces."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from alphafair.lab.runner import run_tasks
-    from alphafair.progress import progress_bar
+def _play(policy: Policy, stream: Stream, **options: Any) -> tuple[Policy, Trace]:
+    """Simulate, maybe with a copy of the policy on a worker; return it in its final state, and the trace."""
     from alphafair.run import simulate
 
-    tasks = {str(k): partial(simulate, policy, stream, **options) for k, policy in enumerate(policies)}
+    trace = simulate(policy, stream, **options)
+    return policy, trace
+
+
+def _simulate_all(
+    policies: Sequence[Policy], stream: Stream, options: Mapping[str, Any], executor: Executor
+) -> tuple[list[Policy], list[Trace]]:
+    """The policies in their final states, and their traces."""
+    from alphafair.executors import run_tasks
+    from alphafair.progress import progress_bar
+
+    tasks = {str(k): partial(_play, policy, stream, **options) for k, policy in enumerate(policies)}
     found = {}
-    with progress_bar() as bar, ThreadPoolExecutor(max_workers=1) as executor:
+    with progress_bar() as bar:
         task = bar.add_task("Simulating", total=len(tasks))
-        for name, result in run_tasks(tasks, executor):
+        for name, result in run_tasks(tasks, executor, shared=(stream,)):
             found[name] = result
             bar.advance(task)
-    return list(policies), [found[name] for name in tasks]
+    played, traces = zip(*(found[name] for name in tasks), strict=True)
+    return list(played), list(traces)
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is formatted

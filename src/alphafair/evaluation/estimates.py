@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
@@ -119,6 +120,7 @@ def evaluate(
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: bool = False,
 ) -> Estimate:
     """Estimate what a fixed policy would have earned on the rounds of a log, and how fair it would have been.
@@ -142,6 +144,9 @@ def evaluate(
         The confidence level of the intervals.
     n_replicates
         Replicates of the bootstrap, over rounds, or over users where the log has them.
+    executor
+        Adds up parts of the log in its workers, see `alphafair.executors`; the numbers are the same to the last bit.
+        Workers read the rows of a `LogFile` themselves, at the same paths. None: in this thread.
     progress
         Show a progress bar.
 
@@ -157,8 +162,10 @@ def evaluate(
         "groups": groups,
         "confidence": confidence,
         "n_replicates": n_replicates,
+        "seed": seed,
     }
-    return evaluate_all(log, {"policy": distributions}, alpha, **settings, seed=seed, progress=progress)["policy"]
+    found = evaluate_all(log, {"policy": distributions}, alpha, **settings, executor=executor, progress=progress)
+    return found["policy"]
 
 
 def evaluate_all(
@@ -171,6 +178,7 @@ def evaluate_all(
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: bool = False,
 ) -> dict[str, Estimate]:
     """Estimate what several fixed policies would have earned, in at most two passes over the log.
@@ -195,16 +203,17 @@ def evaluate_all(
     tables = {name: check_distributions(each, log) for name, each in policies.items() if not isinstance(each, str)}
     surveyed = chosen.with_model or not {"logged", "fair"}.isdisjoint(names)
     with bar("Reading", (1 + surveyed) * log.n_rounds, progress) as advance:
-        found = survey(log, advance) if surveyed else None
+        found = survey(log, advance, executor) if surveyed else None
         model = fit(found.cells) if found is not None and chosen.with_model else None
         scorings = []
         for name, policy in policies.items():
             if isinstance(policy, str) and policy == "fair":
-                scorings.append(held_out(_required(found), options, log, chosen, model))
+                folds = folds_of(cluster_count(log))
+                scorings.append(held_out(_required(found), options, log.n_rounds, folds, chosen, model))
             else:
                 table = tables[name] if name in tables else _named(str(policy), log, found)
                 scorings.append(Scoring(table[None], chosen, model))
-        scores = score(log, scorings, advance)
+        scores = score(log, scorings, advance, executor)
     with bar("Resampling", options.n_replicates, progress) as advance:
         drawn = Resampled.all_of(scores, options, advance)
     return {name: each.estimate(estimator, options) for name, each in zip(policies, drawn, strict=True)}
@@ -222,11 +231,13 @@ def _named(name: str, log: AnyLog, found: Survey | None) -> Matrix:
     return np.full((log.n_contexts, log.n_arms), 1.0 / log.n_arms)
 
 
-def held_out(found: Survey, options: Options, log: AnyLog, estimator: Estimator, model: Model | None) -> Scoring:
+def held_out(
+    found: Survey, options: Options, n_rounds: int, folds: Any, estimator: Estimator, model: Model | None
+) -> Scoring:
     """The best fixed policies of both halves of the rounds, each to be scored on the other half."""
-    totals = [model_totals(half) * (log.n_rounds / max(half.visits.sum(), 1.0)) for half in found.halves[::-1]]
+    totals = [model_totals(half) * (n_rounds / max(half.visits.sum(), 1.0)) for half in found.halves[::-1]]
     best = [best_policy(each, options.alpha, options.groups, found.situations).distributions() for each in totals]
-    return Scoring(np.stack(best), estimator, model, folds_of(cluster_count(log)))
+    return Scoring(np.stack(best), estimator, model, folds)
 
 
 class Resampled(NamedTuple):

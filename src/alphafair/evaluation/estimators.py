@@ -25,6 +25,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,9 +184,13 @@ class ScoreSums:
         settings = (self._folds, self._model, estimator.with_model, *self._limits, self.scoring.renormalise)
         add_rows(rows, policies, *settings, self.tally)
 
-    def merge(self, later: ScoreSums) -> None:
-        greatest = np.maximum(self.tally.arm_weights[GREATEST], later.tally.arm_weights[GREATEST])
-        for own, other in zip(self.tally, later.tally, strict=True):
+    @property
+    def sums(self) -> Tally:
+        return self.tally
+
+    def merge(self, later: Tally) -> None:
+        greatest = np.maximum(self.tally.arm_weights[GREATEST], later.arm_weights[GREATEST])
+        for own, other in zip(self.tally, later, strict=True):
             own += other
         self.tally.arm_weights[GREATEST] = greatest
 
@@ -208,10 +214,21 @@ class ScoreSums:
         )
 
 
-def score(log: AnyLog, scorings: Sequence[Scoring], advance: Advance = silent) -> list[Scores]:
+@dataclass(frozen=True, eq=False)
+class _SumsOf:
+    """Makes the empty sums of some policies."""
+
+    scorings: Sequence[Scoring]
+
+    def __call__(self, log: AnyLog) -> list[ScoreSums]:
+        return [ScoreSums(each, log) for each in self.scorings]
+
+
+def score(
+    log: AnyLog, scorings: Sequence[Scoring], advance: Advance = silent, executor: Executor | None = None
+) -> list[Scores]:
     """One pass over the log: the scores of all policies."""
-    sums = add_up(log, lambda: [ScoreSums(each, log) for each in scorings], advance)
-    return [each.scores(log) for each in sums]
+    return [each.scores(log) for each in add_up(log, _SumsOf(scorings), advance, executor)]
 
 
 class Scores(NamedTuple):

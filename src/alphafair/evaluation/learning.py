@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +21,7 @@ from alphafair.evaluation.estimates import FEWEST, METRICS, PLUG_IN, UNKNOWN, Me
 from alphafair.evaluation.log_rows import arm_names, check_in_memory, check_log, select_rows
 from alphafair.evaluation.optima import survey
 from alphafair.evaluation.reward_model import fit
+from alphafair.executors import in_order
 from alphafair.formatting import clipped, counted, listed, percent
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.run import simulate
@@ -63,6 +66,7 @@ def replay(
     confidence: float = 0.95,
     n_seeds: int = 20,
     seed: int = 0,
+    executor: Executor | None = None,
 ) -> Learned:
     """Replay a learning policy on the rounds of a log that match its own draws (Li et al., WSDM 2011).
 
@@ -70,7 +74,7 @@ def replay(
     are first kept with probability least/p, p the round's propensity and least the smallest of all. About one round in
     n_arms is left, or fewer; a log of which a tiny propensity leaves almost nothing is refused. The policy draws among
     the arms that were available. `confidence` is the level of the bands; every `seed` stands for n_seeds different
-    seeds of the policy's draws.
+    seeds of the policy's draws. Seeds run in the workers of an `executor`, as in `evaluate`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
@@ -81,17 +85,20 @@ def replay(
     """
     _check(log, policy)
     options = Repeats.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_seeds, seed)
-    keep = log.propensities.min() / log.propensities
-    runs = []
-    for each in options.seeds:
-        generator, player = np.random.default_rng(each), policy.fresh()
-        kept = np.flatnonzero(generator.random(log.n_rounds) < keep)
-        if len(kept) < 10 * log.n_arms:
-            repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
-            raise InvalidArgument("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
-        n, played = run.over_matches(player, select_rows(log, kept), generator)
-        runs.append(Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator)))
+    tasks = [partial(_replayed, log, policy, each) for each in options.seeds]
+    runs = list(in_order(tasks, executor, shared=(log, policy)))
     return _learned(log, policy, "replay", REPLAY, options, runs)
+
+
+def _replayed(log: Log, policy: Policy, seed: int) -> Run:
+    """The replay with one seed."""
+    generator, player = np.random.default_rng(seed), policy.fresh()
+    kept = np.flatnonzero(generator.random(log.n_rounds) < log.propensities.min() / log.propensities)
+    if len(kept) < 10 * log.n_arms:
+        repair = "Propensities are too uneven to match rounds: use simulate_model, or evaluate a fixed policy."
+        raise InvalidArgument("log", f"one with {10 * log.n_arms} rounds that could match", len(kept), repair)
+    n, played = run.over_matches(player, select_rows(log, kept), generator)
+    return Run(n, played.earned, _again(n, played.earned, float(log.rewards.max()), generator))
 
 
 def simulate_model(
@@ -103,11 +110,12 @@ def simulate_model(
     confidence: float = 0.95,
     n_seeds: int = 20,
     seed: int = 0,
+    executor: Executor | None = None,
 ) -> Learned:
     """Simulate a learning policy on rewards drawn from the model of a log, in the log's contexts, round by round.
 
     Where not all arms were available, the policy draws among those that were, step by step instead of compiled.
-    `confidence` and `seed` are as in `replay`.
+    `confidence`, `seed` and `executor` are as in `replay`.
 
     >>> from alphafair import AlphaFairAdaptive, Uniform, streams
     >>> stream = streams.ratings(n_rounds=5_000, n_contexts=2, n_arms=3, seed=0)
@@ -117,18 +125,20 @@ def simulate_model(
     """
     _check(log, policy)
     options = Repeats.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_seeds, seed)
-    runs = []
-    for each in options.seeds:
-        stream = model_stream(log, seed=each)
-        if log.available is None:
-            final = simulate(policy.fresh(), stream, seed=each).final
-        else:
-            generator = np.random.default_rng(each)
-            final = run.over_stream(
-                policy.fresh(), stream, generator, every=log.n_rounds, available=log.available
-            ).earned
-        runs.append(Run(log.n_rounds, final, final))
+    tasks = [partial(_on_model, log, policy, each) for each in options.seeds]
+    runs = list(in_order(tasks, executor, shared=(log, policy)))
     return _learned(log, policy, "model", MODEL, options, runs)
+
+
+def _on_model(log: Log, policy: Policy, seed: int) -> Run:
+    """The simulation with one seed."""
+    stream = model_stream(log, seed=seed)
+    if log.available is None:
+        final = simulate(policy.fresh(), stream, seed=seed).final
+    else:
+        generator = np.random.default_rng(seed)
+        final = run.over_stream(policy.fresh(), stream, generator, every=log.n_rounds, available=log.available).earned
+    return Run(log.n_rounds, final, final)
 
 
 def model_stream(log: Log, *, seed: int = 0) -> Stream:

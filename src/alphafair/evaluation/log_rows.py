@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial, reduce
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, Self
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
+from alphafair.executors import in_order
+from alphafair.tables import count_rows, open_table, refuse_other_columns, table_files
 from alphafair.values import Log
 from alphafair.values.available import AvailableArms
 from alphafair.values.log_table import AVAILABLE, Decisions, Labels, LogColumns, LogTable
@@ -21,14 +26,64 @@ Advance = Callable[[int], None]  # called with the number of rows, or replicates
 LEAST_PROPENSITY = 1e-100  # so that squares of weights are finite
 BATCH = 1 << 18  # rows at once
 PART = 1 << 20  # rows whose sums are begun anew, at least
+PIECE = 1 << 20  # rows of a Parquet file that are read at a time
 PART_PER_CELL = 8  # rows of a part per context and arm, at least: merging its sums takes less than making them
 MOST_CLUSTERS, MOST_SCORES = 4096, 1 << 22
 
 
-class LogFile:
-    """A table of decisions in a file, which is read in batches: `evaluate` and `frontier` accept it instead of a `Log`.
+class Piece(NamedTuple):
+    """Some rows of a file, which a worker reads by itself: all of them, or `n_rows` from `first` on."""
 
-    Parameters are those of `Log.from_table` without the time, since the order of rows makes no difference.
+    path: Path
+    columns: LogColumns
+    first: int = 0
+    n_rows: int | None = None
+
+    def open(self) -> LogTable:
+        return LogTable.open(self.path, self.columns, self.first, self.n_rows)
+
+    def frames(self) -> Iterator[tuple[LogTable, Any]]:
+        """Batches of the rows with a reward, with the table that they are of."""
+        table = self.open()
+        for frame in table.rewarded.batches():
+            if len(frame):
+                yield table, frame
+
+    def scan(self) -> Scanned:
+        """Check the rows, and find what all workers must know of them."""
+        checks, found = self.columns.checks(), Scanned({}, {}, 0, -math.inf)
+        for table, frame in self.frames():
+            contexts, arms = table.labels_in(frame)
+            rewards, propensities = (table.table.column(frame, checks[name]) for name in ("reward", "propensity"))
+            self._at_least(checks["reward"].name, rewards.min(), 0.0, "Map the rewards onto [0, 1] first.")
+            self._at_least(checks["propensity"].name, propensities.min(), LEAST_PROPENSITY, IMPROBABLE)
+            found = found.merge(Scanned(contexts, arms, len(frame), rewards.to_numpy().max()))
+        return found
+
+    def _at_least(self, name: str, value: Any, low: float, repair: str) -> None:
+        if value < low:
+            raise InvalidArgument(f"{self.path}: {name}", f"at least {low:g}", float(value), repair)
+
+
+class Scanned(NamedTuple):
+    """The labels of contexts and arms, the number of rows with a reward, and the greatest reward."""
+
+    contexts: dict[Any, None]
+    arms: dict[Any, None]
+    n_rows: int
+    most_reward: float
+
+    def merge(self, later: Scanned) -> Scanned:
+        most = max(self.most_reward, later.most_reward)
+        return Scanned(self.contexts | later.contexts, self.arms | later.arms, self.n_rows + later.n_rows, most)
+
+
+class LogFile:
+    """A table of decisions in a file, or in a folder of Parquet files, which is read in batches.
+
+    `evaluate` and `frontier` accept it instead of a `Log`. Parameters are those of `Log.from_table` without the time,
+    since the order of rows makes no difference. With an `executor`, see `alphafair.executors`, its workers check the
+    files; they need the same paths.
 
     >>> log = LogFile("log.parquet", context="user", arm="item", reward="click")  # doctest: +SKIP
     """
@@ -43,40 +98,63 @@ class LogFile:
         propensity: str = "propensity",
         user: str | None = None,
         available: str | None = AVAILABLE,
+        executor: Executor | None = None,
     ) -> None:
-        columns = LogColumns(context, arm, reward, propensity, user=user, available=available)
-        self._table = LogTable.open(path, columns)
-        self.has_users, self.has_available = user is not None, self._table.columns.available is not None
-        checks = self._table.columns.checks()
-        self.n_rounds, self.most_reward = 0, -math.inf
-        contexts: dict[Any, None] = {}
-        arms: dict[Any, None] = {}
-        for frame in self._table.rewarded.batches():
-            if not len(frame):
-                continue
-            own_contexts, own_arms = self._table.labels_in(frame)
-            contexts, arms = contexts | own_contexts, arms | own_arms
-            rewards, propensities = (self._table.table.column(frame, checks[name]) for name in ("reward", "propensity"))
-            self._at_least(reward, rewards.min(), 0.0, "Map the rewards onto [0, 1] first.")
-            self._at_least(propensity, propensities.min(), LEAST_PROPENSITY, IMPROBABLE)
-            self.n_rounds, self.most_reward = (
-                self.n_rounds + len(frame),
-                max(self.most_reward, rewards.to_numpy().max()),
-            )
-        self._table.refuse_empty(self.n_rounds)
-        self.labels = Labels.of(contexts, arms)
+        files = [each.absolute() for each in table_files(Path(path))]
+        asked = LogColumns(context, arm, reward, propensity, user=user, available=available)
+        first, others = LogTable.open(files[0], asked), (open_table(file) for file in files[1:])
+        for other in others:
+            refuse_other_columns(other, open_table(files[0]))
+        self.has_users, self.has_available = user is not None, first.columns.available is not None
+        self._pieces = [piece for file in files for piece in _pieces(file, first.columns)]
+        scanned = list(in_order([piece.scan for piece in self._pieces], executor))
+        found = reduce(Scanned.merge, scanned)
+        self._rewarded = [each.n_rows for each in scanned]
+        self.n_rounds, self.most_reward = found.n_rows, found.most_reward
+        first.refuse_empty(self.n_rounds)
+        self.labels = Labels.of(found.contexts, found.arms)
         self.context_labels, self.arm_labels = (tuple(each) for each in self.labels)
         self.n_contexts, self.n_arms = len(self.context_labels), len(self.arm_labels)
 
-    def _at_least(self, name: str, value: Any, low: float, repair: str) -> None:
-        if value < low:
-            raise InvalidArgument(f"{self._table.table.label}: {name}", f"at least {low:g}", float(value), repair)
-
     def decisions(self) -> Iterator[Decisions]:
         """The rows in batches; one pass over the file."""
-        for frame in self._table.rewarded.batches():
-            if len(frame):
-                yield self._table.decode(frame, self.labels)
+        return self._decisions(self._pieces)
+
+    def _decisions(self, pieces: Iterable[Piece]) -> Iterator[Decisions]:
+        for piece in pieces:
+            for table, frame in piece.frames():
+                yield table.decode(frame, self.labels)
+
+    def _shares(self, part_rows: int) -> Iterator[Share]:
+        """Pieces with so many rows or more, each the work of one task."""
+        first, n_rows = 0, 0
+        pieces: list[Piece] = []
+        for piece, rewarded in zip(self._pieces, self._rewarded, strict=True):
+            pieces, n_rows = [*pieces, piece], n_rows + rewarded
+            if n_rows >= part_rows:
+                yield Share(first, n_rows, part_rows, tuple(pieces))
+                first, n_rows, pieces = first + n_rows, 0, []
+        if n_rows:
+            yield Share(first, n_rows, part_rows, tuple(pieces))
+
+
+def _pieces(file: Path, columns: LogColumns) -> Iterator[Piece]:
+    """A Parquet file in pieces of `PIECE` rows; any other file as it is."""
+    n_rows = count_rows(file)
+    if n_rows is None:
+        yield Piece(file, columns)
+        return
+    for first in range(0, n_rows, PIECE):
+        yield Piece(file, columns, first, min(PIECE, n_rows - first))
+
+
+class Share(NamedTuple):
+    """Consecutive rows of a log, the work of one task; `pieces` are those of a `LogFile`."""
+
+    first: int  # the number of its first row in the log
+    n_rows: int
+    part_rows: int  # the number of rows after which sums are begun anew
+    pieces: tuple[Piece, ...] = ()
 
 
 AnyLog = Log | LogFile
@@ -169,43 +247,75 @@ class Sum(Protocol):
     def add(self, rows: Rows) -> None:
         """Add a batch."""
 
-    def merge(self, later: Self) -> None:
-        """Add the sum over later rows."""
+    @property
+    def sums(self) -> Any:
+        """What was added up: all that travels from a worker."""
+
+    def merge(self, later: Any) -> None:
+        """Add the sums over later rows."""
 
 
-def add_up(log: AnyLog, make: Callable[[], Iterable[Sum]], advance: Advance = silent) -> list[Any]:
+Make = Callable[[AnyLog], Sequence[Any]]  # makes empty sums for a log; it must be picklable
+
+
+def add_up(log: AnyLog, make: Make, advance: Advance = silent, executor: Executor | None = None) -> list[Any]:
     """One pass over a log that adds up several sums at once.
 
-    Sums are made anew for each part of the log and merged in the order of parts. So parts can be added up by different
-    workers with the same bits, as long as they are merged in order.
+    Sums are made anew for each share of the log, by any worker, and merged in the order of shares. So the executor
+    makes no difference to a single bit.
     """
-    total: list[Any] = list(make())
-    for number, part in groupby(batches(log), key=itemgetter(0)):
-        own: list[Any] = total if number == 0 else list(make())
-        for _, rows in part:
-            for each in own:
-                each.add(rows)
-            advance(len(rows.contexts))
-        if own is not total:
-            for each, later in zip(total, own, strict=True):
-                each.merge(later)
+    total, todo = [*make(log)], list(shares(log))
+    tasks = (partial(_share_sums, log, make, share) for share in todo)
+    for share, found in zip(todo, in_order(tasks, executor, shared=(log, make)), strict=True):
+        for own, sums in zip(total, found, strict=True):
+            own.merge(sums)
+        advance(share.n_rows)
     return total
 
 
-def batches(log: AnyLog) -> Iterator[tuple[int, Rows]]:
-    """The rows in their order, with the number of the part that each batch belongs to.
+def _share_sums(log: AnyLog, make: Make, share: Share) -> list[Any]:
+    """The sums over a share; those of a large one, such as a text file, are begun anew for each part of it."""
+    total: Sequence[Any] = ()
+    for _, part in groupby(batches(log, share), key=itemgetter(0)):
+        own = make(log)
+        for _, rows in part:
+            for each in own:
+                each.add(rows)
+        for each, later in zip(total, own, strict=bool(total)):
+            each.merge(later.sums)
+        total = total or own
+    return [each.sums for each in total]
+
+
+def part_size(log: AnyLog) -> int:
+    """The number of rows of a part, whose sums are begun anew."""
+    return max(PART, PART_PER_CELL * log.n_contexts * log.n_arms)
+
+
+def shares(log: AnyLog) -> Iterator[Share]:
+    """The shares of a log, which depend on the log alone: parts of one in memory, pieces of files with as many rows."""
+    size = part_size(log)
+    if isinstance(log, LogFile):
+        yield from log._shares(size)
+        return
+    for first in range(0, log.n_rounds, size):
+        yield Share(first, min(size, log.n_rounds - first), size)
+
+
+def batches(log: AnyLog, share: Share | None = None) -> Iterator[tuple[int, Rows]]:
+    """The rows of a log or of a share in their order, with the number of the part that each batch belongs to.
 
     A cluster is resampled as a whole in the bootstrap. Where there are more rows than clusters, rows are assigned to
     them at random: sums over such clusters vary as rows do, so a few thousand of them show the same spread as a hundred
     million rows. All rows of a user are in one cluster.
     """
-    n_clusters, unit = cluster_count(log), reward_unit(log)
-    part_rows = max(PART, PART_PER_CELL * log.n_contexts * log.n_arms)
-    every, first = AvailableArms.every(BATCH, log.n_arms), 0
-    for piece in [_decisions(log)] if isinstance(log, Log) else log.decisions():
+    n_clusters, unit, every = cluster_count(log), reward_unit(log), AvailableArms.every(BATCH, log.n_arms)
+    begin, part_rows = (0, part_size(log)) if share is None else (share.first, share.part_rows)
+    first = begin
+    for piece in _decisions(log, share):
         n_rows, start = len(piece.contexts), 0
         while start < n_rows:
-            part, offset = divmod(first + start, part_rows)
+            part, offset = divmod(first + start - begin, part_rows)
             stop = min(start + BATCH, start + part_rows - offset, n_rows)
             rows = slice(start, stop)
             own = np.arange(first + start, first + stop) if piece.users is None else piece.users[rows]
@@ -225,9 +335,15 @@ def batches(log: AnyLog) -> Iterator[tuple[int, Rows]]:
         first += n_rows
 
 
-def _decisions(log: Log) -> Decisions:
-    columns = (log.contexts, log.arms, log.rewards, log.propensities, log.users)
-    return Decisions(*columns, positions=None, times=None, available=log.available)
+def _decisions(log: AnyLog, share: Share | None) -> Iterator[Decisions]:
+    if isinstance(log, LogFile):
+        yield from log.decisions() if share is None else log._decisions(share.pieces)
+        return
+    rows = slice(None) if share is None else slice(share.first, share.first + share.n_rows)
+    users = None if log.users is None else log.users[rows]
+    available = None if log.available is None else log.available.take(rows)
+    columns = (log.contexts[rows], log.arms[rows], log.rewards[rows], log.propensities[rows], users)
+    yield Decisions(*columns, positions=None, times=None, available=available)
 
 
 def cluster_count(log: AnyLog) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,20 +59,16 @@ class Survey(NamedTuple):
     situations: Situations | None  # None where every arm was always available
 
 
-def survey(log: AnyLog, advance: Advance = silent) -> Survey:
+def survey(log: AnyLog, advance: Advance = silent, executor: Executor | None = None) -> Survey:
     """One pass over a log: its cells, in all and by half, and its situations."""
-    folds, unit = folds_of(cluster_count(log)), reward_unit(log)
-    with_sets = has_available(log)
-    found = add_up(
-        log,
-        lambda: [
-            FoldCells(folds, log.n_contexts, log.n_arms, unit),
-            *([SituationCounts(log.n_rounds, log.n_arms)] if with_sets else []),
-        ],
-        advance,
-    )
-    situations = Situations.of(found[1].found, log.n_contexts, log.n_arms) if with_sets else None
-    return Survey(found[0].by_fold, found[0].together, situations)
+    cells, *counts = add_up(log, _survey_sums, advance, executor)
+    situations = Situations.of(counts[0].found, log.n_contexts, log.n_arms) if counts else None
+    return Survey(cells.by_fold, cells.together, situations)
+
+
+def _survey_sums(log: AnyLog) -> list[Any]:
+    cells = FoldCells(folds_of(cluster_count(log)), log.n_contexts, log.n_arms, reward_unit(log))
+    return [cells, SituationCounts(log.n_rounds, log.n_arms)] if has_available(log) else [cells]
 
 
 class SituationCounts:
@@ -100,9 +97,14 @@ class SituationCounts:
             _count(self._sample, pairs[scatter(numbers) < self._rate], packed)
         self._limit()
 
-    def merge(self, later: SituationCounts) -> None:
-        self._counts = None if self._counts is None or later._counts is None else self._counts
-        for own, other in ((self._counts, later._counts), (self._sample, later._sample)):
+    @property
+    def sums(self) -> Any:
+        return self._counts, self._sample
+
+    def merge(self, later: Any) -> None:
+        counts, sample = later
+        self._counts = None if self._counts is None or counts is None else self._counts
+        for own, other in ((self._counts, counts), (self._sample, sample)):
             if own is not None and other is not None:
                 for key, count in other.items():
                     own[key] = own.get(key, 0) + count

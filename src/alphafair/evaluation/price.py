@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +24,11 @@ from alphafair.evaluation.estimates import (
     held_out,
     metric_intervals,
 )
-from alphafair.evaluation.estimators import ESTIMATORS, Scoring, score
-from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, most_reward
-from alphafair.evaluation.optima import best_policy, survey
-from alphafair.evaluation.reward_model import Cells, fit, model_totals, plausible_totals, robust_totals
+from alphafair.evaluation.estimators import ESTIMATORS, Estimator, Scoring, score
+from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, folds_of, most_reward
+from alphafair.evaluation.optima import Survey, best_policy, survey
+from alphafair.evaluation.reward_model import Cells, Model, fit, model_totals, plausible_totals, robust_totals
+from alphafair.executors import in_order, n_workers
 from alphafair.formatting import json_alpha
 from alphafair.groups import GroupsLike, arm_groups
 from alphafair.values import Interval, Matrix, Vector
@@ -146,6 +149,7 @@ def frontier(
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: bool = False,
 ) -> Frontier:
     """The price of fairness from a log: the best fixed policy at every alpha, on rounds that it was not learned from.
@@ -168,8 +172,8 @@ def frontier(
         The estimator for held-out policies, as in `evaluate`.
     groups
         A `Groups`, or a label per arm; every policy keeps its floors. See docs/groups.md.
-    confidence, n_replicates, seed, progress
-        As in `evaluate`.
+    confidence, n_replicates, seed, executor, progress
+        As in `evaluate`. The optima of different alphas are solved for by different workers as well.
 
     >>> from alphafair import Uniform, simulate, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=2, n_arms=3, seed=0)
@@ -185,30 +189,52 @@ def frontier(
     validate.choice("optimum", optimum, OPTIMA)
     chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
     options = Options.checked(arm_groups(groups, log.n_arms), 0.0, confidence, n_replicates, seed)
-    at_once = max(1, MOST_SUMS // (2 * cluster_count(log) * log.n_arms))
+    at_once = max(1, MOST_SUMS // (2 * cluster_count(log) * log.n_arms * n_workers(executor)))
     parts = [exponents[first : first + at_once] for first in range(0, len(exponents), at_once)]
     points: list[tuple[Any, ...]] = []
     with bar("Reading", (1 + len(parts)) * log.n_rounds, progress) as advance:
-        found = survey(log, advance)
-        model, model_rewards, robust = fit(found.cells), model_totals(found.cells), robust_totals(found.cells)
+        found = survey(log, advance, executor)
+        problems = Problems(found, fit(found.cells), log.n_rounds, folds_of(cluster_count(log)), chosen)
         draws = list(plausible_totals(found.cells, N_DRAWS, seed, expected=optimum == "expected"))
         for part in parts:
             here = [options._replace(alpha=alpha) for alpha in part]
-            scorings = [held_out(found, each, log, chosen, model) for each in here]
-            for each in here:
-                flattering = best_policy(robust, each.alpha, each.groups, found.situations)
-                scorings.append(_own_rounds(flattering.shown, model))
-            resampled = Resampled.all_of(score(log, scorings, advance), options)
-            for each, own, same in zip(here, resampled, resampled[len(here) :], strict=False):
+            to_score = in_order([partial(problems.scorings, each) for each in here], executor, shared=(problems,))
+            scorings = [scoring for pair in zip(*to_score, strict=True) for scoring in pair]
+            resampled = Resampled.all_of(score(log, scorings, advance, executor), options)
+            held, flattered = resampled[: len(here)], resampled[len(here) :]
+            wanted = [same.drawn is not None for same in flattered]
+            tasks = [partial(problems.optima, each, draws, used) for each, used in zip(here, wanted, strict=True)]
+            solved = in_order(tasks, executor, shared=(problems, draws))
+            for each, own, same, (optima, learned) in zip(here, held, flattered, solved, strict=True):
                 plausible = dict.fromkeys(METRICS, UNKNOWN)
                 if same.drawn is not None:
-                    optima = [best_policy(draw, each.alpha, each.groups, found.situations).accounts for draw in draws]
                     along = 1.0 - (1.0 - confidence) / len(exponents)  # simultaneous for all alphas
                     plausible = _plausible(np.array(optima), same, each._replace(confidence=along))
-                learned = best_policy(model_rewards, each.alpha, each.groups, found.situations).distributions()
                 estimates = own.estimate(estimator, each), same.estimate("dr", each)
                 points.append((*estimates, plausible, learned, _regret(same, found.cells, log, each)))
     return Frontier(np.array(exponents), confidence, optimum, *zip(*points, strict=True))
+
+
+class Problems(NamedTuple):
+    """What the optima of all alphas are solved from."""
+
+    found: Survey
+    model: Model
+    n_rounds: int
+    folds: Any
+    estimator: Estimator
+
+    def scorings(self, options: Options) -> tuple[Scoring, Scoring]:
+        """The best fixed policies to be scored: learned from the other half of the rounds, and from the same rounds."""
+        held = held_out(self.found, options, self.n_rounds, self.folds, self.estimator, self.model)
+        best = best_policy(robust_totals(self.found.cells), options.alpha, options.groups, self.found.situations)
+        return held, _own_rounds(best.shown, self.model)
+
+    def optima(self, options: Options, draws: Sequence[Matrix], wanted: bool) -> tuple[list[Vector], Matrix]:
+        """The accounts of the optimum of every draw, where they are wanted, and the policy learned from all rounds."""
+        solve = partial(best_policy, alpha=options.alpha, groups=options.groups, situations=self.found.situations)
+        accounts = [solve(draw).accounts for draw in draws] if wanted else []
+        return accounts, solve(model_totals(self.found.cells)).distributions()
 
 
 def _own_rounds(shown: Matrix, model: Any) -> Scoring:
@@ -262,12 +288,14 @@ def regret(
     confidence: float = 0.95,
     n_replicates: int = 1000,
     seed: int = 0,
+    executor: Executor | None = None,
 ) -> RegretStatement:
     """An upper bound on how much more the best fixed policy would have been worth than the logged run.
 
     With x the true best policy, the optimum of estimated totals is at least the value of x under those totals, which is
     an estimate of OPT without bias. So that optimum and the upper half of its own interval bound OPT at the confidence
     level, whether x is best for the realised or for the expected rewards of these rounds (`optimum` of `frontier`).
+    `executor` is as in `evaluate`.
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> stream = streams.ratings(n_rounds=50_000, n_contexts=2, n_arms=3, seed=0)
@@ -278,9 +306,9 @@ def regret(
     """
     check_log(log)
     options = Options.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_replicates, seed)
-    found = survey(log)
+    found = survey(log, executor=executor)
     best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations)
-    scores = score(log, [_own_rounds(best.shown, fit(found.cells))])
+    scores = score(log, [_own_rounds(best.shown, fit(found.cells))], executor=executor)
     return _regret(Resampled.all_of(scores, options)[0], found.cells, log, options)
 
 

@@ -73,8 +73,12 @@ class FoldCells:
     def add(self, rows: Rows) -> None:
         add_cells(rows, self.folds, self.table)
 
-    def merge(self, later: FoldCells) -> None:
-        self.table += later.table
+    @property
+    def sums(self) -> Any:
+        return self.table
+
+    def merge(self, later: Any) -> None:
+        self.table += later
 
     @property
     def by_fold(self) -> list[Cells]:

@@ -116,10 +116,9 @@ def measure_all(
     smoke: bool = False,
     command: str = "alphafair reproduce",
     executor: Executor | None = None,
-    jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Results:
-    """Run every experiment that has not been run; `executor`, `jobs` and `progress` as in `run_plan`."""
+    """Run every experiment that has not been run; `executor` and `progress` as in `run_plan`."""
     advance = progress("Reading the ratings", 1)
     plan, data = (PLAN.smoke(), data.smoke()) if smoke else (PLAN, data)
     ratings, genres = data.read()
@@ -132,7 +131,7 @@ def measure_all(
         for each in plan:
             if each.rounds in rounds:
                 check_counts(each.name, rounds[each.rounds])
-    done = run_plan(plan, folder, streams=rounds, executor=executor, jobs=jobs, progress=progress)
+    done = run_plan(plan, folder, streams=rounds, executor=executor, progress=progress)
     runs = {run.experiment.name: run for run in done}
     fixed = (run for run in runs.values() if isinstance(run.experiment.rounds, FromRatings | ConstantRewards))
     samples = {run.experiment.name: measure.samples_of(run) for run in fixed if len(run.experiment.alphas) == 1}

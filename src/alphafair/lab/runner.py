@@ -13,28 +13,42 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
+from alphafair.code_version import code_digest
+from alphafair.executors import n_workers, run_tasks
 from alphafair.jit import cache_folder, using_mode
-from alphafair.lab.plan import ConstantRewards, Experiment, FromRatings, Generated, Plan, Rounds, Task, short_digest
-from alphafair.pages import atomic_write, code_digest
+from alphafair.lab.plan import (
+    ConstantRewards,
+    Experiment,
+    FromRatings,
+    Generated,
+    Plan,
+    Rounds,
+    Task,
+    settings_by_policy,
+    short_digest,
+)
+from alphafair.pages import atomic_write
 from alphafair.values import Adversary, Stream
 
-Result = TypeVar("Result")
 Progress = Callable[[str, int], Callable[[int], None]]  # called with a title and a total, returns what counts
 COMPUTING = (  # all code that a table depends on
     "extras.py",
     "tables.py",
-    *(f"{name}/*.py" for name in ("algorithms", "data", "math", "offline", "policy", "streams", "values")),
+    *(
+        f"{name}/*.py"
+        for name in ("algorithms", "data", "lab/rivals", "math", "offline", "policy", "streams", "values")
+    ),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
-    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan", "lab/rivals")),
+    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan")),
 )
 SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
 TINY = Generated("impossibility", (("n_half", 1),))
@@ -61,7 +75,6 @@ def run_plan(
     *,
     streams: Mapping[Rounds, Stream] | None = None,
     executor: Executor | None = None,
-    jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Iterator[Run]:
     """Run the experiments of a plan one after another, reading the tables that the folder has already.
@@ -71,15 +84,14 @@ def run_plan(
     streams
         Rounds that are in memory already, by their source; `FromRatings` must be among them. Others are made.
     executor
-        Runs the tasks; by default a pool of `jobs` threads. Results do not depend on it.
-    jobs
-        How many threads, one per core by default; with 1, kernels are compiled in this process alone.
+        Runs the tasks, see `alphafair.executors`; by default a thread per core. Results do not depend on it. With a
+        single worker, kernels are compiled in this process alone.
     progress
         Called with the title and the number of tasks of each experiment; the function that it returns is called with
         the number of tasks done.
     """
     compiled = False
-    with _executor(executor, jobs) as pool:
+    with _executor(executor) as pool:
         for experiment in plan:
             source = experiment.rounds
             first = (streams or {}).get(source)
@@ -93,11 +105,11 @@ def run_plan(
             kept = {name: table for name in tasks if (table := _read(home / f"{name}.parquet")) is not None}
             missing = {name: task for name, task in tasks.items() if name not in kept}
             if missing and not compiled:
-                compile_plan(plan, jobs=jobs, progress=progress)
+                compile_plan(plan, workers=n_workers(pool), progress=progress)
                 compiled = True
             advance = progress(experiment.title, len(tasks))
             advance(len(kept))
-            for name, table in run_tasks(missing, pool):
+            for name, table in run_tasks(missing, pool, shared=() if source.seeded else (rounds,)):
                 content = BytesIO()
                 table.write_parquet(content)
                 atomic_write(home / f"{name}.parquet", content.getvalue())
@@ -106,36 +118,12 @@ def run_plan(
             yield Run(experiment, stream, digest, {name: kept[name] for name in tasks})
 
 
-def run_tasks(tasks: Mapping[str, Callable[[], Result]], executor: Executor) -> Iterator[tuple[str, Result]]:
-    """Submit all tasks, and yield the name and the result of each as it is done.
-
-    After an error no other task is started; results of those that were running are still yielded before it is raised.
-    """
-    futures = {executor.submit(task): name for name, task in tasks.items()}
-    error: BaseException | None = None
-    try:
-        for future in as_completed(futures):
-            if future.cancelled():
-                continue
-            if (problem := future.exception()) is None:
-                yield futures[future], future.result()
-                continue
-            error = error or problem
-            for other in futures:
-                other.cancel()
-    finally:
-        for future in futures:
-            future.cancel()
-    if error is not None:
-        raise error
-
-
 @contextmanager
-def _executor(given: Executor | None, jobs: int | None) -> Iterator[Executor]:
+def _executor(given: Executor | None) -> Iterator[Executor]:
     if given is not None:
         yield given
         return
-    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield pool
 
 
@@ -156,7 +144,7 @@ def _read(path: Path) -> pl.DataFrame | None:
 # compiling before the first task, so that progress shows the tasks' own work
 
 
-def compile_plan(plan: Plan, *, jobs: int | None = None, progress: Progress = no_progress) -> None:
+def compile_plan(plan: Plan, *, workers: int | None = None, progress: Progress = no_progress) -> None:
     """Compile every kernel that a plan uses.
 
     Numba compiles one kernel at a time in a process, so those that take longest are compiled in other processes into
@@ -167,7 +155,7 @@ def compile_plan(plan: Plan, *, jobs: int | None = None, progress: Progress = no
     names = [*sorted(parts.keys() - {*slow}), *slow]
     advance = progress("Compiling", len(names))
     helpers = {}
-    if jobs != 1 and cache_folder() is not None:
+    if workers != 1 and cache_folder() is not None:
         helpers = {name: _compile_elsewhere(parts[name]) for name in slow}
     try:
         for name in names:
@@ -191,14 +179,15 @@ def compile_tasks(plan: Plan) -> dict[str, list[Task]]:
         if isinstance(source, Generated) and (source.maker == "adversary" or source.n_clusters is not None):
             tiny = source.smoke()
         tiny_experiment = replace(experiment, rounds=tiny, alphas=experiment.alphas[:1], n_seeds=1, n_records=1)
-        for contender in experiment.contenders:
+        tuned = [settings[0] for settings in settings_by_policy(experiment.tuned).values()]  # all have the same kernels
+        for contender in (*experiment.contenders, *tuned):
             kernels = (contender.key, tiny, experiment.delay is None)
             if kernels not in seen:
                 seen.add(kernels)
-                alone = replace(tiny_experiment, contenders=(contender,))
+                alone = replace(tiny_experiment, contenders=(contender,), tuned=())
                 found.setdefault(contender.policy, []).extend(_tasks(alone))
     curve = replace(
-        plan.experiments[0], rounds=ConstantRewards((1.0, 0.5), 2), n_records=2, optimum=True, contenders=()
+        plan.experiments[0], rounds=ConstantRewards((1.0, 0.5), 2), n_records=2, optimum=True, contenders=(), tuned=()
     )
     final = replace(curve, n_records=1)
     return found | {"optimum": [*_tasks(curve), *_tasks(final)]}

@@ -53,6 +53,14 @@ PeriodStart = Annotated[str, Meta(description="When a period starts, in ISO 8601
 Carry = Annotated[
     float, Meta(ge=0.0, le=1.0, description="The part of what was earned that counts in the next period. Default: 0.5.")
 ]
+NextPeriod = Annotated[
+    float | str,
+    Meta(description="Later periods, in seconds or as 7d. null: they end by new_period alone."),
+]
+NextPeriodStart = Annotated[
+    str, Meta(description="When a period starts, in ISO 8601. Default: as before if the length stays, else now.")
+]
+NextCarry = Annotated[float, Meta(ge=0.0, le=1.0, description="The carry of later periods, or of this new_period.")]
 Setting = bool | int | float | str
 
 
@@ -137,7 +145,11 @@ class NewExperiment(Body):
 
 
 class Change(Body):
-    """One change of a running experiment: exactly one field, but `group` and `entitlement` go with `add_arm`."""
+    """One change of a running experiment: exactly one field.
+
+    But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or
+    `new_period`.
+    """
 
     alpha: Alpha | UnsetType = UNSET
     add_arm: Annotated[Label, Meta(description="Add this arm.")] | UnsetType = UNSET
@@ -149,6 +161,9 @@ class Change(Body):
     paused: Annotated[bool, Meta(description="Reject decisions, or accept them again.")] | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
     new_period: Annotated[bool, Meta(description="True: start a period now.")] | UnsetType = UNSET
+    period: NextPeriod | UnsetType | None = UNSET
+    period_start: NextPeriodStart | UnsetType = UNSET
+    carry: NextCarry | UnsetType = UNSET
 
 
 class NewKey(Body):

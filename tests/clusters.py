@@ -1,0 +1,35 @@
+"""A Dask cluster for tests: two processes of this machine that listen on loopback alone, without a dashboard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def local_cluster(n_workers: int = 2) -> Iterator[Any]:
+    if find_spec("distributed") is None:
+        sentence = "Dask is not installed: pip install 'alphafair[dask]'"
+        if os.environ.get("CI"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    import dask
+    from distributed import LocalCluster
+
+    dask.config.set({"distributed.comm.timeouts.connect": "30s", "distributed.admin.log-format": "%(message)s"})
+    with LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        worker_dashboard_address=None,
+        silence_logs=50,
+        env={"POLARS_MAX_THREADS": "1"},
+    ) as cluster:
+        yield cluster
