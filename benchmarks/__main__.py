@@ -15,6 +15,7 @@ SECTIONS = (
     "memory",
     "engine",
     "evaluation",
+    "executors",
     "movielens",
     "offline",
     "simulation",
@@ -30,6 +31,8 @@ SECTIONS = (
     "client",
     "stalls",
     "crashes",
+    "postgres",
+    "faults",
 )
 
 

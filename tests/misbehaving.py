@@ -124,20 +124,37 @@ def scripted(*script: Step, context: ssl.SSLContext | None = None) -> Iterator[S
 
 
 class Proxy:
-    """Forward connections to a port, and cut some of them after some bytes, at random from a seed."""
+    """Forward connections to a port, and cut some of them after some bytes, at random from a seed.
+
+    `cut_all` cuts those that are open; while `held`, nothing is forwarded and no connection ends, as if a cable were
+    unplugged.
+    """
 
     def __init__(self, target: int, seed: int, *, cut: float, most_bytes: int, most_delay: float) -> None:
         self.target, self.random, self.cut = target, random.Random(seed), cut
         self.most_bytes, self.most_delay = most_bytes, most_delay
-        self.port, self.n_cut = 0, 0
+        self.port, self.n_cut, self.held = 0, 0, False
+        self._open: dict[asyncio.StreamWriter, asyncio.AbstractEventLoop] = {}
+
+    def cut_all(self) -> None:
+        for writer, loop in list(self._open.items()):
+            self.n_cut += 1
+            loop.call_soon_threadsafe(writer.transport.abort)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        behind, before = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            behind, before = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:  # nobody is there
+            writer.transport.abort()
+            return
+        self._open[writer] = asyncio.get_running_loop()
         left = self.random.randrange(1, self.most_bytes) if self.random.random() < self.cut else None
 
         async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
             nonlocal left
-            while data := await source.read(4096):
+            while data := await source.read(65536):
+                while self.held:
+                    await asyncio.sleep(0.02)
                 if self.most_delay:
                     await asyncio.sleep(self.random.uniform(0.0, self.most_delay))
                 if left is not None:
@@ -156,12 +173,15 @@ class Proxy:
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
+            del self._open[writer]
             for side in (writer, before):
                 side.transport.abort()
 
 
 @contextmanager
-def cutting(target: int, seed: int, *, cut: float, most_bytes: int, most_delay: float = 0.0) -> Iterator[Proxy]:
+def cutting(
+    target: int, seed: int, *, cut: float = 0.0, most_bytes: int = 2, most_delay: float = 0.0
+) -> Iterator[Proxy]:
     proxy = Proxy(target, seed, cut=cut, most_bytes=most_bytes, most_delay=most_delay)
     with _listening(proxy.handle) as proxy.port:
         yield proxy

@@ -508,7 +508,11 @@ STORED = Path(__file__).parent / "snapshots" / "below_one"
 def test_older_snapshots_of_version_4_open(name: str) -> None:
     """Each file has a snapshot, and the probabilities and accounts after 20 more rounds of `played`."""
     with np.load(STORED / f"{name}.npz") as stored:
-        policy = load_policy(State.from_bytes(stored["state"].tobytes()))
+        state = State.from_bytes(stored["state"].tobytes())
+        assert state.version == 4
+        policy = load_policy(state)
+        if name.startswith("adaptive"):  # it plays on with other formulas: tests/test_snapshots.py
+            return
         played(policy, 20, 3)
         for context, expected in enumerate(stored["probabilities"]):
             np.testing.assert_allclose(policy.probabilities(context), expected, rtol=1e-12)
@@ -521,12 +525,16 @@ def test_older_snapshots_of_version_4_open(name: str) -> None:
 KEPT = {
     "ascent": {"x"},
     "adaptive full": {"x", "share"},
-    "adaptive bandit": {"pending"},
+    "adaptive bandit": {"pending", "head_start"},
     "scale-free": set(),
 }
-OF_PREDICTOR = {"gram", "moment", "coefficients", "reward_sum", "seen", "largest", "rounds", "visits"} | {
-    f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")
-}
+OF_PREDICTOR = (
+    {"gram", "moment", "coefficients", "reward_sum", "squared_rewards", "squared_misses", "seen"}
+    | {
+        *("largest", "rounds", "visits"),
+    }
+    | {f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")}
+)
 OF_ACCOUNTS = {*utility.ACCOUNT._fields, "earned", "entry_accounts", "group_entry", "unit", "first_welfare"} | {
     "first_unit",
     "period",

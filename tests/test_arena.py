@@ -95,7 +95,9 @@ def test_every_policy_is_in_every_scenario(results: ArenaResults) -> None:
 
 def test_the_full_plan() -> None:
     sources = [each.rounds for each in arena.SCENARIOS if isinstance(each.rounds, Generated)]
-    assert {each.name: each.n_seeds for each in arena.SCENARIOS if each.n_seeds != 20} == {"arena-short": 100}
+    others = {each.name: each.n_seeds for each in arena.SCENARIOS if each.n_seeds != 20}
+    large = dict.fromkeys(("arena-stationary-large", "arena-hundred-arms", "arena-forty-arms"), 10)
+    assert others == {"arena-short": 100, **large}
     kinds = {dict(source.settings)["kind"] for source in sources if source.maker == "adversary"}
     assert kinds == {"settled", "largest", "halving"}
     assert [source.n_first for source in sources[:3]] == [5000, 20000, None]
@@ -298,6 +300,20 @@ def test_tuned_rivals_are_shown_with_their_settings(made: tuple[Path, str], resu
     counts = [sum(best.lead.low > 0 for best in bests), sum(best.lead.high < 0 for best in bests)]
     assert f"Of {len(bests)} pairs" in captions.tuned(results.matches)
     assert f"rival in {counts[0]}, behind it in {counts[1]}," in captions.tuned(results.matches)
+
+
+def test_the_chart_of_tuned_rivals_says_how_they_were_chosen(results: ArenaResults) -> None:
+    """Which settings, how many seeds, and a mark for every rival in every scenario."""
+    first, *others = results.matches
+    longer = replace(first, seeds=tuple(range(7)))
+    figure = charts.tuned([longer, *others], "title", alphas=(0.5,))
+    notes = " ".join(figure.texts[1].get_text().split())
+    assert "tuned in hindsight on these very seeds" in notes
+    assert f"95% confidence over 3 seeds; {first.title}: 7" in notes
+    (axes,) = figure.axes
+    marks = [line.get_gid() for line in axes.lines if line.get_gid()]
+    labels = ["adaptive", *(each.label for each in first.tuned_at(0.5))]
+    assert Counter(marks) == {label: len(results.matches) for label in labels}
 
 
 def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: ArenaResults) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -164,6 +166,29 @@ def test_a_plain_process_pool_does_not_survive_and_says_what_does() -> None:
         list(in_order([die], pool))
 
 
+ORPHANS = """
+import os, signal, sys
+from alphafair.executors import ProcessPool
+
+if __name__ == "__main__":
+    pool = ProcessPool(2)
+    print(*{future.result() for future in [pool.submit(os.getpid) for _ in range(8)]}, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_the_process_that_made_them(tmp_path: Path) -> None:
+    psutil = pytest.importorskip("psutil")
+    (tmp_path / "script.py").write_text(ORPHANS)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids, done.stderr
+    until = time.monotonic() + 60.0
+    while any(map(psutil.pid_exists, pids)):
+        assert time.monotonic() < until, "workers are left"
+        time.sleep(0.02)
+
+
 def test_other_code_on_a_worker_is_refused() -> None:
     other = executors.worker_code().replace("code ", "code 0")
     with pytest.raises(WorkerFailed, match=r"Workers must run alphafair .*code 0.*; got alphafair .* Install the same"):
@@ -307,7 +332,7 @@ def test_a_folder_of_files_is_evaluated_to_the_same_bits(
     policies = {"logged": "logged", "fair": "fair", "even": "uniform"}
     for user in (None, "user"):
         log, read = LogFile(folder, user=user), LogFile(folder, user=user, executor=executor)
-        assert len(list(log.shares(800))) >= 4
+        assert len(list(log._shares(800))) >= 4
         alone = evaluate_all(log, policies, 0.9, **options)
         shared = evaluate_all(read, policies, 0.9, **options, executor=executor)
         assert {name: each.as_dict() for name, each in shared.items()} == {

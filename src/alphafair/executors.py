@@ -29,7 +29,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -38,6 +38,8 @@ import alphafair
 from alphafair.code_version import code_digest
 from alphafair.errors import InvalidArgument, WorkerFailed
 from alphafair.extras import needed_by
+
+__all__ = ["ProcessPool", "connect"]
 
 Result = TypeVar("Result")
 Task = Callable[[], Result]
@@ -333,9 +335,17 @@ class ProcessPool(Executor):
 
 
 def _prepare() -> None:
-    """Use one thread in a worker: there is a worker for every core."""
+    """Use one thread in a worker, since there is a worker for every core; and end it with the process that made it."""
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
+
+    def follow() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 # Dask

@@ -167,19 +167,13 @@ def simulate_all(
     """
     validate.stream("stream", stream)
     chosen = [validate.integer("seeds", seed, low=0) for seed in seeds]
-    tasks = [partial(play, policy.fresh(), stream, seed=seed, **options) for policy in policies for seed in chosen]
+    tasks = [partial(simulate, policy.fresh(), stream, seed=seed, **options) for policy in policies for seed in chosen]
     found = []
     with _bar("Simulating", len(tasks), progress) as advance:
-        for _, trace in in_order(tasks, executor, shared=(stream,)):
+        for trace in in_order(tasks, executor, shared=(stream,)):
             found.append(trace)
             advance(1)
     return [found[first : first + len(chosen)] for first in range(0, len(found), max(1, len(chosen)))]
-
-
-def play(policy: Policy, stream: Stream, **options: Any) -> tuple[Policy, Trace]:
-    """Simulate in a worker, which may have a copy of the policy: return it in its final state, and the trace."""
-    trace = simulate(policy, stream, **options)
-    return policy, trace
 
 
 def simulate_against(

@@ -36,7 +36,10 @@ def command(
         "arena"
     ),
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20, short runs 100.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20, for short runs 100, with many arms 10."
+        ),
     ] = None,
     workers: Workers = None,
     dask: Dask = None,

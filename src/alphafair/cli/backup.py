@@ -1,4 +1,4 @@
-"""`alphafair backup`: copy an engine's file while it is in use."""
+"""`alphafair backup`: copy an engine's file or database into a file while it is in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from alphafair.cli._shared import Copy, EngineFile
 
 
 def command(file: EngineFile, copy: Copy) -> None:
-    """Copy an engine's file while it is in use."""
-    from alphafair.engine.backup import copy_database
+    """Copy an engine's file or database into a new file, while it is in use.
 
-    typer.echo(f"{copy}: {copy_database(file, copy):,} events")
+    The copy of a database is verified before it gets its name.
+    """
+    from alphafair.engine.addresses import is_url, shown
+    from alphafair.engine.copies import backup
+    from alphafair.errors import InvalidArgument
+
+    if is_url(copy):
+        repair = "Use `alphafair copy` for a copy in another database."
+        raise InvalidArgument("COPY", "the path of a file", shown(copy), repair)
+    typer.echo(f"{copy}: {backup(file, copy):,} events")

@@ -382,15 +382,22 @@ def certificates(
         }
 
 
+def _play(policy: Policy, stream: Stream, **options: Any) -> tuple[Policy, Trace]:
+    """Simulate, maybe with a copy of the policy on a worker; return it in its final state, and the trace."""
+    from alphafair.run import simulate
+
+    trace = simulate(policy, stream, **options)
+    return policy, trace
+
+
 def _simulate_all(
     policies: Sequence[Policy], stream: Stream, options: Mapping[str, Any], executor: Executor
 ) -> tuple[list[Policy], list[Trace]]:
     """The policies in their final states, and their traces."""
     from alphafair.executors import run_tasks
     from alphafair.progress import progress_bar
-    from alphafair.run import play
 
-    tasks = {str(k): partial(play, policy, stream, **options) for k, policy in enumerate(policies)}
+    tasks = {str(k): partial(_play, policy, stream, **options) for k, policy in enumerate(policies)}
     found = {}
     with progress_bar() as bar:
         task = bar.add_task("Simulating", total=len(tasks))

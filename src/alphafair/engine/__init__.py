@@ -14,7 +14,8 @@ from alphafair.errors import RequestError as RequestError
 from alphafair.errors import Unavailable as Unavailable
 
 _NAMES = {
-    "engine": ("Engine", "restore"),
+    "engine": ("Engine",),
+    "copies": ("copy", "restore"),
     "export": ("ExportJob",),
     "experiment": ("LONGEST_LABEL",),
     "requests": (
@@ -31,11 +32,12 @@ _NAMES = {
     "sqlite_store": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [*_NAMES["engine"], *_NAMES["requests"]]
+__all__ = [*_NAMES["engine"], *_NAMES["copies"], *_NAMES["requests"]]
 
 if TYPE_CHECKING:
+    from alphafair.engine.copies import copy as copy
+    from alphafair.engine.copies import restore as restore
     from alphafair.engine.engine import Engine as Engine
-    from alphafair.engine.engine import restore as restore
     from alphafair.engine.experiment import LONGEST_LABEL as LONGEST_LABEL
     from alphafair.engine.export import ExportJob as ExportJob
     from alphafair.engine.requests import Activate as Activate

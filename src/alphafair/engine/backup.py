@@ -31,13 +31,26 @@ def copy_database(
 
     `prepare` is called with the copy before it gets its name.
     """
-    target = Path(path)
     if not Path(source).exists():
         raise InvalidArgument("path", "an existing file", str(source), "Check the path for a typo.")
+    return new_database(path, lambda part: _copy_pages(Path(source), part), prepare, source)
+
+
+def new_database(
+    path: str | os.PathLike[str],
+    fill: Callable[[Path], None],
+    prepare: Callable[[Path], None],
+    source: object,
+) -> int:
+    """Make a new file: `fill` an empty one, `prepare` it, and only then give it its name; return its number of events.
+
+    `source` is where it comes from, for messages.
+    """
+    target = Path(path)
     _check_new(target)
     try:
         with _part(target) as part:
-            _copy_pages(Path(source), part)
+            fill(part)
             prepare(part)
             with contextlib.closing(sqlite3.connect(part)) as copied:  # one file, readable without writing beside it
                 copied.execute("pragma journal_mode = delete")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
@@ -19,12 +18,10 @@ import numpy as np
 from alphafair import validate
 from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
-from alphafair.engine.backup import copy_database
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
     CODE,
     DEFAULT_CARRY,
-    LOG,
     POLICY_CHANGES,
     Experiment,
     change_policy,
@@ -132,7 +129,8 @@ class Engine:
     def position(self) -> int:
         """The number of events; in a file it is the position of the last one.
 
-        In a database every experiment has positions of its own: see `Status.position`.
+        In a database every experiment has positions of its own: see `Status.position`. Events of other processes are
+        counted once they have been taken in.
         """
         return sum(each.live.position for each in self._engines())
 
@@ -289,6 +287,10 @@ class Engine:
         nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
         owners = self._owners(nameless) if nameless else {}
         for k, request in enumerate(requests):
+            if nameless and isinstance(request, Decide) and isinstance(request.id, str):  # for those after it
+                found = owners.setdefault(request.id, [])
+                if isinstance(request.experiment, str) and request.experiment not in found:
+                    found.append(request.experiment)
             try:
                 if type(request) not in (Decide, Reward, Activate):
                     refused = "a Decide, Reward or Activate"
@@ -782,8 +784,10 @@ class Engine:
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Write a consistent copy into a new file, while it is in use; return its number of events."""
+        from alphafair.engine.copies import backup
+
         self._store.check()
-        return copy_database(self._store.address, path)
+        return backup(self._store.address, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
         """Return whether requests can be served, and if not, why.
@@ -871,22 +875,3 @@ def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
     if isinstance(details.get("arm"), int):
         details["arm"] = experiment.arms[details["arm"]]
     return details
-
-
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, keep_keys: bool = False) -> int:
-    """Make a new file from a backup; return its number of events.
-
-    The copy is migrated where the backup is of an older version, and verified before it takes its name. Keys of the
-    service are removed unless `keep_keys` is true: some may have been revoked since the backup.
-    """
-
-    def verified(part: Path) -> None:
-        with Engine.open(part, create=False) as engine:
-            if not keep_keys:
-                engine._store.remove_keys()
-            try:
-                engine.verify()
-            except PolicyFailed as failed:  # everything else was proved
-                LOG.warning("%s cannot be verified. %s", failed.value, failed)
-
-    return copy_database(backup, path, verified)

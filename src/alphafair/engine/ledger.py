@@ -130,6 +130,7 @@ TABLES: Final[dict[type, str]] = {
     Snapshot: "snapshot",
 }
 EVENT_TABLES: Final = ("change", "decision", "activation", "reward", "late_reward")  # rows with a position of their own
+EVENTS: Final[tuple[Any, ...]] = (Change, Decided, Activated, Settled, Late)  # their types
 FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
     Decided: ("propensity", "probabilities"),
     Settled: ("reward", "rewards"),
@@ -283,8 +284,12 @@ class Ledger(Protocol):
     ) -> None:
         """Write all events in one durable transaction, after position `expected` and up to `last`, or none of them.
 
-        Raises `Behind` (in a file, where nobody else may write, `Mismatch`) if the last event is another one.
+        Raises `Behind` (in a file, where no other process may write, `Mismatch`) if the last event is another one.
         """
+        ...
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """Let other processes wait until the next `append`, or the end: for fairness, nothing else depends on it."""
         ...
 
     def probe(self, n_bytes: int) -> None:
@@ -345,6 +350,10 @@ class Ledger(Protocol):
 
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         """Yield the arm and the reward of every decision that was paid, after a position and up to another."""
+        ...
+
+    def events(self, start: int, end: int) -> dict[type, list[Any]]:
+        """Return all events between two positions by type, as tuples with the fields of their type."""
         ...
 
     # decisions

@@ -217,7 +217,7 @@ class SnapshotWriter:
         """Whether another process has written a snapshot that is as good: half of the events are in it."""
         if not self._store.shared:
             return False
-        since = position - self._store.last_snapshot(experiment.key)
+        since = max(0, position - self._store.last_snapshot(experiment.key))
         if 2 * since > experiment.unsaved:
             return False
         experiment.unsaved = since

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from alphafair.engine.files import DatabaseFiles, WriterLock
 from alphafair.engine.ledger import (
     EVENT_TABLES,
+    EVENTS,
     SNAPSHOTS_KEPT,
     SOURCES,
     TABLES,
@@ -215,6 +216,9 @@ class SqliteStore:
     def check(self) -> None:
         self.files.check()
 
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def alone_with(self, codes: Sequence[str]) -> contextlib.AbstractContextManager[bool]:
         return contextlib.nullcontext(True)  # the lock of the file keeps other writers away
 
@@ -374,6 +378,12 @@ class SqliteStore:
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         for arm, reward, rewards in self.each(_EARNED, (experiment, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    def events(self, start: int, end: int) -> dict[type, list[Any]]:
+        return {
+            kind: self.rows(f"select {', '.join(kind._fields)} from {TABLES[kind]} {_BETWEEN}", (start, end))
+            for kind in EVENTS
+        }
 
     # decisions
 

@@ -125,7 +125,7 @@ class LogFile:
             for table, frame in piece.frames():
                 yield table.decode(frame, self.labels)
 
-    def shares(self, part_rows: int) -> Iterator[Share]:
+    def _shares(self, part_rows: int) -> Iterator[Share]:
         """Pieces with so many rows or more, each the work of one task."""
         first, n_rows = 0, 0
         pieces: list[Piece] = []
@@ -296,7 +296,7 @@ def shares(log: AnyLog) -> Iterator[Share]:
     """The shares of a log, which depend on the log alone: parts of one in memory, pieces of files with as many rows."""
     size = part_size(log)
     if isinstance(log, LogFile):
-        yield from log.shares(size)
+        yield from log._shares(size)
         return
     for first in range(0, log.n_rounds, size):
         yield Share(first, min(size, log.n_rounds - first), size)

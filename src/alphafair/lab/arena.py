@@ -63,7 +63,7 @@ TUNED = (
     *_grid("Thompson", "fair-thompson", "{scale:g}", scale=WIDTHS),
 )
 LIN_UCB = _grid("LinUCB", "fair-lin-ucb", "{width:g}", n_features=(N_FEATURES,), width=(0.1, 0.2, 0.3))
-N_SEEDS, N_SHORT_SEEDS = 20, 100
+N_SEEDS, N_SHORT_SEEDS, N_LARGE_SEEDS = 20, 100, 10  # short runs vary more, and large ones take long
 
 SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))
 LARGE = (("n_rounds", 100_000), ("n_contexts", 50), ("n_arms", 100))
@@ -88,10 +88,10 @@ SCENARIOS = Plan(
         _scenario("ratings-20000", "ratings 20,000", Generated("movielens_small", n_first=20_000)),
         _scenario("ratings", "ratings, all", Generated("movielens_small")),
         _scenario("stationary-small", "stationary 12 x 10", Generated("stationary", SMALL)),
-        _scenario("stationary-large", "stationary 50 x 100", Generated("stationary", LARGE)),
+        _scenario("stationary-large", "stationary 50 x 100", Generated("stationary", LARGE), n_seeds=N_LARGE_SEEDS),
         _scenario("short", "500 rounds", Generated("stationary", FEW), n_seeds=N_SHORT_SEEDS),
-        _scenario("hundred-arms", "stationary 10 x 100", Generated("stationary", HUNDRED)),
-        _scenario("forty-arms", "stationary 30 x 40", Generated("stationary", FORTY)),
+        _scenario("hundred-arms", "stationary 10 x 100", Generated("stationary", HUNDRED), n_seeds=N_LARGE_SEEDS),
+        _scenario("forty-arms", "stationary 30 x 40", Generated("stationary", FORTY), n_seeds=N_LARGE_SEEDS),
         _scenario("drift-slow", "drift, 6 phases", Generated("phases", (*SMALL, ("n_phases", 6)))),
         _scenario("drift-fast", "drift, 20 phases", Generated("phases", (*SMALL, ("n_phases", 20)))),
         _scenario("day-and-night", "day and night", Generated("day_and_night", SMALL)),

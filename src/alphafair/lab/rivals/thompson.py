@@ -113,7 +113,7 @@ class FairThompson(BasePolicy):
     name: ClassVar[str] = "fair-thompson"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(style=("#aa4499", ">"))
+    traits = Traits(style=("#aa4499", "d"))
     algorithm = Algorithm(Layout(S, N, A, contexts=C, scratch=T), draw, learn, start, admit=admit, accounts="total")
 
     def __init__(

@@ -103,7 +103,7 @@ class FairDiscountedUCB(FairUCB):
     """`FairUCB` whose counts and sums lose the share 1 - `discount` in every round, so that it follows changes."""
 
     name: ClassVar[str] = "fair-discounted-ucb"
-    traits = Traits(style=("#6699cc", "<"))
+    traits = Traits(style=("#6699cc", "s"))
 
     def __init__(
         self,
