@@ -55,16 +55,19 @@ def fill(engine: Engine, clock: Clock) -> None:
     groups = Groups(["ada", "ada", "ben", "cyd"], entitlements={"ben": 2.0})
     engine.create("market", arms=["lamp", "desk", "chair", "sofa"], alpha=1.0, groups=groups, period="7d")
     engine.create("catalogue", arms=[f"item-{k:02d}" for k in range(60)], alpha=0.9)
-    for seed in range(40):
-        use(engine, "home", segments, 100, seed)
+    for seed in range(25):
+        use(engine, "home", segments, 160, seed)
         use(engine, "market", segments, 30, seed)
         use(engine, "catalogue", segments, 60, seed)
-        if seed == 15:
+        if seed == 10:
             engine.set_alpha("home", 2.0)
-        if seed == 25:
+        if seed == 16:
             engine.add_arm("home", "Eve")
             engine.new_period("market")
-        clock.advance(15.0)
+        clock.advance(24.0)
+    engine.create("ratings", arms=ARMS, alpha=0.9, feedback="full")
+    receipts = engine.submit([Decide("ratings", segments[k % 30]) for k in range(300)])
+    engine.submit([Reward(each.id, {"ada": 0.9, "ben": 0.5, "cyd": 0.4}) for each in receipts])
     engine.create("hostile", arms=HOSTILE, alpha=0.9)
     use(engine, "hostile", HOSTILE, 200)
     engine.pause("hostile")
@@ -523,6 +526,20 @@ def test_the_page_works_below_a_prefix(browser: Any, tmp_path: Path) -> None:
         dialog = act(page, "Pause")
         dialog.get_by_role("button", name="Pause").click()
         expect(page.locator('#changes [data-kind="pause"]')).to_have_count(1)
+
+
+def test_a_run_with_full_information_has_its_certificate(browser: Any, full: Running) -> None:
+    from playwright.sync_api import expect
+
+    with watched(browser, full.url) as page:
+        page.goto("/experiments/ratings/live")
+        certificate = page.request.get("/experiments/ratings/live.json").json()["certificate"]
+        expect(page.locator("#certificate")).to_contain_text(certificate["sentence"])
+        page.goto("/experiments/market/live")
+        books = page.locator("#periods tbody tr")
+        expect(books).to_have_count(2)
+        first = full.engine.experiment("market").periods[0]
+        expect(books.last).to_contain_text(f"{first.rewards['lamp']:g}")
 
 
 def test_contexts_are_searched(browser: Any, full: Running) -> None:

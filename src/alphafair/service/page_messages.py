@@ -36,6 +36,7 @@ from alphafair.service.keys import Role
 from alphafair.service.messages import AnyAlpha, Body, ChangeItem, ExperimentAnswer
 
 MOST_CONTEXTS, MOST_LOG_ROWS = 200, 500
+Time = Annotated[float, Meta(ge=0.0, le=1e11)]  # seconds since 1970
 DecisionState = Literal["pending", "deferred", "rewarded", "defaulted", "expired", "lapsed", "rolled_back"]
 
 
@@ -292,8 +293,8 @@ class LogPageQuery(Struct):
     context: Annotated[str, Meta(description="The label of a context.")] = ""
     arm: Annotated[str, Meta(description="The label of an arm.")] = ""
     state: Annotated[DecisionState | Literal[""], Meta(description="What has become of the decision.")] = ""
-    since: Annotated[float | None, Meta(description="Decided at or after this time, in seconds since 1970.")] = None
-    until: Annotated[float | None, Meta(description="Decided before this time.")] = None
+    since: Annotated[Time | None, Meta(description="Decided at or after this time, in seconds since 1970.")] = None
+    until: Annotated[Time | None, Meta(description="Decided before this time.")] = None
     before: Annotated[int | None, Meta(description="Older than this position: `next` of the page before.")] = None
     limit: Annotated[int, Meta(ge=1, le=MOST_LOG_ROWS, description="How many to return.")] = 50
 

@@ -72,6 +72,11 @@ export function duration(seconds) {
 export const seconds = (at) => (typeof at === "string" ? Date.parse(at) / 1000 : at);
 
 export const time = (at) => (at === null || at === undefined ? NONE : moment.format(1000 * seconds(at)));
+/** The same in two parts: "18 Nov, " and "08:30:00". */
+export const timeParts = (at) =>
+  time(at)
+    .match(/^(.*, )(.*)$/)
+    ?.slice(1) ?? ["", time(at)];
 export const day = (at) => (at === null || at === undefined ? NONE : dayOnly.format(1000 * seconds(at)));
 export const fullTime = (at) => (at === null || at === undefined ? NONE : full.format(1000 * seconds(at)));
 

@@ -3,14 +3,14 @@
 import { decisionLink, get, may, pageOf, routeOf } from "../api.js";
 import { field } from "../dialogs.js";
 import { h, icon, label, put, table } from "../dom.js";
-import { duration, fixed, fullTime, integer, number, time } from "../format.js";
+import { duration, fixed, fullTime, integer, number, timeParts } from "../format.js";
 import { crumbs, tabs } from "../frame.js";
 
 export const STATES = {
   pending: ["Pending", ""],
   deferred: ["Deferred", ""],
   rewarded: ["Rewarded", "good"],
-  defaulted: ["Default reward", "warn"],
+  defaulted: ["Default", "warn"],
   expired: ["Expired", "warn"],
   lapsed: ["Lapsed", "warn"],
   rolled_back: ["Rolled back", "bad"],
@@ -72,7 +72,15 @@ function columns(name) {
     {
       title: "Decided",
       rowHead: true,
-      cell: (row) => h("a", { href: decisionLink(name, row.id), title: fullTime(row.at) }, time(row.at)),
+      cell: (row) => {
+        const [day, clock] = timeParts(row.at);
+        return h(
+          "a",
+          { href: decisionLink(name, row.id), title: fullTime(row.at) },
+          h("span", { class: "day" }, day),
+          clock,
+        );
+      },
     },
     { title: "Context", cell: (row) => label(row.context) },
     { title: "Arm", cell: (row) => label(row.arm) },
