@@ -79,3 +79,21 @@ def postgres_server() -> Iterator[postgres.Server]:
         pytest.skip(reason)
     with postgres.running() as server:
         yield server
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("both_stores"):
+        alone = metafunc.definition.get_closest_marker("sqlite_only")
+        metafunc.parametrize("_store_of_run", ["sqlite"] if alone else ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _store_of_run(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run tests of both stores: see tests/stores.py."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield
+        return
+    from tests.stores import on_postgres
+
+    with on_postgres(request.getfixturevalue("postgres_server")):
+        yield

@@ -13,7 +13,9 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Engine, Log
 from alphafair.engine import export
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+
+pytestmark = both_stores
 
 ARMS = ["ada", "ben", "çyd, x", "dot"]
 

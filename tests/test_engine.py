@@ -17,9 +17,10 @@ from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, r
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
 from alphafair.engine.migrations import migrate, schema
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
-from tests.stores import live_state
+from tests.stores import both_stores, live_state, open_store
+
+pytestmark = both_stores
 
 
 class Clock:
@@ -39,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=1, clock=clock)
+    engine = Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock)
     yield engine
     engine.close()
 
@@ -47,7 +48,7 @@ def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
 def reopened(engine: Engine, clock: Clock) -> Engine:
     path = engine._store.path
     engine.close()
-    return Engine(SqliteStore(path), seed=2, clock=clock)
+    return Engine(open_store(path), seed=2, clock=clock)
 
 
 def test_a_repeated_id_returns_the_same_arm(engine: Engine, clock: Clock) -> None:
@@ -203,7 +204,7 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     open_before = engine.decide("home", "v0")
     for k in range(30):
         engine.reward(engine.decide("home", f"v{k % 3}").id, 0.5)
-    then, accounts = engine.position, engine.experiment("home").accounts
+    then, accounts = engine.experiment("home").position, engine.experiment("home").accounts
     spoiled = [engine.decide("home", f"v{k % 3}") for k in range(10)]
     for receipt in spoiled[:5]:
         engine.reward(receipt.id, 1.0)
@@ -218,14 +219,14 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     for k in range(10):
         engine.reward(engine.decide("home", f"w{k}").id, 0.3)
     engine.rollback("home", then)
-    engine.rollback("home", engine.position)
+    engine.rollback("home", engine.experiment("home").position)
     engine.verify()
     engine = reopened(engine, clock)
     engine.verify()
     for receipt in spoiled[7:]:
         assert engine.reward(receipt.id, 1.0).outcome == "rolled_back"
     with pytest.raises(InvalidArgument, match="position"):
-        engine.rollback("home", engine.position + 1)
+        engine.rollback("home", engine.experiment("home").position + 1)
     engine.close()
 
 
@@ -237,12 +238,12 @@ def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: En
             engine.reward(engine.decide(name, f"v{k % 3}").id, 0.5)
     for _ in range(9):
         engine.decide("home", "v0")  # these stay open
-    then = engine.position
+    then = engine.experiment("home").position
     for _ in range(5):
         engine.decide("home", "v0")
     live_state(engine).take_snapshots(least=1)
     engine.rollback("home", then)
-    change = engine.position - 5
+    change = engine.experiment("home").position - 5
     policy = live_state(engine, "home").experiments["home"].policy
     after = policy.snapshot()
     for position in (change, change + 3):  # among them: of one experiment, of another
@@ -640,7 +641,7 @@ def test_an_unreadable_snapshot_is_skipped(engine: Engine, clock: Clock) -> None
     assert hand.execute("update snapshot set state = x'00'").rowcount == 1
     hand.commit()
     hand.close()
-    engine = Engine(SqliteStore(path), seed=2, clock=clock)
+    engine = Engine(open_store(path), seed=2, clock=clock)
     assert engine.experiment("home") == before
     engine.close()
 

@@ -14,9 +14,9 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Groups, metrics
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 POLICIES = ("alpha-fair-adaptive", "alpha-fair-bandit", "alpha-fair")
 

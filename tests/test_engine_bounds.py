@@ -15,7 +15,9 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
 from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+
+pytestmark = both_stores
 
 ARMS = tuple(f"arm {k}" for k in range(400))
 

@@ -14,8 +14,10 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Mismatch
-from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import running
+from tests.stores import both_stores, open_store
+
+pytestmark = both_stores
 
 ARMS = ("ada", "ben")
 RANGE = (-2.0, 10.0)
@@ -41,7 +43,7 @@ class Shop:
 
     def opened(self) -> Engine:
         self.openings += 1
-        return Engine(SqliteStore(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
+        return Engine(open_store(self.path), seed=self.openings, clock=lambda: self.now * 10**9)
 
     def reopen(self) -> None:
         self.engine.close()

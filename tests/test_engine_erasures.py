@@ -10,6 +10,9 @@ import pytest
 
 from alphafair.engine import Engine, RequestError, maintenance
 from alphafair.engine.requests import Decide
+from tests.stores import both_stores
+
+pytestmark = both_stores
 
 PEOPLE, EACH = 100, 50
 

@@ -16,6 +16,9 @@ from alphafair.engine import Activate, Decide, Outcome, Receipt, Reward, Unavail
 from alphafair.engine.ledger import Settled
 from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import running
+from tests.stores import both_stores, open_store
+
+pytestmark = both_stores
 
 ARMS = ("ada", "ben")
 SECOND = 10**9
@@ -112,7 +115,7 @@ def test_expiry_agrees_with_a_full_scan(tmp_path: Path, clock: Clock, seed: int)
     """Random requests, pages of three and stretches of seven: after each step the same decisions are settled."""
     rng = random.Random(seed)
     waits = {"a": 10, "b": 10, "c": 25, "d": None}
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=seed, clock=clock)
+    engine = Engine(open_store(tmp_path / "shop.db"), seed=seed, clock=clock)
     for name, wait in waits.items():
         engine.create(name, arms=ARMS, reward_wait=wait, default_reward=0.5 if name == "b" else None)
     book: Book = {}
@@ -130,7 +133,7 @@ def test_expiry_agrees_with_a_full_scan(tmp_path: Path, clock: Clock, seed: int)
                     engine._store.close()
                 else:
                     engine.close()
-                engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=step, clock=clock)
+                engine = Engine(open_store(tmp_path / "shop.db"), seed=step, clock=clock)
         clock.now += 100 * SECOND
         engine.expire()
     settle(book, waits, clock.now)
@@ -192,7 +195,7 @@ def test_waiting_decisions_are_not_read_with_every_request(tmp_path: Path, clock
 
 def work_with(path: Path, clock: Clock, kind: str, n_more: int) -> list[int]:
     """How much a request takes while decisions made a second apart become overdue, beside so many others."""
-    with Engine(SqliteStore(path), seed=1, clock=clock) as engine:
+    with Engine(open_store(path), seed=1, clock=clock) as engine:
         engine.create("home", arms=ARMS, reward_wait=1_000)
         engine.create("other", arms=ARMS)
         name = "other" if kind == "of another experiment" else "home"

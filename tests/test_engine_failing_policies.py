@@ -18,12 +18,13 @@ from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
 from alphafair.engine.ledger import Decided, Late, Settled
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import live_state
+from tests.stores import both_stores, live_state, open_store
+
+pytestmark = both_stores
 
 ARMS = ("ada", "ben")
 BAD = 0.66  # a reward that the policies below cannot learn from, when they are told so
@@ -269,7 +270,7 @@ def learned_badly(engine: Engine, first: str = "bad") -> int:
     engine.submit(
         [Decide("home", "v0", first), Decide("home", "v1", f"{first} too"), Decide("good", "g0", f"{first} g")]
     )
-    position = engine.position
+    position = engine.experiment("home").position
     FAULT.put("learn", ArithmeticError("cannot"))
     requests = [
         Reward(f"{first} g", 0.5),
@@ -338,7 +339,7 @@ def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: 
 def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
     position = learned_badly(engine)
     with pytest.raises(PolicyFailed, match="learning from events"):
-        engine.rollback("home", engine.position)  # it cannot be brought there
+        engine.rollback("home", engine.experiment("home").position)  # it cannot be brought there
     engine.rollback("home", position)
     home = engine.experiment("home")
     assert home.unhealthy is None
@@ -377,7 +378,7 @@ def test_a_backup_with_a_failing_policy_can_be_restored(
 
 def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
     now = 1_800_000_000.0
-    engine = Engine(SqliteStore(path), seed=1, clock=lambda: int(now * 1e9))
+    engine = Engine(open_store(path), seed=1, clock=lambda: int(now * 1e9))
     for name, policy in (("good", "alpha-fair-bandit"), ("home", "faulty"), ("all", "alpha-fair")):
         engine.create(name, arms=ARMS, policy=policy, reward_wait=60, default_reward=BAD)
         for k in range(5):
@@ -478,7 +479,7 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
 
 
 def test_a_rollback_whose_state_cannot_be_saved_is_refused(engine: Engine) -> None:
-    position = engine.position
+    position = engine.experiment("home").position
     engine.reward(engine.decide("home", "v0").id, 0.5)
     last = engine.position
     FAULT.put("snapshot", ArithmeticError("cannot"))

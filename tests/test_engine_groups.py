@@ -13,9 +13,9 @@ from alphafair.engine import RequestError
 from alphafair.engine.experiment import GroupStatus
 from alphafair.errors import InvalidArgument
 from tests.serving import error, running
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 ARMS = ["lamp", "desk", "chair"]
 GROUPS = {"chair": "ben", "lamp": "ada", "desk": "ada"}
 LABELS = ["ada", "ada", "ben"]  # the same, in the order of arms

@@ -27,7 +27,6 @@ from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running
-from tests.stores import live_state
 
 ARMS = ("ada", "ben")
 VARIANTS = [(name, variant) for name, kind in POLICIES.items() for variant in kind.traits.variants(1, 20)]
@@ -326,7 +325,9 @@ RELOADS = """
 import resource, sys
 from alphafair import Engine
 from alphafair.engine import Decide
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+pytestmark = both_stores
+
 engine = Engine.open(sys.argv[1], seed=1)
 arms = [f"{k}" for k in range(1000)]
 engine.create("home", arms=arms)

@@ -14,11 +14,10 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, load_policy
 from alphafair.engine.experiment import same_state
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
-from tests.stores import live_state
+from tests.stores import both_stores, live_state, open_store
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 DAY = 86_400.0
 START = 1_800_000_000.0
@@ -41,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=1, clock=clock)
+    engine = Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock)
     yield engine
     engine.close()
 
@@ -52,7 +51,7 @@ def replayed(engine: Engine, clock: Clock) -> Engine:
     engine.close()
     with sqlite3.connect(path) as connection:
         connection.execute("delete from snapshot")
-    return Engine(SqliteStore(path), seed=2, clock=clock)
+    return Engine(open_store(path), seed=2, clock=clock)
 
 
 def play(engine: Engine, n_rounds: int, name: str = "home", seed: int = 0) -> None:
@@ -176,7 +175,7 @@ def test_a_late_reward_belongs_to_the_period_in_which_it_arrives(engine: Engine,
 def test_a_rollback_applies_the_boundaries_since_again(engine: Engine, clock: Clock, policy: str) -> None:
     engine.create("home", arms=["ada", "ben", "cyd"], alpha=1.0, policy=policy, period="1d", carry=0.5)
     play(engine, 20)
-    position = engine.position
+    position = engine.experiment("home").position
     alone = load_policy(live_state(engine, "home").find("home").policy.snapshot())
     for seed in (1, 2):
         clock.now += DAY

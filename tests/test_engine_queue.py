@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from alphafair.engine.requests import Queue, Ticket
+from tests.stores import both_stores
+
+pytestmark = both_stores
 
 PATIENCE = 30.0  # seconds after which a test has failed; none waits that long
 

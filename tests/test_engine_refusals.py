@@ -17,7 +17,9 @@ from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, Re
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+
+pytestmark = both_stores
 
 ARMS = ("ada", "ben")
 

@@ -16,7 +16,9 @@ from alphafair import AlphaFairBandit, Engine, State
 from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
 from alphafair.engine.experiment import same_state
 from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+
+pytestmark = both_stores
 
 N_CONTEXTS, ARMS = 500, ["ada", "ben", "cyd"]
 CONTEXTS = [f"v{k}" for k in range(N_CONTEXTS)]

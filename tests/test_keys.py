@@ -20,8 +20,9 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.keys import ROLES, Keyring
 from tests.serving import ARMS, Running, error, running
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.service import keys
 from alphafair.service.client import Client, ServiceError
 from alphafair.service.connections import MAX_HEADER_BYTES
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running
+from tests.stores import both_stores, open_store
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 
 TOO_LARGE = "request_header_fields_too_large"
@@ -92,7 +92,7 @@ def test_every_outcome_has_its_status(shop: Running) -> None:
 
 def test_an_expired_decision_answers_410(tmp_path: Path) -> None:
     now = [1_000_000_000_000_000_000]
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(open_store(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, default_reward=0.0)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         id = decide(shop)["id"]

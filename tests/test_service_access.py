@@ -28,8 +28,9 @@ from alphafair.service.messages import Response
 from alphafair.service.routes import PARAMETERS, ROUTES, find
 from alphafair.service.service import Limits, Service
 from tests.serving import ARMS, Running, error, running
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 ROOT = Path(__file__).parents[1]
 OPEN_PAGES = {"/health", "/ready"}
 

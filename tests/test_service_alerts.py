@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from alphafair.engine import Engine
-from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import ARMS, Running, running
+from tests.stores import both_stores, open_store
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 PAGE = (Path(__file__).parents[1] / "docs" / "production.md").read_text(encoding="utf-8")
 SCRAPE, RULES = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
@@ -59,7 +59,7 @@ def test_the_expiring_alert_is_silent_with_a_default_reward(tmp_path: Path, sett
     """Nobody clicks for an hour: with a default reward that is what was said to happen, without one it is a fault."""
     (rule,) = (rule for rule in RULES["groups"][0]["rules"] if rule["alert"] == "AlphafairExpiring")
     now = [1_700_000_000 * 10**9]
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(open_store(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     engine.create("home", arms=ARMS, reward_wait=60.0, **settings)
     with running(tmp_path / "shop.db", engine=engine) as shop:
         before = samples(shop)

@@ -23,8 +23,9 @@ import pytest
 
 from alphafair.engine import Engine
 from tests.serving import ARMS, Running, running
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 DECISIONS = "/v1/experiments/home/decisions"
 REWARDS = "/v1/experiments/home/rewards"

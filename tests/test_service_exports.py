@@ -26,7 +26,9 @@ from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running
-from tests.stores import live_state
+from tests.stores import both_stores, live_state
+
+pytestmark = both_stores
 
 LOG = "/v1/experiments/home/log"
 N_DECISIONS = 60

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.serving import ARMS, Running, running
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 DECISIONS = "/v1/experiments/home/decisions"
 REWARDS = "/v1/experiments/home/rewards"

@@ -21,8 +21,9 @@ from alphafair.service import openapi
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running, told
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 DECISIONS = b"/v1/experiments/home/decisions"
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % DECISIONS

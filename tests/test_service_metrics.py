@@ -17,11 +17,10 @@ import pytest
 
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.migrations import schema
-from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import ARMS, Running, running, told
-from tests.stores import live_state
+from tests.stores import both_stores, live_state, open_store
 
-pytestmark = pytest.mark.compiled
+pytestmark = [both_stores, pytest.mark.compiled]
 
 MINUTE = 60 * 10**9  # nanoseconds
 SETTLED = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")
@@ -80,7 +79,7 @@ class Bookkeeper:
 @pytest.fixture
 def books(tmp_path: Path) -> Iterator[Bookkeeper]:
     now = [1_700_000_000 * 10**9]
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), 0, clock=lambda: now[0])
+    engine = Engine(open_store(tmp_path / "shop.db"), 0, clock=lambda: now[0])
     with running(tmp_path / "shop.db", engine=engine) as shop:
         yield Bookkeeper(shop, now)
 
@@ -168,7 +167,7 @@ def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
 def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     """From snapshots, from the log alone, and from a file that counted defaults and lapsed decisions as expired."""
     path, now = tmp_path / "shop.db", [1_700_000_000 * 10**9]
-    with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as shop:
+    with running(path, engine=Engine(open_store(path), 0, clock=lambda: now[0])) as shop:
         books = Bookkeeper(shop, now)
         every_kind_of_event(books)
         live_state(shop.engine).take_snapshots(1)
@@ -190,7 +189,7 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
                     file.execute("update change set body = ? where seq = ?", (json.dumps(old), seq))
                 (text,) = (text for _, name, text in schema() if name == "settled_by_source")
                 file.executescript(text)
-        with running(path, engine=Engine(SqliteStore(path), 0, clock=lambda: now[0])) as books.shop:
+        with running(path, engine=Engine(open_store(path), 0, clock=lambda: now[0])) as books.shop:
             check_experiments(books)
             books.shop.engine.verify()
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from alphafair.engine.files import DatabaseFiles
 from alphafair.errors import InvalidArgument
@@ -42,7 +42,7 @@ def with_schema(url: str, schema: str) -> str:
     """Return the address of another schema in the same database."""
     parts = urlsplit(url)
     query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "schema"]
-    return parts._replace(query=urlencode([*query, ("schema", schema)])).geturl()
+    return parts._replace(query=urlencode([*query, ("schema", schema)], quote_via=quote)).geturl()
 
 
 def open_store(address: Address, *, read_only: bool = False, create: bool = True) -> Store:

@@ -279,6 +279,10 @@ class Engine:
         nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
         owners = self._owners(nameless) if nameless else {}
         for k, request in enumerate(requests):
+            if nameless and isinstance(request, Decide) and isinstance(request.id, str):  # for those after it
+                found = owners.setdefault(request.id, [])
+                if isinstance(request.experiment, str) and request.experiment not in found:
+                    found.append(request.experiment)
             try:
                 if type(request) not in (Decide, Reward, Activate):
                     refused = "a Decide, Reward or Activate"

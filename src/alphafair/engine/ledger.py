@@ -235,6 +235,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """Let other processes wait until the next `append`, or the end: for fairness, nothing else depends on it."""
+        ...
+
     def probe(self, n_bytes: int) -> None:
         """Find out whether a commit of so many bytes can succeed now, or raise what it would raise."""
         ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -16,8 +15,7 @@ from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
 from alphafair.errors import InvalidArgument, RequestError, Unavailable
 
 MOST_REQUESTS = 5_000  # in one transaction
-ATTEMPTS: Final = 20  # to append before other processes do
-PAUSE: Final = 0.002  # seconds, at most, before the third and later attempts; other processes pause for other times
+ATTEMPTS: Final = 3  # to append while others wait
 Result = TypeVar("Result")
 Answer = Receipt | Outcome | RequestError
 
@@ -26,7 +24,7 @@ class LedgerEngine:
     """Requests and changes of the experiments in one ledger; many threads may call it.
 
     Where other processes append to the same ledger, an append that comes too late writes nothing: what the others have
-    written is applied first, and then everything is answered again, with new draws.
+    written is applied first, and then everything is answered again, with new draws, while the others wait their turn.
     """
 
     def __init__(
@@ -76,36 +74,43 @@ class LedgerEngine:
         with self.reading():
             while self.waiting:
                 self._serve()
-            for attempt in range(ATTEMPTS):
-                begun, unavailable = False, None
-                try:
-                    self.live.recover()
-                    begun = True
-                    self.live.begin_periods()
-                    return work()
-                except InvalidArgument:
-                    raise
-                except Behind:
-                    self.live.abandon()
-                    self._catch_up(attempt)
-                except MemoryError as problem:
-                    unavailable = self.live.fail(problem, begun)
-                except BaseException as problem:
-                    if self.ledger.shared:
-                        self.live.abandon()
-                    self.live.fail(problem, begun)
-                    raise
-                if unavailable is not None:
-                    raise unavailable
-        raise AssertionError("the last attempt raises")
+            begun, unavailable = False, None
 
-    def _catch_up(self, attempt: int) -> None:
-        """Apply what others have written; after the last attempt, give up."""
-        if attempt == ATTEMPTS - 1:
-            raise Unavailable(f"{self.ledger.path}: other processes append to the same experiment all the time.")
-        if attempt > 1:
-            time.sleep(random.uniform(0.0, PAUSE))  # noqa: S311 - no secret
-        self.live.fold()
+            def attempt() -> Result:
+                nonlocal begun
+                self.live.recover()
+                begun = True
+                self.live.begin_periods()
+                return work()
+
+            try:
+                return self._in_turn(attempt)
+            except InvalidArgument:
+                raise
+            except MemoryError as problem:
+                unavailable = self.live.fail(problem, begun)
+            except BaseException as problem:
+                if self.ledger.shared:
+                    self.live.abandon()
+                self.live.fail(problem, begun)
+                raise
+            raise unavailable
+
+    def _in_turn(self, attempt: Callable[[], Result]) -> Result:
+        """Try without a lock; where others were quicker, take in what they have written, and keep them waiting."""
+        try:
+            return attempt()
+        except Behind:
+            self.live.abandon()
+        for _ in range(ATTEMPTS):
+            self.live.fold()
+            try:
+                with self.ledger.turn():
+                    self.live.refresh()
+                    return attempt()
+            except Behind:
+                self.live.abandon()
+        raise Unavailable(f"{self.ledger.path}: other processes append to the same experiment all the time.")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -148,12 +153,7 @@ class LedgerEngine:
     def _answer(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
         """Return the answers to all tickets, once they are on the disk."""
         self._check_open()
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._attempt(tickets)
-            except Behind:
-                self._catch_up(attempt)
-        raise AssertionError("the last attempt raises")
+        return self._in_turn(lambda: self._attempt(tickets))
 
     def _attempt(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
         live, batch = self.live, None

@@ -2,8 +2,11 @@
 
 `append` is one statement and so one transaction: it moves the experiment's row in `position` only if that still has
 the expected position, and inserts events only if it has moved. So no process holds a lock while it thinks, and one that
-is stopped in the middle leaves nothing behind. When a connection is lost before the answer has arrived, the same rows
-are appended again: either that succeeds, or the rows at those positions tell whether they are the ones that were sent.
+is stopped in the middle leaves nothing behind. Only a process that was too late keeps the row locked for its next
+attempt, which could otherwise be too late again and again; the server ends such a transaction after a second.
+
+When a connection is lost before the answer has arrived, the same rows are appended again: either that succeeds, or the
+rows at those positions tell whether they are the ones that were sent.
 
 All SQL for PostgreSQL is in this module and in `schema_postgres/`.
 """
@@ -21,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +59,9 @@ with needed_by("A ledger in PostgreSQL", "postgres"):
     import psycopg
 
 SCHEMA: Final = "alphafair"
-CONNECTIONS: Final = 10  # at a time
+CONNECTIONS: Final = 20  # at a time
 WAIT: Final = 5.0  # seconds for one of them
 AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to append what may have been written
-FEW: Final = 4_000  # positions whose rows are read as rows; more are copied
 PAGE: Final = 50_000  # positions read at a time by `verify`
 DURABLE: Final = ("on", "remote_write", "remote_apply")  # of synchronous_commit
 CONNECTING: Final = {  # a server that no longer answers is noticed within some seconds
@@ -77,11 +79,16 @@ SESSION: Final = {  # a process that is stopped does not hold up others
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "5s",
     "statement_timeout": "60s",
+    # every query has its index, but a plan that was made while a table was small, or had no statistics, may not use it
+    "plan_cache_mode": "force_custom_plan",
+    "join_collapse_limit": "1",  # in the order in which they are written
+    **{f"enable_{each}": "off" for each in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "material")},
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+TURN: Final = "1s"  # others wait so long for a process that was stopped in its turn
 LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, and so holds nobody up
 TYPES: Final[dict[Any, str]] = {  # of the columns of each table, in the order of its fields
     Change: "bigint bigint text text bytea bigint text",
@@ -108,14 +115,18 @@ _EARLIER = """select r.seq::float8, d.experiment::float8, d.context::float8, d.a
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
+# `offset 0`: one id after the other by their index, never by going through the experiment
 _FIND = """select d.id, d.seq, d.experiment, d.context, c.label, d.arm, d.propensity,
     d.deferred = 0 or a.seq is not null, coalesce(a.at, d.at), d.probabilities, r.seq is not null, r.reward,
-    r.source, r.rewards, l.seq is not null from decision d
+    r.source, r.rewards, l.seq is not null
+    from unnest($2::text[]) as wanted(id) cross join lateral
+    (select * from decision where id = wanted.id and experiment = $1 offset 0) d
     left join activation a on a.experiment = d.experiment and a.decision = d.seq
     left join reward r on r.experiment = d.experiment and r.decision = d.seq
     left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
-    left join context c on c.experiment = d.experiment and c.number = d.context
-    where d.experiment = $1 and d.id = any($2::text[])"""
+    left join context c on c.experiment = d.experiment and c.number = d.context"""
+_OWNERS = """select d.id, d.experiment from unnest($1::text[]) as wanted(id) cross join lateral
+    (select id, experiment from decision where id = wanted.id offset 0) d"""
 _OPEN_COLUMNS = "d.id, d.seq, d.experiment, d.context, d.arm, d.propensity, d.probabilities"
 _IS_OPEN = "not exists (select 1 from reward r where r.experiment = d.experiment and r.decision = d.seq)"
 _WAITING_SINCE_DECIDED = f"""select d.seq, d.at, (d.deferred = 0)::int, {_OPEN_COLUMNS} from decision d
@@ -226,6 +237,7 @@ class Connections:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
+                connection.close()  # the server has ended it
         return self.new()
 
     def new(self) -> psycopg.Connection[Any]:
@@ -290,7 +302,7 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
     if not _NAME.fullmatch(schema):
         allowed = "lower-case letters, digits and underscores, beginning with a letter"
         raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
-    rest = urlencode([(name, value) for name, value in query if name != "schema"])
+    rest = urlencode([(name, value) for name, value in query if name != "schema"], quote_via=quote)
     try:
         given = psycopg.conninfo.conninfo_to_dict(parts._replace(query=rest).geturl())
     except psycopg.Error:  # its message may quote the password
@@ -306,8 +318,8 @@ def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any
 
 
 def _message(problem: Exception) -> str:
-    """Return the first line of an error of PostgreSQL."""
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    """Return an error of PostgreSQL in one line."""
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 # the schema
@@ -325,15 +337,19 @@ def _lock_number(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(("alphafair", *names)).encode()).digest()[:8], "big", signed=True)
 
 
+def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> bool:
+    query = "select 1 from pg_catalog.pg_tables where schemaname = $1 and tablename = $2"
+    return bool(connection.execute(query, (schema, table)).fetchall())
+
+
 def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
     """Bring the tables to the current version, one process at a time; return whether there were none."""
     known = migrations()
     with connection.transaction():
         if not read_only:
             connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-        ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.migration",)).fetchall()
-        done, newest = 0, known[-1][0]
-        if table is not None:
+        has_tables, done, newest = _has_table(connection, schema, "migration"), 0, known[-1][0]
+        if has_tables:
             ((done, version),) = connection.execute(
                 "select number, code_version from migration order by number desc limit 1"
             ).fetchall()
@@ -346,7 +362,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                     "address", f"a database of version {newest}", done, "Open it for writing once, which migrates it."
                 )
             return False
-        if table is None:
+        if not has_tables:
             connection.execute(f"create schema if not exists {schema}")
             connection.execute(
                 "create table migration (number bigint primary key, name text, code_version text, at bigint)"
@@ -356,7 +372,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                 connection.execute(text)
                 row = (number, name, __version__, time.time_ns() // 1000)
                 connection.execute("insert into migration values ($1, $2, $3, $4)", row)
-        return table is None
+        return not has_tables
 
 
 # the store
@@ -378,8 +394,7 @@ class PostgresStore:
         self._announced: str | None = None
 
         def prepare(connection: psycopg.Connection[Any]) -> bool:
-            ((table,),) = connection.execute("select to_regclass($1)::text", (f"{self.schema}.migration",)).fetchall()
-            if table is None and (read_only or not create):
+            if (read_only or not create) and not _has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
             return migrate(connection, self.schema, read_only=read_only)
@@ -439,7 +454,7 @@ class PostgresStore:
 
     def owners(self, ids: Sequence[str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for id, key in self.rows("select id, experiment from decision where id = any($1::text[])", (_texts(ids),)):
+        for id, key in self.rows(_OWNERS, (_texts([*dict.fromkeys(ids)]),)):
             found.setdefault(id, []).append(key)
         return found
 
@@ -460,8 +475,7 @@ class PostgresStore:
         def work(connection: psycopg.Connection[Any]) -> None:
             with connection.transaction():
                 connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-                ((table,),) = connection.execute("select to_regclass($1)::text", (f"{schema}.position",)).fetchall()
-                if table is not None:
+                if _has_table(connection, schema, "position"):
                     if connection.execute(f"select 1 from {schema}.position limit 1").fetchall():
                         raise not_empty(schema)
                     connection.execute(f"drop schema {schema} cascade")
@@ -495,6 +509,7 @@ class PostgresLedger:
         self.store, self.name, self.key, self.path, self.read_only = store, name, key, store.path, store.read_only
         self._pinned: psycopg.Connection[Any] | None = None  # of a transaction that reads
         self._pin = threading.RLock()
+        self._turn: psycopg.Connection[Any] | None = None  # of a transaction that others wait for
         self._at = 0
 
     def reader(self) -> PostgresLedger:
@@ -528,15 +543,16 @@ class PostgresLedger:
 
     def numbers(self, query: str, width: int, start: int, end: int) -> NDArray[np.float64]:
         """Return rows of `width` float8 as one array; positions are exact up to 2^53."""
-        text = query.format(key=self.key, start=int(start), end=int(end))
-        if end - start <= FEW:
-            return np.array(self.rows(text), dtype=np.float64).reshape(-1, width)
+        columns = [f"c{k}" for k in range(width)]
+        arrays = ", ".join(f"array_agg({column})" for column in columns)
+        text = query.format(key="$1", start="$2::bigint", end="$3::bigint")
+        text = f"select {arrays} from ({text}) as found({', '.join(columns)})"
 
-        def copied(connection: psycopg.Connection[Any]) -> NDArray[np.float64]:
-            with connection.cursor() as cursor, cursor.copy(f"copy ({text}) to stdout (format binary)") as copy:
-                return _parsed(b"".join(copy), width)
+        def read(connection: psycopg.Connection[Any]) -> NDArray[np.float64]:
+            result = connection.execute(text, (self.key, start, end), binary=True).pgresult
+            return _parsed([None if result is None else result.get_value(0, k) for k in range(width)])
 
-        return self._read(copied)
+        return self._read(read)
 
     @contextlib.contextmanager
     def at_one_moment(self) -> Iterator[None]:
@@ -579,7 +595,8 @@ class PostgresLedger:
         text, problem = _append_text(kinds, expected == 0), ConnectionLost("")
         is_uncertain = False
         for pause in AGAIN:
-            time.sleep(pause)
+            if pause:
+                time.sleep(pause)
             try:
                 if self._write(text, values, statements) or (is_uncertain and self._has(rows)):
                     return
@@ -611,7 +628,30 @@ class PostgresLedger:
                 return True
             return False
 
-        return self.store.connections.run(work)
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return self.store.connections.run(work)
+        with self.store.connections.translated(turn):
+            is_written = work(turn)
+            turn.execute("commit")
+            return is_written
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        connections = self.store.connections
+        with connections.one() as connection:
+            with connections.translated(connection):
+                connection.execute("begin")
+                connection.execute(f"set local idle_in_transaction_session_timeout = '{TURN}'")
+                connection.execute("select last from position where experiment = $1 for update", (self.key,))
+            self._turn = connection
+            try:
+                yield
+            finally:
+                self._turn = None
+                if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                    with contextlib.suppress(psycopg.Error):
+                        connection.execute("rollback")
 
     def _executed(self, connection: psycopg.Connection[Any], text: str, values: Sequence[Any]) -> bool:
         ((moved,),) = connection.execute(text, values, prepare=True).fetchall()
@@ -712,7 +752,9 @@ class PostgresLedger:
     # decisions
 
     def find(self, ids: Sequence[str]) -> list[FoundDecision]:
-        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts(ids)))] if ids else []
+        if not ids:
+            return []
+        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts([*dict.fromkeys(ids)])))]
 
     def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
         values = (self.key, start, end)
@@ -883,15 +925,14 @@ ARRAYS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {
 }
 
 
-def _parsed(copied: bytes, width: int) -> NDArray[np.float64]:
-    """Return the rows of a binary COPY: a header of 19 bytes; per row a count, per field a length and eight bytes."""
-    fields = [("count", ">i2")]
-    for k in range(width):
-        fields += [(f"length{k}", ">i4"), (f"value{k}", ">f8")]
-    rows = np.frombuffer(copied, dtype=np.dtype(fields), offset=19, count=(len(copied) - 21) // (2 + 12 * width))
-    parsed = np.empty((len(rows), width))
-    for k in range(width):
-        parsed[:, k] = rows[f"value{k}"]
+def _parsed(arrays: Sequence[bytes | None]) -> NDArray[np.float64]:
+    """Return rows from binary arrays of float8: a header of 20 bytes, and per element its length and eight bytes."""
+    if arrays[0] is None:
+        return np.empty((0, len(arrays)))
+    element = np.dtype([("length", ">i4"), ("value", ">f8")])
+    parsed = np.empty(((len(arrays[0]) - 20) // element.itemsize, len(arrays)))
+    for k, array in enumerate(arrays):
+        parsed[:, k] = np.frombuffer(array or b"", dtype=element, offset=20)["value"]
     return parsed
 
 

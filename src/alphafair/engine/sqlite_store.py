@@ -197,6 +197,9 @@ class SqliteStore:
     def check(self) -> None:
         self.files.check()
 
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def alone_with(self, codes: Sequence[str]) -> contextlib.AbstractContextManager[bool]:
         return contextlib.nullcontext(True)  # the lock of the file keeps other writers away
 
