@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -357,6 +358,7 @@ EDITS: dict[str, Any] = {
 }
 
 
+@sqlite_only("edits the file")
 @pytest.mark.parametrize("name", EDITS)
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("upgraded", [False, True])
