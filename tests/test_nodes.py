@@ -462,6 +462,7 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
     receipt = first.decide("home", "v")
     with having("new")[0], having("new")[1]:
         second = Engine.open(url, seed=2)
+        beside = Engine.open(url, seed=4)
         with pytest.raises(Unavailable, match="another version of the kernels"):
             second.decide("home", "v")
         assert "another version" in second.health()["reason"]
@@ -472,6 +473,11 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
         second.maintain()
         assert second.health()["ready"]
         assert second.reward(receipt.id, 1.0).outcome == "applied"
+        beside.maintain()  # it takes the state that the other one has recorded
+        assert beside.experiment("home").unhealthy is None
+        assert beside.decide("home", "v").arm in ARMS
+        assert beside._of("home").live.other_code is None
+        beside.close()
         assert [each.kind for each in second.history("home")] == ["create", "upgrade"]
         with having(old)[0], having(old)[1]:
             third = Engine.open(url, seed=3)
