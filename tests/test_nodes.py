@@ -271,6 +271,23 @@ def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
         assert third.verify() == 121
 
 
+def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
+    """Pieces that were left unfinished are no part of the next snapshot."""
+    first, _ = nodes
+    for k in range(5):
+        first.reward(first.decide("home", f"v{k}").id, 0.5)
+    live = first._of("home").live
+    with mock.patch("alphafair.engine.maintenance.PIECE", 300):
+        live.snapshots.step(live.by_key.values(), live.position)
+        live.snapshots.step(live.by_key.values(), live.position)
+        assert _rows(first, "select count(*) from snapshot_piece")[0][0] > 0
+        live.snapshots.abandon()
+    live.take_snapshots(least=1)
+    assert _rows(first, "select count(*) from snapshot_piece") == [(0,)]
+    with Engine.open(first._store.address, read_only=True) as reader:
+        assert reader.verify() == 11
+
+
 def _rows(engine: Engine, query: str) -> list[Any]:
     return engine._store.rows(query)  # type: ignore[attr-defined]
 
