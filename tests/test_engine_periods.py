@@ -332,13 +332,12 @@ def edited(engine: Engine, clock: Clock, position: int, **fields: Any) -> Engine
     """The same file, with other numbers in the body of a change or in its books."""
     path = engine._store.path
     engine.close()
-    with sqlite3.connect(path) as connection:
-        ((body,),) = connection.execute("select body from change where seq = ?", (position,))
-        body = json.loads(body)
-        for name, value in fields.items():
-            place = body["books"] if name in body["books"] else body
-            place[name] = value(place[name])
-        connection.execute("update change set body = ? where seq = ?", (json.dumps(body), position))
+    ((found,),) = execute(path, f"select body from change where seq = {position}")
+    body = json.loads(found)
+    for name, value in fields.items():
+        place = body["books"] if name in body["books"] else body
+        place[name] = value(place[name])
+    execute(path, f"update change set body = '{json.dumps(body)}' where seq = {position}")
     return Engine(open_store(path), seed=2, clock=clock)
 
 

@@ -163,6 +163,8 @@ _SAVE = """insert into snapshot (experiment, seq, code_version, tally, state, su
     values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing"""
 _SAVE_PIECE = """insert into snapshot_piece (experiment, seq, node, number, bytes) values ($1, $2, $3, $4, $5)
     on conflict (experiment, seq, node, number) do update set bytes = excluded.bytes"""
+_REMOVE_UNUSED = """delete from snapshot_piece p where experiment = $1 and node = $2 and not exists
+    (select 1 from snapshot s where s.experiment = p.experiment and s.seq = p.seq and s.node = p.node)"""
 _OLDEST_KEPT = "(select min(seq) from (select seq from snapshot where experiment = $1 order by seq desc limit $2) kept)"
 _EXPORTED = """select d.seq, d.id, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
     r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
@@ -856,6 +858,10 @@ class PostgresLedger:
             if isinstance(row, SnapshotPiece):
                 connection.execute(_SAVE_PIECE, (row.experiment, row.seq, node, row.number, row.bytes))
                 return
+            with connection.transaction():
+                save(connection, row)
+
+        def save(connection: psycopg.Connection[Any], row: Snapshot) -> None:
             connection.execute(_SAVE, (*row, node))
             for table in ("snapshot", "snapshot_piece"):
                 query = f"delete from {table} where experiment = $1 and seq < {_OLDEST_KEPT}"
@@ -864,9 +870,12 @@ class PostgresLedger:
         self.store.connections.run(work)
 
     def has_unused_piece(self) -> bool:
-        return False  # they go with the snapshots after them
+        return False  # those of other processes go with the snapshots after them
 
     def remove_unused_piece(self, position: int) -> bool:
+        """Remove all pieces that this process has left unfinished: the next ones may be of the same position."""
+        values = (self.key, self.store.node)
+        self.store.connections.run(lambda connection: connection.execute(_REMOVE_UNUSED, values))
         return False
 
     # queries for `verify`

@@ -427,7 +427,7 @@ class Replay:
             experiment.apply(stop.change)
             if stop.change.kind == "upgrade" and self._continues:  # all go on with the state of the one that wrote it
                 with self._guarded(experiment, f"being loaded at position {stop.seq}"):
-                    experiment.policy = load_policy(State.from_bytes(stop.change.state or b""))
+                    experiment.policy = load_policy(State.from_bytes(_saved_with(stop.change)[0]))
         elif not experiment.has_policy:
             self._leave_unproved(experiment)
         elif stop.why == KEEP:

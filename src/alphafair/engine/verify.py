@@ -132,10 +132,11 @@ def _check_order(store: Ledger) -> None:
 def _check_books(store: Ledger, changes: list[Change]) -> None:
     """The books of every closed period have the rewards in the log, and boundaries are those of the calendar."""
     periodic = {change.experiment for change in changes if change.kind == "new_period"}
-    experiments = {change.seq: Experiment(change) for change in changes if change.seq in periodic}
+    created = [change for change in changes if change.kind == "create" and change.experiment in periodic]
+    experiments = {change.experiment: Experiment(change) for change in created}
     counted = dict.fromkeys(periodic, 0)
     for change in changes:
-        if change.seq in periodic or change.experiment not in periodic:
+        if change.kind == "create" or change.experiment not in periodic:
             continue
         experiment = experiments[change.experiment]
         if change.kind == "new_period":
