@@ -291,7 +291,8 @@ def test_a_failed_commit_of_a_boundary_is_repeated(
 
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
 def test_exports_have_the_period_of_every_reward(engine: Engine, clock: Clock, tmp_path: Path, policy: str) -> None:
-    engine.create("home", arms=["ada", "ben"], policy=policy, period="1d", reward_wait=2.5 * DAY)
+    floors = {"pull_floor": 0.3}  # so that some twenty rounds are a sound log
+    engine.create("home", arms=["ada", "ben"], policy=policy, period="1d", reward_wait=2.5 * DAY, groups=floors)
     play(engine, 10)
     late, never = engine.decide("home", "v"), engine.decide("home", "v")
     clock.now += 2.2 * DAY
@@ -429,7 +430,8 @@ def test_the_period_of_a_running_experiment_is_changed(engine: Engine, clock: Cl
     play(engine, 5, seed=4)
     engine.new_period("home")
     assert [row[:2] for row in boundaries(engine)[3:]] == [(5, 0.25)]
-    assert len(boundaries(engine, "other")) > 3
+    engine.decide("other", "v")
+    assert boundaries(engine, "other")
     engine.verify()
     found = engine.experiment("home")
     assert [period.number for period in found.periods] == [0, 1, 3, 4, 5]
